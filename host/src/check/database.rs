@@ -15,7 +15,7 @@ use cardinal_database::{
 use cardinal_plugin_host::registry::preview::Decided;
 use cardinal_schema::{
     dump,
-    isolation::{self, Breach, DatabaseTimes, Isolation, Known, Tried},
+    isolation::{self, Breach, DatabaseTimes, Isolation, PluginRecord, Tried},
     migrate,
     plugin_schema::catalog,
     prepare::{self, SecretSource},
@@ -36,18 +36,18 @@ const TOLD: usize = 5;
 
 /// What was found, and what of it others need.
 #[derive(Default)]
-pub struct Seen {
+pub struct DatabaseReport {
     pub findings: Vec<Finding>,
     pub decided: Decided,
-    pub plugins: Vec<Known>,
+    pub plugins: Vec<PluginRecord>,
     pub proxy_routes: Vec<proxy_routes::ProxyRouteRow>,
     /// Kinds of which cards hold data, and on how many.
-    pub kinds: Vec<kinds::Stored>,
+    pub kinds: Vec<kinds::StoredKind>,
 }
 
 /// Looks at the database of these settings; a private one that is stopped runs for as long as it takes.
-pub async fn check(config: &Config, now: OffsetDateTime) -> Seen {
-    let mut seen = Seen::default();
+pub async fn check(config: &Config, now: OffsetDateTime) -> DatabaseReport {
+    let mut seen = DatabaseReport::default();
     match Crashes::peek(&config.paths.data_dir) {
         Ok(book) => seen.decided.crashes = book,
         Err(error) => seen.findings.push(
@@ -178,7 +178,7 @@ async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-impl Seen {
+impl DatabaseReport {
     async fn look(&mut self, access: &Access, now: OffsetDateTime) -> anyhow::Result<()> {
         let preparation = access.preparation();
         // It may be a superuser's: it looks at catalogs alone.
@@ -281,7 +281,7 @@ fn migrations(pending: &[&str]) -> Finding {
 }
 
 /// What plugins' schemas hold that a host does not know; such a plugin is not served.
-async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[Known]) -> anyhow::Result<Vec<Finding>> {
+async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]) -> anyhow::Result<Vec<Finding>> {
     let mut found = Vec::new();
     let work = catalog::looking(owner).await?;
     for known in plugins.iter().filter(|known| known.schema_sha256.is_some()) {

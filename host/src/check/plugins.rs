@@ -16,13 +16,13 @@ use cardinal_plugin_host::{
     registry::{PluginReport, preview::Preview},
     settings::{OfNoPlugin, of_no_plugin},
 };
-use cardinal_schema::isolation::Known;
+use cardinal_schema::isolation::PluginRecord;
 
 /// Every finding on plugins that needs no running host.
 pub(super) fn check(
     plugins_dir: &Path,
     surveyed: &[Preview],
-    seen: &database::Seen,
+    seen: &database::DatabaseReport,
     core: Option<&Version>,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -87,7 +87,7 @@ fn under(core: &Version, one: &Preview) -> Option<Finding> {
 }
 
 /// What loading the package would do to the database: found by what was run there last.
-fn against_record(one: &Preview, known: &[Known]) -> Option<Finding> {
+fn against_record(one: &Preview, known: &[PluginRecord]) -> Option<Finding> {
     let (name, manifest) = (&one.report.name, one.manifest.as_ref()?);
     let sql = one.schema_sql.as_deref()?;
     let hash = Sha256::digest(sql.as_bytes());
@@ -131,7 +131,7 @@ pub(super) fn settings_of_none(config: &Config, surveyed: &[Preview]) -> Vec<Fin
 }
 
 /// What cards and schemas hold of plugins that are not there any more.
-fn orphans(surveyed: &[Preview], seen: &database::Seen) -> Vec<Finding> {
+fn orphans(surveyed: &[Preview], seen: &database::DatabaseReport) -> Vec<Finding> {
     let there = |name: &str| surveyed.iter().any(|one| one.report.name == name);
     let gone = seen.plugins.iter().filter(|known| !there(&known.plugin));
     let mut found: Vec<Finding> = gone

@@ -40,7 +40,7 @@ use self::{
 pub use self::{
     candidate::{Judgement, examine_for_display},
     configure::Configuration,
-    history::Wanted,
+    history::RollbackTarget,
     report::PluginReport,
     rollback::RolledBack,
     snapshot::Snapshot,

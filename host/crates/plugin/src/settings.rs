@@ -15,14 +15,14 @@ use cardinal_store::sealed_settings::place;
 pub mod secret;
 
 /// What is stored for a plugin, opened.
-pub struct Stored {
+pub struct StoredSettings {
     /// With the secrets in it that could be read.
     pub document: Value,
     /// Secrets that were stored with another key.
     pub unreadable: BTreeSet<String>,
 }
 
-impl Stored {
+impl StoredSettings {
     /// Opens what is stored for a plugin: an object, and its secrets by JSON pointer.
     pub fn open(plugin: &str, settings: &Value, sealed: &BTreeMap<String, String>, key: &SealingKey) -> Self {
         let (mut document, mut secrets, mut unreadable) = (settings.clone(), BTreeMap::new(), BTreeSet::new());
@@ -208,10 +208,10 @@ mod tests {
         let secrets = BTreeMap::from([("/smtp/password".to_owned(), json!("hunter2"))]);
         let sealed = seal("echo", secrets, &key("one")).unwrap();
         let open = json!({"smtp": {"host": "h"}});
-        let stored = Stored::open("echo", &open, &sealed, &key("one"));
+        let stored = StoredSettings::open("echo", &open, &sealed, &key("one"));
         assert_eq!(stored.whole().unwrap(), &json!({"smtp": {"host": "h", "password": "hunter2"}}));
         for (plugin, secret) in [("other", "one"), ("echo", "two")] {
-            let stored = Stored::open(plugin, &open, &sealed, &key(secret));
+            let stored = StoredSettings::open(plugin, &open, &sealed, &key(secret));
             assert_eq!(stored.document, open);
             let refusal = stored.whole().unwrap_err();
             assert_eq!((refusal.code, refusal.found.as_deref()), (Code::SettingsInvalid, Some("/smtp/password")));

@@ -40,7 +40,7 @@ pub enum Breach {
 
 /// A plugin as the database knows it.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct PluginRecord {
     pub plugin: String,
     pub version: Option<String>,
     pub schema_sha256: Option<Vec<u8>>,
@@ -74,7 +74,7 @@ pub struct Isolation<'a> {
     pub login: &'a ConnectParams,
     pub names: &'a RoleNames,
     pub passwords: &'a RolePasswords,
-    pub plugins: &'a [Known],
+    pub plugins: &'a [PluginRecord],
     /// The core's tables but the cards.
     pub core_tables: &'a [String],
 }
@@ -83,7 +83,7 @@ pub struct Isolation<'a> {
 ///
 /// # Errors
 /// As the server reports them.
-pub async fn plugins(owner: &Client) -> anyhow::Result<Vec<Known>> {
+pub async fn plugins(owner: &Client) -> anyhow::Result<Vec<PluginRecord>> {
     let rows = owner
         .query(
             "SELECT s.plugin, s.plugin_version, s.schema_sha256, ARRAY(
@@ -97,8 +97,8 @@ pub async fn plugins(owner: &Client) -> anyhow::Result<Vec<Known>> {
         )
         .await
         .context("asking which plugins have a schema")?;
-    let known = |row: &tokio_postgres::Row| -> Result<Known, tokio_postgres::Error> {
-        Ok(Known {
+    let known = |row: &tokio_postgres::Row| -> Result<PluginRecord, tokio_postgres::Error> {
+        Ok(PluginRecord {
             plugin: row.try_get("plugin")?,
             version: row.try_get("plugin_version")?,
             schema_sha256: row.try_get("schema_sha256")?,
@@ -272,7 +272,7 @@ impl Isolation<'_> {
     }
 
     /// A schema role is closed but for its step: no login, nothing that it may make, no foreign keys to cards.
-    async fn look_at_schema_role(&self, known: &Known) -> Tried {
+    async fn look_at_schema_role(&self, known: &PluginRecord) -> Tried {
         let role = self.names.plugin_schema(&known.plugin);
         let mut tried = Tried { role: role.clone(), ..Tried::default() };
         match connect::connect(&self.login.with_login(&role, self.passwords.for_role(&role))).await {
@@ -328,7 +328,7 @@ impl Isolation<'_> {
         tried
     }
 
-    fn of_plugin(&self, own: &Known) -> Vec<Attempt> {
+    fn of_plugin(&self, own: &PluginRecord) -> Vec<Attempt> {
         use Breach::*;
         let mut attempts = vec![
             Attempt::new(PluginWritesCards, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
@@ -441,7 +441,7 @@ impl Attempt {
     }
 
     /// Into a plugin's schema: its tables, and the schema itself where there are none.
-    fn look_into(breach: Breach, known: &Known) -> Vec<Self> {
+    fn look_into(breach: Breach, known: &PluginRecord) -> Vec<Self> {
         let schema = roles::plugin_schema_name(&known.plugin);
         let mut attempts: Vec<Self> = known.tables.iter().map(|table| Self::read(breach, &schema, table)).collect();
         attempts.push(Self::table(breach, &schema));

@@ -105,7 +105,7 @@ impl Jobs {
 
     /// A bulk action that need not say yet how many cards it is for; what is wrong with it is 422, what the caller may
     /// not do 403.
-    pub fn check(&self, wanted: bulk::Wanted, caller: &Caller) -> ApiResult<Bulk> {
+    pub fn check(&self, wanted: bulk::BulkRequest, caller: &Caller) -> ApiResult<Bulk> {
         wanted.check_uncounted(caller, &self.plugins)
     }
 

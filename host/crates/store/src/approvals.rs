@@ -39,14 +39,14 @@ pub const REASON_LIMIT: usize = 500;
 
 /// Who is asked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum FirstAsked {
     /// The client's own user.
     Client,
     /// A person in the Admin UI.
     Admin,
 }
 
-impl Asked {
+impl FirstAsked {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -71,13 +71,13 @@ pub struct NewApproval<'a> {
     pub arguments: &'a str,
     /// JSON.
     pub difference: Option<&'a str>,
-    pub asked: Asked,
+    pub asked: FirstAsked,
     pub session: Option<Uuid>,
     pub request_id: &'a str,
 }
 
 /// What became of a question.
-pub enum Question {
+pub enum QuestionOutcome {
     /// It waits; those of the caller that it displaced do not any more.
     New { id: Uuid, displaced: Vec<Uuid> },
     /// The same call waits for a person already.
@@ -214,18 +214,18 @@ fn from_row(row: &Row) -> Result<Approval, StoreError> {
 }
 
 /// Puts a call before a person. One that waits for the Admin UI already is not put there twice.
-pub async fn ask(pool: &Pool, new: &NewApproval<'_>) -> Result<Question, StoreError> {
+pub async fn ask(pool: &Pool, new: &NewApproval<'_>) -> Result<QuestionOutcome, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     let binding = new.binding.as_slice();
     let overdue = "UPDATE public.mcp_approvals a SET state = 'expired' \
                    WHERE a.binding = $1 AND a.state = 'pending' AND a.expires_at <= clock_timestamp()";
     work.execute(&work.prepare_cached(overdue).await?, &[&binding]).await?;
-    if new.asked == Asked::Admin
+    if new.asked == FirstAsked::Admin
         && let Some(known) = waiting(&work, binding).await?
     {
         work.commit().await?;
-        return Ok(Question::Known(known));
+        return Ok(QuestionOutcome::Known(known));
     }
     let displace = format!(
         "DELETE FROM public.mcp_approvals d WHERE d.id IN (SELECT a.id FROM public.mcp_approvals a \
@@ -236,16 +236,16 @@ pub async fn ask(pool: &Pool, new: &NewApproval<'_>) -> Result<Question, StoreEr
     let id = Uuid::now_v7();
     if !insert(&work, id, new).await? {
         // Another call was first with the same one, or too many wait. What would have been displaced stays.
-        let known = if new.asked == Asked::Admin { waiting(&work, binding).await? } else { None };
+        let known = if new.asked == FirstAsked::Admin { waiting(&work, binding).await? } else { None };
         work.rollback().await?;
-        return Ok(known.map_or(Question::TooMany, Question::Known));
+        return Ok(known.map_or(QuestionOutcome::TooMany, QuestionOutcome::Known));
     }
     event_log::raise(&work, &event("requested", id, new.tool)).await?;
     for displaced in &displaced {
         event_log::raise(&work, &event("displaced", *displaced, new.tool)).await?;
     }
     work.commit().await?;
-    Ok(Question::New { id, displaced })
+    Ok(QuestionOutcome::New { id, displaced })
 }
 
 async fn waiting(work: &deadpool_postgres::Transaction<'_>, binding: &[u8]) -> Result<Option<Uuid>, StoreError> {

@@ -17,10 +17,10 @@ const KEPT: usize = 256;
 
 /// The counts by filter.
 #[derive(Default)]
-pub struct Estimates(Mutex<HashMap<Vec<u8>, Known>>);
+pub struct Estimates(Mutex<HashMap<Vec<u8>, CachedCount>>);
 
 #[derive(Clone, Copy)]
-struct Known {
+struct CachedCount {
     count: Count,
     /// Until then it is taken as it is.
     until: OffsetDateTime,
@@ -56,7 +56,7 @@ impl Estimates {
         if kept.len() >= KEPT {
             kept.clear();
         }
-        kept.insert(key(filter)?, Known { count, until: now + GOOD_FOR });
+        kept.insert(key(filter)?, CachedCount { count, until: now + GOOD_FOR });
         Ok(())
     }
 }

@@ -71,7 +71,7 @@ pub struct Page {
 }
 
 /// What page is asked for.
-pub struct Wanted<'a> {
+pub struct PageQuery<'a> {
     pub filter: &'a Filter,
     pub sort: Sort,
     pub place: Option<&'a Place>,
@@ -81,7 +81,12 @@ pub struct Wanted<'a> {
 }
 
 /// The page; `known` is what an earlier one has found out about the filter.
-pub async fn page(pool: &Pool, groups: &Groups, wanted: &Wanted<'_>, known: Option<Count>) -> Result<Page, StoreError> {
+pub async fn page(
+    pool: &Pool,
+    groups: &Groups,
+    wanted: &PageQuery<'_>,
+    known: Option<Count>,
+) -> Result<Page, StoreError> {
     let client = pool.get().await?;
     if wanted.filter.is_open() && wanted.sort.column != Column::UpdatedAt {
         let (found, count) = open_list(&client, wanted, known).await?;
@@ -106,7 +111,7 @@ pub async fn page(pool: &Pool, groups: &Groups, wanted: &Wanted<'_>, known: Opti
 /// The list of all cards that are not deleted, along an index of theirs: nothing that could turn out to be long.
 async fn open_list(
     client: &Connection,
-    wanted: &Wanted<'_>,
+    wanted: &PageQuery<'_>,
     known: Option<Count>,
 ) -> Result<(FoundCards, Count), StoreError> {
     let count = match known {
@@ -120,7 +125,7 @@ async fn open_list(
 /// A page that is being read, as if there were these groups and no others.
 struct Reading<'a> {
     client: &'a Connection,
-    wanted: &'a Wanted<'a>,
+    wanted: &'a PageQuery<'a>,
     groups: &'a GroupList,
 }
 
@@ -273,7 +278,7 @@ fn has_card(row: &Row) -> bool {
     row.get::<_, Option<Uuid>>(0).is_some()
 }
 
-impl Wanted<'_> {
+impl PageQuery<'_> {
     fn back(&self) -> bool {
         self.place.is_some_and(|place| place.back)
     }

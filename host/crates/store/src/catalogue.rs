@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::{
     card_estimates::Estimates,
-    card_list::{self, Groups, Wanted},
+    card_list::{self, Groups, PageQuery},
     card_sources::{Entry, Written},
 };
 use cardinal_base::{clock::Clock, page::Cursors};
@@ -150,7 +150,7 @@ impl Catalogue {
         };
         let now = self.clock.now();
         let known = self.estimates.get(&filter, now)?;
-        let wanted = Wanted { filter: &filter, sort, place: place.as_ref(), limit, with_attributes };
+        let wanted = PageQuery { filter: &filter, sort, place: place.as_ref(), limit, with_attributes };
         let page = card_list::page(&self.pool, &self.groups, &wanted, known).await?;
         self.estimates.learn(&filter, page.count, known, now)?;
         let back = place.as_ref().is_some_and(|place| place.back);

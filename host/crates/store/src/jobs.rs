@@ -403,14 +403,14 @@ pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<Job>, StoreError> {
 
 /// Which jobs are asked for.
 #[derive(Debug, Default, Serialize)]
-pub struct Wanted {
+pub struct JobFilter {
     pub state: Option<String>,
     pub action: Option<String>,
     pub request_id: Option<String>,
 }
 
 /// Jobs, newest first; `before` is the last one of the page before.
-pub async fn list(pool: &Pool, wanted: &Wanted, before: Option<Uuid>, limit: i64) -> Result<Vec<Job>, StoreError> {
+pub async fn list(pool: &Pool, wanted: &JobFilter, before: Option<Uuid>, limit: i64) -> Result<Vec<Job>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {COLUMNS} FROM public.jobs j WHERE ($1::text IS NULL OR j.state = $1) AND ($2::text IS NULL OR j.action = $2) \

@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// A kind of which there are sources.
-pub struct Stored {
+pub struct StoredKind {
     pub kind: String,
     pub cards: i64,
     /// More than [`COUNTED`]: the planner's estimate.
@@ -32,7 +32,7 @@ const KINDS: &str = "WITH RECURSIVE step AS (
 
 /// The kinds of which there are sources. Cards that are deleted and not purged yet count, too: looking at each would
 /// take what this must not.
-pub async fn stored(pool: &Pool) -> Result<Vec<Stored>, StoreError> {
+pub async fn stored(pool: &Pool) -> Result<Vec<StoredKind>, StoreError> {
     let client = pool.get().await?;
     let kinds = client.query(&client.prepare_cached(KINDS).await?, &[&MAX_KINDS]).await?;
     let covered = "SELECT DISTINCT card_id FROM public.card_source_index WHERE kind = $1";
@@ -49,7 +49,7 @@ pub async fn stored(pool: &Pool) -> Result<Vec<Stored>, StoreError> {
         } else {
             counted
         };
-        stored.push(Stored { kind, cards, is_estimate });
+        stored.push(StoredKind { kind, cards, is_estimate });
     }
     Ok(stored)
 }
@@ -68,10 +68,10 @@ const GOOD_FOR: Duration = Duration::seconds(10);
 
 /// The kinds as they were counted last. One look at a time, whoever else asks meanwhile gets the same.
 #[derive(Default)]
-pub struct Kinds(Mutex<Option<(Arc<Vec<Stored>>, OffsetDateTime)>>);
+pub struct Kinds(Mutex<Option<(Arc<Vec<StoredKind>>, OffsetDateTime)>>);
 
 impl Kinds {
-    pub async fn stored(&self, pool: &Pool, now: OffsetDateTime) -> Result<Arc<Vec<Stored>>, StoreError> {
+    pub async fn stored(&self, pool: &Pool, now: OffsetDateTime) -> Result<Arc<Vec<StoredKind>>, StoreError> {
         let mut kept = self.0.lock().await;
         if let Some((stored, at)) = &*kept
             && now - *at < GOOD_FOR

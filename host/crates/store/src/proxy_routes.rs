@@ -17,16 +17,19 @@ pub struct ProxyRouteRow {
 
 /// All of them and how often they were changed; version 0 while nobody has set any.
 #[derive(Clone, Debug, Default)]
-pub struct Stored {
+pub struct ProxyRoutesRecord {
     pub version: i64,
     pub lines: Vec<ProxyRouteRow>,
 }
 
-pub async fn get(pool: &Pool) -> Result<Stored, StoreError> {
+pub async fn get(pool: &Pool) -> Result<ProxyRoutesRecord, StoreError> {
     let client = pool.get().await?;
     let statement = client.prepare_cached("SELECT version, routes FROM public.proxy_routes").await?;
     let row = client.query_opt(&statement, &[]).await?;
-    Ok(row.map_or_else(Stored::default, |row| Stored { version: row.get(0), lines: row.get::<_, Json<_>>(1).0 }))
+    Ok(row.map_or_else(ProxyRoutesRecord::default, |row| ProxyRoutesRecord {
+        version: row.get(0),
+        lines: row.get::<_, Json<_>>(1).0,
+    }))
 }
 
 /// The version alone; every host asks for it every few seconds.
@@ -42,14 +45,16 @@ pub async fn replace(
     lines: &[ProxyRouteRow],
     precondition: &Precondition,
     by: &Value,
-) -> Result<(Stored, i64), StoreError> {
+) -> Result<(ProxyRoutesRecord, i64), StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     // There may be no row to lock yet.
     work.batch_execute("LOCK TABLE public.proxy_routes IN SHARE ROW EXCLUSIVE MODE").await?;
     let row = work.query_opt("SELECT version, routes FROM public.proxy_routes", &[]).await?;
-    let before =
-        row.map_or_else(Stored::default, |row| Stored { version: row.get(0), lines: row.get::<_, Json<_>>(1).0 });
+    let before = row.map_or_else(ProxyRoutesRecord::default, |row| ProxyRoutesRecord {
+        version: row.get(0),
+        lines: row.get::<_, Json<_>>(1).0,
+    });
     precondition.check(before.version)?;
     let version = before.version + 1;
     work.execute(

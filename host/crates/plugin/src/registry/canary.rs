@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{Registry, history::Wanted, snapshot::Service};
+use super::{Registry, history::RollbackTarget, snapshot::Service};
 use crate::error::RegistryError;
 use crate::{active::Active, guard::Counters};
 use cardinal_observe::plugins::Cause;
@@ -127,7 +127,7 @@ impl Registry {
             };
             let (plugin, reason) = (trial.plugin.clone(), trial.reason());
             tracing::warn!(plugin, version = trial.version, reason, "a package fails its trial and is rolled back");
-            match self.roll_back(&plugin, &Wanted::Before, Some(&trial.sha256), by, &reason).await {
+            match self.roll_back(&plugin, &RollbackTarget::Before, Some(&trial.sha256), by, &reason).await {
                 Ok(back) => return Failed { plugin, from: back.from, to: back.to, reason },
                 Err(error) => {
                     tracing::error!(plugin, error = ?error, "the package that fails its trial could not be rolled back");

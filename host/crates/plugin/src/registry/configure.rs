@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Registry;
 use crate::error::RegistryError;
-use crate::settings::{self, Stored, secret};
+use crate::settings::{self, StoredSettings, secret};
 use cardinal_base::input::escape;
 use cardinal_package::manifest;
 use cardinal_store::{
@@ -102,7 +102,7 @@ impl Registry {
     }
 
     fn shown(&self, plugin: &str, schema: Option<Value>, settings: &Settings) -> Configuration {
-        let Stored { document, unreadable } = self.policy.stored(plugin, settings);
+        let StoredSettings { document, unreadable } = self.policy.stored(plugin, settings);
         let nothing = Value::Object(Map::new());
         let environment = self.policy.environment(plugin).unwrap_or(&nothing);
         let defaults = Value::Object(schema.as_ref().map(manifest::defaults).unwrap_or_default());
@@ -147,7 +147,7 @@ fn check(schema: &Value, settings: &Value) -> Result<(), RegistryError> {
 
 /// Settings whose value is another one than before, by their names; whatever takes the place of a secret that can't be
 /// read is another one.
-fn changed(before: &Stored, now: &Value) -> Vec<String> {
+fn changed(before: &StoredSettings, now: &Value) -> Vec<String> {
     let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let (old, new) = (members(&before.document), members(now));
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();

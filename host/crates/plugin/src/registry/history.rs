@@ -37,7 +37,7 @@ pub(super) struct History<'h> {
 
 /// The package that is to be gone back to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RollbackTarget {
     /// The one before.
     #[default]
     Before,
@@ -106,7 +106,7 @@ impl History<'_> {
     /// version that lies there.
     pub(super) fn way_back(
         &self,
-        wanted: &Wanted,
+        wanted: &RollbackTarget,
         folder: Option<PackageRef<'_>>,
         waiting: bool,
     ) -> Result<WayBack, NoWayBack> {
@@ -114,16 +114,16 @@ impl History<'_> {
         let in_folder = folder.filter(|it| it.sha256 != now.sha256);
         let kept = self.kept.iter().map(PackageRef::from).filter(|it| it.sha256 != now.sha256);
         let to = match wanted {
-            Wanted::Before => match in_folder.filter(|_| waiting) {
+            RollbackTarget::Before => match in_folder.filter(|_| waiting) {
                 Some(lower) => lower,
                 None => self.before(now, kept)?,
             },
-            Wanted::Version(version) => in_folder
+            RollbackTarget::Version(version) => in_folder
                 .into_iter()
                 .chain(kept)
                 .find(|it| it.version.to_string() == *version)
                 .ok_or(NoWayBack::Unknown)?,
-            Wanted::Sha256(sha256) => {
+            RollbackTarget::Sha256(sha256) => {
                 in_folder.into_iter().chain(kept).find(|it| it.sha256 == sha256).ok_or(NoWayBack::Unknown)?
             }
         };
@@ -254,7 +254,7 @@ mod tests {
             self.history().refusal(&minor.to_string(), &version(minor), false).map(|refusal| refusal.code)
         }
 
-        fn back(&self, wanted: &Wanted, folder: u64, waiting: bool) -> Result<(u64, Vec<String>), NoWayBack> {
+        fn back(&self, wanted: &RollbackTarget, folder: u64, waiting: bool) -> Result<(u64, Vec<String>), NoWayBack> {
             let (sha256, version) = (folder.to_string(), version(folder));
             let way =
                 self.history().way_back(wanted, Some(PackageRef { sha256: &sha256, version: &version }), waiting)?;
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn one_goes_back_step_by_step() {
-        let before = Wanted::Before;
+        let before = RollbackTarget::Before;
         assert_eq!(Case::new(&[3, 2, 1], &[], Some(3)).back(&before, 3, false), Ok((2, vec!["3".into()])));
         let again = Case::new(&[2, 3, 1], &[3], Some(2)).back(&before, 3, false);
         assert_eq!(again, Ok((1, vec!["2".into(), "3".into()])));
@@ -298,12 +298,12 @@ mod tests {
     #[test]
     fn one_goes_where_one_wants() {
         let case = Case::new(&[3, 2, 1], &[], Some(3));
-        let (one, two) = (Wanted::Version("1.1.0".to_owned()), Wanted::Sha256("2".to_owned()));
+        let (one, two) = (RollbackTarget::Version("1.1.0".to_owned()), RollbackTarget::Sha256("2".to_owned()));
         assert_eq!(case.back(&one, 3, false), Ok((1, vec!["3".into(), "2".into()])));
         assert_eq!(case.back(&two, 3, false), Ok((2, vec!["3".into()])));
-        assert_eq!(case.back(&Wanted::Version("9.9.9".to_owned()), 3, false), Err(NoWayBack::Unknown));
+        assert_eq!(case.back(&RollbackTarget::Version("9.9.9".to_owned()), 3, false), Err(NoWayBack::Unknown));
         assert_eq!(
-            case.back(&Wanted::Before, 0, true),
+            case.back(&RollbackTarget::Before, 0, true),
             Ok((0, vec!["3".into(), "2".into(), "1".into()])),
             "the folder's"
         );
@@ -315,9 +315,9 @@ mod tests {
     fn nothing_goes_back_past_a_loss_of_data() {
         let mut case = Case::new(&[3, 2, 1], &[], Some(3));
         case.losses.push(Loss { version: "1.3.0".to_owned(), at: at(3) });
-        assert_eq!(case.back(&Wanted::Before, 3, false), Err(NoWayBack::Destructive("1.3.0".to_owned())));
+        assert_eq!(case.back(&RollbackTarget::Before, 3, false), Err(NoWayBack::Destructive("1.3.0".to_owned())));
         assert_eq!(
-            case.back(&Wanted::Sha256("1".to_owned()), 3, false),
+            case.back(&RollbackTarget::Sha256("1".to_owned()), 3, false),
             Err(NoWayBack::Destructive("1.3.0".to_owned()))
         );
         assert_eq!(case.code(2), Some(Code::DestructiveMigration));

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     quarantine::Quarantine,
-    settings::{self, Stored},
+    settings::{self, StoredSettings},
 };
 use cardinal_base::{
     clock::Clock,
@@ -346,7 +346,7 @@ impl Policy {
         check_owner(owner, &about.signed)?;
         let schema = about.manifest.as_ref().and_then(|manifest| manifest.settings_schema.as_ref());
         let stored = state.map(|state| self.stored(&about.name, &state.settings));
-        let stored = stored.as_ref().map(Stored::whole).transpose()?;
+        let stored = stored.as_ref().map(StoredSettings::whole).transpose()?;
         settings::resolve(schema, self.environment(&about.name), stored)
     }
 
@@ -356,8 +356,8 @@ impl Policy {
     }
 
     /// What an operator has stored, opened.
-    pub(super) fn stored(&self, plugin: &str, settings: &Settings) -> Stored {
-        Stored::open(plugin, &settings.open, &settings.sealed, &self.key)
+    pub(super) fn stored(&self, plugin: &str, settings: &Settings) -> StoredSettings {
+        StoredSettings::open(plugin, &settings.open, &settings.sealed, &self.key)
     }
 
     /// Seals the secrets of a plugin's settings.

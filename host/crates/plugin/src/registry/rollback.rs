@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     PLUGIN_WAIT, Registry, Reload, ScanScope,
-    history::{History, NoWayBack, PackageRef, Wanted, WayBack},
+    history::{History, NoWayBack, PackageRef, RollbackTarget, WayBack},
 };
 use crate::error::RegistryError;
 use cardinal_package::state::{Code, Refusal, State};
@@ -63,7 +63,7 @@ impl Registry {
     pub async fn roll_back(
         &self,
         plugin: &str,
-        wanted: &Wanted,
+        wanted: &RollbackTarget,
         from: Option<&str>,
         by: &Value,
         reason: &str,

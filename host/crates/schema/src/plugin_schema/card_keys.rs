@@ -82,7 +82,7 @@ pub(super) struct ReadyKeys<'a> {
 }
 
 /// A key that is there.
-pub(super) struct Made {
+pub(super) struct NewKey {
     pub key: Key,
     /// Whether the rows that were there have to hold to it.
     pub is_checked: bool,
@@ -258,7 +258,7 @@ impl ReadyKeys<'_> {
     }
 
     /// Makes them. Takes the lock on the cards, so nothing but the host's own may run from here to the commit.
-    pub(super) async fn make(self, work: &Transaction<'_>) -> Result<Vec<Made>, Failure> {
+    pub(super) async fn make(self, work: &Transaction<'_>) -> Result<Vec<NewKey>, Failure> {
         if self.keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -266,7 +266,7 @@ impl ReadyKeys<'_> {
         let (mut all, mut made) = (settings, Vec::new());
         for (place, pending) in &self.keys {
             all.push_str(&format!("; {}", add(self.schema, place, pending)));
-            made.push(Made { key: place.key(self.schema), is_checked: place.is_checked(pending) });
+            made.push(NewKey { key: place.key(self.schema), is_checked: place.is_checked(pending) });
         }
         work.batch_execute(&all).await.map_err(|error| judged(error, None))?;
         Ok(made)

@@ -12,7 +12,7 @@ use tokio_postgres::{CancelToken, Client, Transaction};
 
 use super::{
     ProvisionFault, Step, StepError,
-    card_keys::{CardKeys, Made},
+    card_keys::{CardKeys, NewKey},
     card_lock::CardLock,
     cards_turn::CardsTurn,
     catalog, diff, keys,
@@ -167,7 +167,7 @@ impl<'a> Run<'a> {
 
     /// Keys to the cards, checked once more, without the lock that writers of cards wait for. Their rows were checked before
     /// the commit and new ones always are, so a key that PostgreSQL has no time to validate holds all the same.
-    async fn validate_keys(&self, made: &[Made]) -> Result<(), Failure> {
+    async fn validate_keys(&self, made: &[NewKey]) -> Result<(), Failure> {
         let end = Instant::now() + self.step.schema_timeout;
         for made in made.iter().filter(|made| made.is_checked) {
             let left = end.saturating_duration_since(Instant::now()).as_millis().max(1);

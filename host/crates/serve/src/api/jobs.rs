@@ -29,7 +29,7 @@ use cardinal_base::{
     schema::{Actor, DateTime},
 };
 use cardinal_identity::auth::caller::Caller;
-use cardinal_store::jobs::{self, Job, Wanted};
+use cardinal_store::jobs::{self, Job, JobFilter};
 
 /// Bytes of a bulk action's body: its ids, one by one.
 const BULK: usize = 1 << 20;
@@ -119,7 +119,7 @@ pub(super) struct JobShown {
     errors_url: Option<String>,
 }
 
-async fn start(app: &Arc<App>, call: Call<NoQuery, Json<bulk::Wanted>>) -> ApiResult<Reply> {
+async fn start(app: &Arc<App>, call: Call<NoQuery, Json<bulk::BulkRequest>>) -> ApiResult<Reply> {
     let caller = call.caller()?;
     let bulk = call.body()?.check(caller, &app.plugins)?;
     let job = app.jobs.start(caller, call.request_id.as_str(), bulk).await?;
@@ -153,9 +153,9 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
     }
     let is_action = |name: &str| name == "import" || bulk::Action::named(name).is_some();
     if query.action.as_deref().is_some_and(|action| !is_action(action)) {
-        return Err(ApiError::new(&codes::INVALID_REQUEST).detail("`action` is not the name of one."));
+        return Err(ApiError::new(&codes::INVALID_REQUEST).detail("Unknown `action`."));
     }
-    let wanted = Wanted { state: query.state, action: query.action, request_id: query.request_id };
+    let wanted = JobFilter { state: query.state, action: query.action, request_id: query.request_id };
     let list = ("jobs", &wanted);
     let before: Option<Uuid> = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
     let mut found = jobs::list(&app.pools.core, &wanted, before, limit + 1).await?;

@@ -55,7 +55,7 @@ async fn list(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     reply::ok(&Kinds { items: put_together(&stored, &app.plugins.reports()) })
 }
 
-fn put_together(stored: &[cardinal_store::kinds::Stored], plugins: &[PluginReport]) -> Vec<Kind> {
+fn put_together(stored: &[cardinal_store::kinds::StoredKind], plugins: &[PluginReport]) -> Vec<Kind> {
     let mut kinds: BTreeMap<&str, Kind> = BTreeMap::new();
     let mut provided: BTreeSet<&str> = BTreeSet::new();
     // One whose package was taken out of the folder writes and reads no more.

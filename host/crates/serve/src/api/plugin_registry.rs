@@ -15,7 +15,7 @@ use crate::{
     http::reply::{self, Reply},
 };
 use cardinal_base::codes;
-use cardinal_plugin_host::registry::{Wanted, readers_without};
+use cardinal_plugin_host::registry::{RollbackTarget, readers_without};
 
 /// How long a rescan is waited for; less than a request may take.
 const RESCAN_WAIT: Duration = Duration::from_secs(15);
@@ -166,9 +166,9 @@ async fn roll_back(app: &Arc<App>, call: Call<NoQuery, MaybeJson<RollBack>>) -> 
     let name = named(app, &call)?;
     let asked = call.body()?;
     let wanted = match (asked.sha256, asked.version) {
-        (Some(sha256), _) => Wanted::Sha256(sha256),
-        (None, Some(version)) => Wanted::Version(version),
-        (None, None) => Wanted::Before,
+        (Some(sha256), _) => RollbackTarget::Sha256(sha256),
+        (None, Some(version)) => RollbackTarget::Version(version),
+        (None, None) => RollbackTarget::Before,
     };
     let caller = call.caller()?;
     let (by, reason) = (caller.actor(), "an operator went back to an earlier package.");

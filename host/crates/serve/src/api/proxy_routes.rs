@@ -17,7 +17,7 @@ use crate::{
     http::reply::{self, Reply},
 };
 use cardinal_base::{codes, config::ProxyRoute};
-use cardinal_store::proxy_routes::{ProxyRouteRow, Stored};
+use cardinal_store::proxy_routes::{ProxyRouteRow, ProxyRoutesRecord};
 
 /// Routes that can be set: the table is searched from its beginning for every proxied request.
 const MAX_ROUTES: usize = 200;
@@ -111,7 +111,7 @@ async fn replace(app: &Arc<App>, call: Call<NoQuery, Json<NewRoutes>>) -> ApiRes
     shown(app, &stored)
 }
 
-fn shown(app: &App, stored: &Stored) -> ApiResult<Reply> {
+fn shown(app: &App, stored: &ProxyRoutesRecord) -> ApiResult<Reply> {
     let settings = &app.config.proxy.routes;
     let fixed = settings.iter().map(|route| Shown {
         prefix: route.prefix.clone(),

@@ -23,7 +23,7 @@ pub const IDS_LIMIT: usize = 10_000;
 /// The body of `POST /v1/admin/jobs`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct BulkRequest {
     action: Action,
     ids: Option<Vec<Uuid>>,
     filter: Option<FilterFields>,
@@ -100,7 +100,7 @@ impl Action {
     }
 }
 
-impl Wanted {
+impl BulkRequest {
     /// What is wrong with it is 422; what the caller may not do is 403.
     pub fn check(self, caller: &Caller, registry: &Registry) -> ApiResult<Bulk> {
         let is_counted = self.expected_count.is_some();

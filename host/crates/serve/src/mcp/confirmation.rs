@@ -41,7 +41,7 @@ use cardinal_base::{config::Confirm, hex::hex, seal::SealingKey};
 use cardinal_database::pool::Pool;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_store::{
-    approvals::{self, Approval, AskedClient, Decision, LIFETIME_SECONDS, NewApproval, PENDING_LIMIT, Question},
+    approvals::{self, Approval, AskedClient, Decision, LIFETIME_SECONDS, NewApproval, PENDING_LIMIT, QuestionOutcome},
     catalogue::Catalogue,
 };
 
@@ -127,13 +127,13 @@ impl Confirmations {
         let text = elicitation::message(call, difference.as_ref());
         let way = asker.way(self.confirm, text.is_some());
         let id = match self.put(call, asker, way, difference.as_ref()).await? {
-            Question::New { id, displaced } => {
+            QuestionOutcome::New { id, displaced } => {
                 self.waiting.wake(&displaced);
                 self.note(call, AuditAction::AskApproval, id, json!({"asked": way.asked().name()})).await;
                 id
             }
-            Question::Known(id) => id,
-            Question::TooMany => {
+            QuestionOutcome::Known(id) => id,
+            QuestionOutcome::TooMany => {
                 return Ok(Verdict::failure(format!(
                     "confirmation_limit: {PENDING_LIMIT} calls wait for a person already. Try again later."
                 )));
@@ -165,7 +165,7 @@ impl Confirmations {
         asker: &Asker,
         way: Way,
         difference: Option<&Value>,
-    ) -> ApiResult<Question> {
+    ) -> ApiResult<QuestionOutcome> {
         let caller = &call.visit.caller;
         let plugin = call.plugin.as_ref().map(Plugin::to_json);
         let difference = difference.map(Value::to_string);

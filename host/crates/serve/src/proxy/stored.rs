@@ -11,7 +11,7 @@ use cardinal_base::config::ProxyRoute;
 use cardinal_database::pool::Pool;
 use cardinal_store::{
     cards::Precondition,
-    proxy_routes::{self, ProxyRouteRow, Stored},
+    proxy_routes::{self, ProxyRouteRow, ProxyRoutesRecord},
 };
 
 /// How often a host looks whether another one has changed them; the contract allows 5 s.
@@ -30,7 +30,7 @@ impl StoredRoutes {
     }
 
     /// The stored routes as they are now, which are then in force here.
-    pub async fn read(&self, pool: &Pool, proxy: &Proxy) -> ApiResult<Stored> {
+    pub async fn read(&self, pool: &Pool, proxy: &Proxy) -> ApiResult<ProxyRoutesRecord> {
         let mut in_force = self.in_force.lock().await;
         let stored = proxy_routes::get(pool).await?;
         if stored.version != *in_force {
@@ -48,10 +48,10 @@ impl StoredRoutes {
         lines: Vec<ProxyRouteRow>,
         precondition: &Precondition,
         by: &Value,
-    ) -> ApiResult<(Stored, Stored)> {
+    ) -> ApiResult<(ProxyRoutesRecord, ProxyRoutesRecord)> {
         let mut in_force = self.in_force.lock().await;
         let (before, version) = proxy_routes::replace(pool, &lines, precondition, by).await?;
-        let stored = Stored { version, lines };
+        let stored = ProxyRoutesRecord { version, lines };
         self.put_in_force(proxy, &stored)?;
         *in_force = version;
         Ok((before, stored))
@@ -79,7 +79,7 @@ impl StoredRoutes {
         Ok(())
     }
 
-    fn put_in_force(&self, proxy: &Proxy, stored: &Stored) -> ApiResult<()> {
+    fn put_in_force(&self, proxy: &Proxy, stored: &ProxyRoutesRecord) -> ApiResult<()> {
         let mut routes = self.settings.clone();
         for line in &stored.lines {
             if routes.iter().any(|route| route.prefix == line.prefix) {

@@ -1,7 +1,7 @@
 //! The statements of lists. Each has after the card's columns the number of groups when it ran, and one more.
 
 use super::{
-    Wanted,
+    PageQuery,
     bounded::{PlanMode, Statement},
     conditions::{Conditions, keyed, pattern},
     groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, asked_of_sources, picked_in_sql},
@@ -71,23 +71,23 @@ impl Base {
 }
 
 /// Whether rows of the list's order have to be looked at one by one, so that many may be passed over.
-pub(super) fn is_selective(wanted: &Wanted<'_>, groups: &GroupList) -> bool {
+pub(super) fn is_selective(wanted: &PageQuery<'_>, groups: &GroupList) -> bool {
     let filter = wanted.filter;
     filter.q.is_some() || groups.may_be_mixed(filter) || filter.updated_since.is_some() && !is_by_time(wanted)
 }
 
-fn is_by_time(wanted: &Wanted<'_>) -> bool {
+fn is_by_time(wanted: &PageQuery<'_>) -> bool {
     wanted.sort.column == Column::UpdatedAt
 }
 
 /// Whether a look at a row takes a look at another table.
-pub(super) fn looks_elsewhere(wanted: &Wanted<'_>, groups: &GroupList) -> bool {
+pub(super) fn looks_elsewhere(wanted: &PageQuery<'_>, groups: &GroupList) -> bool {
     let filter = wanted.filter;
     groups.may_be_mixed(filter) || if is_by_time(wanted) { filter.q.is_some() } else { filter.updated_since.is_some() }
 }
 
 /// What rows `w` of the order have to fulfil one by one.
-fn checks(query: &mut Conditions, wanted: &Wanted<'_>, groups: &GroupList) -> Vec<String> {
+fn checks(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) -> Vec<String> {
     let (filter, base) = (wanted.filter, Base::new(wanted.sort.column));
     let mut checks = Vec::new();
     if let Some(text) = &filter.q {
@@ -111,7 +111,7 @@ fn checks(query: &mut Conditions, wanted: &Wanted<'_>, groups: &GroupList) -> Ve
 }
 
 /// Where in a group's range of the index the page begins, of rows `w`.
-fn range(query: &mut Conditions, wanted: &Wanted<'_>) -> Result<String, StoreError> {
+fn range(query: &mut Conditions, wanted: &PageQuery<'_>) -> Result<String, StoreError> {
     let base = Base::new(wanted.sort.column);
     let mut range = String::new();
     if let Some(place) = wanted.place {
@@ -129,7 +129,7 @@ fn range(query: &mut Conditions, wanted: &Wanted<'_>) -> Result<String, StoreErr
 const CARDS: &str = "LATERAL (SELECT * FROM public.master_cards c WHERE c.id = p.card_id OFFSET 0) c";
 
 /// Along an index of the cards themselves, which holds those that are not deleted in the list's order.
-pub(super) fn open_list(wanted: &Wanted<'_>) -> Result<Statement, StoreError> {
+pub(super) fn open_list(wanted: &PageQuery<'_>) -> Result<Statement, StoreError> {
     let (column, columns, descending) = (wanted.sort.column, wanted.columns(), wanted.descending());
     let (mut query, base) = (Conditions::none(), Base::new(column));
     let key = base.key.map(|key| format!("c.{key}")).unwrap_or_default();
@@ -148,7 +148,7 @@ pub(super) fn open_list(wanted: &Wanted<'_>) -> Result<Statement, StoreError> {
 }
 
 /// Along the order of the list, at most `steps` rows of it. The last column says that the list ends here.
-pub(super) fn walk(wanted: &Wanted<'_>, groups: &GroupList, steps: Option<u32>) -> Result<Statement, StoreError> {
+pub(super) fn walk(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32>) -> Result<Statement, StoreError> {
     let mut picked = groups.picked(wanted.filter);
     if picked.len() > MAX_MERGED {
         return range_by_range(wanted, groups);
@@ -188,7 +188,7 @@ pub(super) fn walk(wanted: &Wanted<'_>, groups: &GroupList, steps: Option<u32>) 
 }
 
 /// The same of many groups: as much of each range as the page may need, which never ends early.
-fn range_by_range(wanted: &Wanted<'_>, groups: &GroupList) -> Result<Statement, StoreError> {
+fn range_by_range(wanted: &PageQuery<'_>, groups: &GroupList) -> Result<Statement, StoreError> {
     let (base, descending) = (Base::new(wanted.sort.column), wanted.descending());
     let (mut query, columns) = (Conditions::none(), wanted.columns());
     let range = range(&mut query, wanted)?;
@@ -214,7 +214,7 @@ pub(super) fn can_gather(filter: &Filter) -> bool {
 
 /// All that fits, sorted; the last column says how many that is, whatever page is read. It goes by the time of changes, or
 /// by words.
-pub(super) fn gathering(wanted: &Wanted<'_>, groups: &GroupList, by_time: bool) -> Result<Statement, StoreError> {
+pub(super) fn gathering(wanted: &PageQuery<'_>, groups: &GroupList, by_time: bool) -> Result<Statement, StoreError> {
     let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
     let mut query = Conditions::none();
     let found = found(&mut query, wanted, groups, by_time);
@@ -234,7 +234,7 @@ pub(super) fn gathering(wanted: &Wanted<'_>, groups: &GroupList, by_time: bool) 
 }
 
 /// The ids of all that fits, and what they are sorted by.
-fn found(query: &mut Conditions, wanted: &Wanted<'_>, groups: &GroupList, by_time: bool) -> String {
+fn found(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList, by_time: bool) -> String {
     let (filter, column) = (wanted.filter, wanted.sort.column);
     let needs_key = matches!(column, Column::Title | Column::Sku);
     let needs_time = filter.updated_since.is_some() || is_by_time(wanted);

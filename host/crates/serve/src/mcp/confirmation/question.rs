@@ -6,7 +6,7 @@ use super::binding;
 use crate::http::error::ApiResult;
 use crate::mcp::Visit;
 use cardinal_base::{exact, scope::MCP_USE};
-use cardinal_store::approvals::{Asked, Binding};
+use cardinal_store::approvals::{Binding, FirstAsked};
 use rmcp::model::JsonObject;
 
 /// Whose tool it is, and which package would run.
@@ -35,10 +35,10 @@ pub enum Way {
 }
 
 impl Way {
-    pub const fn asked(self) -> Asked {
+    pub const fn asked(self) -> FirstAsked {
         match self {
-            Self::Session | Self::InputRequired => Asked::Client,
-            Self::Admin => Asked::Admin,
+            Self::Session | Self::InputRequired => FirstAsked::Client,
+            Self::Admin => FirstAsked::Admin,
         }
     }
 }

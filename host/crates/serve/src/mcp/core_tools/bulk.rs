@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{Answer, Cards, parsed, sources};
 use crate::audit::AuditAction;
 use crate::http::error::{ApiError, ApiResult};
-use crate::jobs::bulk::{Action, Bulk, Wanted};
+use crate::jobs::bulk::{Action, Bulk, BulkRequest};
 use crate::mcp::Visit;
 use cardinal_base::input::escape;
 use cardinal_cards::{
@@ -95,7 +95,7 @@ fn checked(cards: &Cards, visit: &Visit, arguments: &JsonObject) -> ApiResult<Bu
         |name: &str| arguments.get(name).filter(|value| !value.is_null()).map(|value| (name.to_owned(), value.clone()));
     let mut wanted: JsonObject = ["action", "ids", "filter", "expected_count"].into_iter().filter_map(member).collect();
     wanted.insert("args".to_owned(), member("source_key").into_iter().collect::<JsonObject>().into());
-    let wanted: Wanted = parsed(wanted)?;
+    let wanted: BulkRequest = parsed(wanted)?;
     cards.jobs.check(wanted, &visit.caller)
 }
 
