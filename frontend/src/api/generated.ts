@@ -508,6 +508,27 @@ export type System = {
   worker_restarts: number;
 };
 
+/** The last hour of this host. */
+export type Traffic = {
+  /** Those of them that were answered with a status of 5xx. */
+  failed: number;
+  from: string;
+  host_id: string;
+  /** 99 of 100 requests were answered within so many milliseconds; what took longer than 10,000 counts as that. Null without requests. */
+  p99_ms: number | null;
+  requests: number;
+  /** The same hour in parts of half a minute, the oldest first. */
+  spans: TrafficSpan[];
+  to: string;
+};
+
+export type TrafficSpan = {
+  failed: number;
+  from: string;
+  requests: number;
+  to: string;
+};
+
 /** An account as administrators see it. */
 export type User = {
   created_at: string;

@@ -15,8 +15,6 @@ export interface Counts {
 export interface Sample {
   /** Milliseconds since 1970. */
   at: number;
-  /** Requests to the host but for its own pages: health checks, metrics and the Admin UI's files. */
-  host: Counts;
   /** By the plugin's name. */
   plugins: ReadonlyMap<string, Counts>;
   /** By `METHOD /path` of the route table, for routes of plugins. */
@@ -35,11 +33,8 @@ const REQUESTS = 'cardinal_http_request_duration_seconds';
 const CALLS = 'cardinal_plugin_call_duration_seconds';
 const FAULTS = 'cardinal_plugin_faults_total';
 const PLUGIN_ROUTES = '/v1/admin/plugins/';
-/** What is asked by machines and by this UI itself, and says nothing of how the host does. */
-const NO_TRAFFIC = /^\/(healthz|readyz|metrics|admin|problems)\b/;
 
 export function parseMetrics(text: string, at: number): Sample {
-  const host = counts();
   const plugins = new Map<string, Building>();
   const routes = new Map<string, Building>();
   for (const line of text.split('\n')) {
@@ -50,9 +45,7 @@ export function parseMetrics(text: string, at: number): Sample {
     const number = Number(value);
     if (name.startsWith(REQUESTS)) {
       const { method = '', route = '', status = '' } = labels;
-      if (NO_TRAFFIC.test(route)) continue;
       const failed = status === '5xx';
-      add(host, name.slice(REQUESTS.length), labels.le, number, failed);
       if (route.startsWith(PLUGIN_ROUTES)) add(entry(routes, `${method} ${route}`), name.slice(REQUESTS.length), labels.le, number, failed);
     } else if (name.startsWith(CALLS)) {
       add(entry(plugins, labels.plugin ?? ''), name.slice(CALLS.length), labels.le, number, false);
@@ -60,7 +53,7 @@ export function parseMetrics(text: string, at: number): Sample {
       entry(plugins, labels.plugin ?? '').failed += number;
     }
   }
-  return { at, host, plugins, routes };
+  return { at, plugins, routes };
 }
 
 function counts(): Building {

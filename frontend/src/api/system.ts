@@ -46,6 +46,26 @@ export function getSystem(signal: AbortSignal): Promise<System> {
   return request('/system', { signal });
 }
 
+/** What happened from one time to another. */
+export interface TrafficSpan {
+  from: string;
+  to: string;
+  requests: number;
+  /** Those of them that were answered with a status of 5xx. */
+  failed: number;
+}
+
+/** The last hour of the host that answers, or since it started. */
+export interface Traffic extends TrafficSpan {
+  /** Null without requests. */
+  p99_ms: number | null;
+  spans: TrafficSpan[];
+}
+
+export function getTraffic(signal: AbortSignal): Promise<Traffic> {
+  return request('/system/traffic', { signal });
+}
+
 export const LOG_LEVELS = ['off', 'error', 'warn', 'info', 'debug', 'trace'] as const;
 
 export interface LevelWish {

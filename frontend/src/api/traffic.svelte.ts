@@ -3,8 +3,8 @@ import { session } from './session.svelte.ts';
 import { withSample } from './traffic.ts';
 
 /**
- * The last hour of what the host counts, as far as this page has been open. The host keeps counters and no history, so
- * the history is gathered here: from the first page that shows it, for as long as the user stays.
+ * The last hour of what the host counts of its plugins, as far as this page has been open. The host keeps no history of
+ * these, so it is gathered here: from the first page that shows it, for as long as the user stays.
  */
 const EVERY_MS = 15_000;
 

@@ -44,12 +44,11 @@ export const texts = {
 
   traffic: 'Traffic',
   lastMinutes: { one: 'last {n} minute', other: 'last {n} minutes' },
-  trafficSince: 'since the host started',
   system: 'System',
   requestsPerMinute: 'requests/min',
   failed: 'failed',
   p99: 'p99',
-  gathering: 'The lines begin as soon as this page has been open for half a minute.',
+  gathering: 'The lines begin half a minute after the host started.',
   chartOf: 'Requests per minute from {from} to {to}, at most {most}; failures at most {share}',
   jobs: 'Jobs',
   allJobs: 'All jobs',

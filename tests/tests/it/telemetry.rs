@@ -365,3 +365,32 @@ async fn a_level_that_is_none_ends_the_start() {
         assert!(host.log().contains("LOG_LEVEL"), "{level}: {}", host.log());
     }
 }
+
+#[tokio::test]
+async fn the_last_hour_is_told_without_probes() {
+    const TRAFFIC: &str = "/v1/admin/system/traffic";
+    let host = with_echo().start().await;
+    let owner = host.owner().await;
+    let count = |hour: &Value| hour["requests"].as_u64().unwrap();
+    let before = count(&owner.get(TRAFFIC).await.expect(200));
+    for _ in 0..50 {
+        assert_eq!(owner.get("/healthz").await.status, 200);
+    }
+    for path in ["/v1/admin/system", "/v1/admin/kinds"] {
+        owner.get(path).await.expect(200);
+    }
+    // A request is counted when its answer has gone out, which its client may hear of before.
+    let hour = eventually("the look and two calls are counted", async || {
+        let hour = owner.get(TRAFFIC).await.expect(200);
+        (count(&hour) >= before + 3).then_some(hour)
+    })
+    .await;
+    assert!(count(&hour) < before + 50 && hour["failed"] == 0, "probes are not among them: {hour}");
+    let spans = hour["spans"].as_array().unwrap();
+    assert_eq!(spans.iter().map(count).sum::<u64>(), count(&hour), "{hour}");
+    assert_eq!((&spans[0]["from"], &spans[spans.len() - 1]["to"]), (&hour["from"], &hour["to"]));
+    assert!(hour["p99_ms"].as_f64().unwrap() > 0.0, "{hour}");
+
+    let blind = owner.key(&["cards:read"]).await;
+    blind.get(TRAFFIC).await.refused(403, "insufficient-scope");
+}

@@ -54,6 +54,13 @@ impl Histogram {
 }
 
 impl Reading {
+    pub fn add(&mut self, other: &Self) {
+        for (sum, bucket) in self.buckets.iter_mut().zip(&other.buckets) {
+            *sum += bucket;
+        }
+        self.sum_us = self.sum_us.wrapping_add(other.sum_us);
+    }
+
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }

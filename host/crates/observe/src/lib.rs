@@ -12,10 +12,11 @@ pub mod request_timing;
 pub mod shard;
 pub mod tools;
 pub mod trace;
+pub mod traffic;
 
 use time::OffsetDateTime;
 
-use self::{meter::Requests, plugins::Plugins, shard::Gauge, tools::Tools};
+use self::{meter::Requests, plugins::Plugins, shard::Gauge, tools::Tools, traffic::Traffic};
 
 /// What is counted while the worker serves.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub struct Telemetry {
     pub requests: Requests,
     pub plugins: Plugins,
     pub tools: Tools,
+    pub traffic: Traffic,
     /// Open connections of all listeners.
     pub connections: Gauge,
     pub started: OffsetDateTime,
@@ -36,6 +38,7 @@ impl Telemetry {
             requests: Requests::default(),
             plugins: Plugins::default(),
             tools: Tools::default(),
+            traffic: Traffic::default(),
             connections: Gauge::default(),
             started,
             worker_restarts,

@@ -18,7 +18,7 @@ use crate::{
     http::reply::{self, Reply},
 };
 use cardinal_base::{config::log_levels, schema::DateTime};
-use cardinal_observe::process;
+use cardinal_observe::{process, traffic::Sample};
 use cardinal_package::state::State;
 
 /// How long a level may be changed for, and is when nobody says: a day, a quarter of an hour.
@@ -32,6 +32,14 @@ pub fn routes() -> Vec<Route> {
         Route::get("/v1/admin/system", show).scope("system:read").describe(|op| {
             op.named("getSystem", "system", "What runs here, its settings with secrets masked, pools and health")
                 .ok::<System>();
+        }),
+        Route::get("/v1/admin/system/traffic", traffic).scope("system:read").describe(|op| {
+            op.named("getTraffic", "system", "What this host was asked in the last hour, or since it started")
+                .notes(
+                    "Of the host that answers, and no other. Without health checks, metrics and the Admin UI's own \
+                     files.",
+                )
+                .ok::<Traffic>();
         }),
         Route::put("/v1/admin/system/log-level", set_log_level)
             .scope("system:write")
@@ -75,6 +83,57 @@ struct System {
 struct LevelSet {
     log: Map<String, Value>,
     host_id: uuid::Uuid,
+}
+
+/// The last hour of this host.
+#[derive(Serialize, JsonSchema)]
+struct Traffic {
+    host_id: uuid::Uuid,
+    #[schemars(with = "DateTime")]
+    from: String,
+    #[schemars(with = "DateTime")]
+    to: String,
+    requests: u64,
+    /// Those of them that were answered with a status of 5xx.
+    failed: u64,
+    /// 99 of 100 requests were answered within so many milliseconds; what took longer than 10,000 counts as that. Null
+    /// without requests.
+    p99_ms: Option<f64>,
+    /// The same hour in parts of half a minute, the oldest first.
+    spans: Vec<TrafficSpan>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TrafficSpan {
+    #[schemars(with = "DateTime")]
+    from: String,
+    #[schemars(with = "DateTime")]
+    to: String,
+    requests: u64,
+    failed: u64,
+}
+
+impl TrafficSpan {
+    fn new(before: &Sample, now: &Sample) -> ApiResult<Self> {
+        Ok(Self {
+            from: before.at.format(&Rfc3339).map_err(ApiError::internal)?,
+            to: now.at.format(&Rfc3339).map_err(ApiError::internal)?,
+            requests: now.requests.saturating_sub(before.requests),
+            failed: now.failed.saturating_sub(before.failed),
+        })
+    }
+}
+
+async fn traffic(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
+    let now = Sample::take(&app.telemetry.requests, app.clock.now());
+    let mut samples = app.telemetry.traffic.read();
+    samples.push(now);
+    let first = samples.first().copied().unwrap_or(now);
+    let whole = TrafficSpan::new(&first, &now)?;
+    let spans = samples.windows(2).map(|pair| TrafficSpan::new(&pair[0], &pair[1])).collect::<ApiResult<_>>()?;
+    let p99_ms = now.p99_us_since(&first).map(|us| us as f64 / 1_000.0);
+    let TrafficSpan { from, to, requests, failed } = whole;
+    reply::ok(&Traffic { host_id: app.host_id, from, to, requests, failed, p99_ms, spans })
 }
 
 async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {

@@ -12,7 +12,10 @@ use cardinal_base::memory;
 use cardinal_control::link::SupervisorLink;
 use cardinal_database::log_failure;
 use cardinal_identity::limit::budget_lease;
-use cardinal_observe::process;
+use cardinal_observe::{
+    process,
+    traffic::{SAMPLE_EVERY, Sample},
+};
 use cardinal_plugin_host::news;
 
 /// How often the supervisor hears that tasks run.
@@ -53,6 +56,7 @@ pub(super) fn spawn_all(app: &Arc<App>, link: &SupervisorLink, stop: &Cancellati
     tasks.spawn(share_budgets(Arc::clone(app)));
     tasks.spawn(follow_proxy_routes(Arc::clone(app)));
     tasks.spawn(count_descriptors(Arc::clone(app)));
+    tasks.spawn(sample_traffic(Arc::clone(app)));
     let events = Arc::clone(&app.events);
     tasks.spawn(async move { events.keep_up().await });
     let confirmations = Arc::clone(&app.confirmations);
@@ -233,6 +237,15 @@ async fn count_descriptors(app: Arc<App>) {
         let Some((open, most)) = process::descriptors() else { return };
         let pooled: u64 = api::system::pools(&app).iter().map(|pool| pool.size).sum();
         app.plugins.note_descriptors(open, most, app.telemetry.connections.read() + pooled);
+    }
+}
+
+/// Keeps what was counted when, for charts of the last hour.
+async fn sample_traffic(app: Arc<App>) {
+    let mut every = tokio::time::interval(SAMPLE_EVERY);
+    loop {
+        every.tick().await;
+        app.telemetry.traffic.note(Sample::take(&app.telemetry.requests, app.clock.now()));
     }
 }
 
