@@ -1,8 +1,10 @@
 //! The shared server and the databases of the tests.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use cardinal_base::config::Secret;
@@ -48,7 +50,7 @@ fn server() -> &'static ConnectParams {
 
 /// A server for the whole run.
 fn shared_server(name: &'static str, programs: Option<PathBuf>) -> ConnectParams {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, told) = mpsc::channel();
     // The server ends with the thread that started it, so that thread stays.
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -141,12 +143,52 @@ fn programs_of(major: u32) -> Option<PathBuf> {
 }
 
 /// This one server need not survive the machine, and waiting for a busy disk is most of what its tests would do. Tests
-/// of crashes start servers of their own.
+/// of crashes start servers of their own. Nor may the logs of four such servers fill a small disk.
 async fn forget_crashes(login: &ConnectParams) {
     let dir = SocketDir::open(&login.host, login.port).unwrap();
     let client = connect::connect(&login.clone().through(&dir)).await.unwrap();
-    client.batch_execute("ALTER SYSTEM SET fsync = off").await.unwrap();
+    for setting in ["fsync = off", "max_wal_size = '128MB'", "min_wal_size = '32MB'"] {
+        client.batch_execute(&format!("ALTER SYSTEM SET {setting}")).await.unwrap();
+    }
     client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+}
+
+thread_local! {
+    /// The databases of this thread's test, dropped when it ends: hundreds of them would fill a small disk.
+    static MADE: RefCell<MadeDatabases> = const { RefCell::new(MadeDatabases(Vec::new())) };
+}
+
+struct MadeDatabases(Vec<ConnectParams>);
+
+impl Drop for MadeDatabases {
+    fn drop(&mut self) {
+        for database in self.0.drain(..) {
+            // Fails when the tests are at their end, where their servers end as well.
+            let _ = dropper().send(database);
+        }
+    }
+}
+
+/// A thread for it, since one that ends can't wait for a server.
+fn dropper() -> &'static Sender<ConnectParams> {
+    static DROPPER: OnceLock<Sender<ConnectParams>> = OnceLock::new();
+    DROPPER.get_or_init(|| {
+        let (send, databases) = mpsc::channel::<ConnectParams>();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            for database in databases {
+                runtime.block_on(drop_database(database));
+            }
+        });
+        send
+    })
+}
+
+/// What can't be dropped stays: a prepared transaction, a server that a test has ended.
+async fn drop_database(database: ConnectParams) {
+    let server = ConnectParams { dbname: "postgres".to_owned(), ..database.clone() };
+    let Ok(client) = connect::connect(&server).await else { return };
+    let _ = client.batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", database.dbname)).await;
 }
 
 /// One database, prepared as a host prepares its own.
@@ -167,7 +209,9 @@ async fn empty_database_at(server: &ConnectParams) -> ConnectParams {
     let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
     let client = connect::connect(server).await.unwrap();
     client.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).await.unwrap();
-    ConnectParams { dbname: name, ..server.clone() }
+    let database = ConnectParams { dbname: name, ..server.clone() };
+    MADE.with_borrow_mut(|made| made.0.push(database.clone()));
+    database
 }
 
 /// Of a plugin's pool.
