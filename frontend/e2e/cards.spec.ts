@@ -136,9 +136,11 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   await page.goto('/admin/import');
   await expectAccessible(page);
   await expectReflows(page);
-  const csv = `title,sku,status,attributes.brand\nFrom a file,${sku},draft,Nordhem\nWrong,${sku}-2,nowhere,x\n`;
+  const csv = `title,sku,status,attributes.brand,version\nFrom a file,${sku},draft,Nordhem,7\nWrong,${sku}-2,nowhere,x,7\n`;
   await page.getByLabel('Choose a file').setInputFiles({ name: 'autumn.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) });
   await expect(page.getByRole('row', { name: /3 .*status/ })).toContainText('A status is draft, active or archived.');
+  await expect(page.getByRole('row', { name: /3 .*status/ }), 'what the file says there').toContainText('nowhere');
+  await expect(page.getByText('Columns that are not imported: version')).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
   await page.getByRole('button', { name: 'Import 1 row' }).click();

@@ -33,7 +33,7 @@ export interface JobError {
   sku?: string;
   code?: string;
   detail?: string;
-  errors?: { pointer: string; detail: string }[];
+  errors?: { pointer: string; detail: string; /** The first characters of what the row says there. */ value?: string }[];
 }
 
 export interface NewJob {

@@ -19,6 +19,7 @@ export const texts = {
   existingUpdate: 'Update the card',
   field: 'Field',
   firstErrors: 'The first {n} are shown. The file has all of them.',
+  ignored: 'Columns that are not imported: {names}',
   line: 'Line',
   notChecked: 'The file could not be checked',
   notImported: 'The file was not imported',

@@ -77,6 +77,11 @@ async fn good_rows_become_cards_and_bad_ones_are_told_with_their_lines() {
     let wrong = ["3 invalid-json", "4 validation-failed", "5 validation-failed", "6 sku-taken", "7 validation-failed"];
     assert_eq!(errors(&job), wrong, "{job}");
     assert_eq!(job["errors"][2]["errors"][0]["pointer"], "/colour", "{job}");
+    assert_eq!(
+        (&job["errors"][2]["errors"][0]["value"], &job["args"]["columns"]),
+        (&json!("red"), &json!(null)),
+        "{job}"
+    );
     assert_eq!(job["errors"][3]["sku"], format!("{word}-1"));
     assert_eq!((&job["counts"]["created"], &job["args"]["mode"]), (&json!(2), &json!("create")));
     let notes = job["notes"].as_array().unwrap();
@@ -160,15 +165,23 @@ async fn records_of_csv_have_columns_of_attributes() {
     let job = import(owner, "mode=create", CSV, body).await;
     assert_eq!(ended(&job), "done 2 2", "{job}");
     assert_eq!(errors(&job), ["6 validation-failed", "7 validation-failed"], "{job}");
+    let wrong_status = &job["errors"][1];
+    assert_eq!(
+        (&wrong_status["sku"], &wrong_status["errors"][0]["pointer"], &wrong_status["errors"][0]["value"]),
+        (&json!(format!("{word}-4")), &json!("/status"), &json!("lost")),
+        "{job}"
+    );
     let one = by_sku(owner, &format!("{word}-1")).await.unwrap();
     let attributes = json!({"size": {"w": 12.5}, "gtin": "0012345678905", "tags": ["a", 1], "sources": {}});
     assert_eq!((&one["title"], &one["attributes"]), (&json!("A \"chair\"; oak"), &attributes));
     let two = by_sku(owner, &format!("{word}-2")).await.unwrap();
     assert_eq!((&two["title"], &two["status"]), (&json!("two\r\nlines"), &json!("draft")));
     // Columns that are not there, and empty cells, leave what the card has.
-    let body = format!("sku,attributes.size.h,attributes.gtin\n{word}-1,3,\n");
+    let body = format!("id,sku,attributes.size.h,attributes.gtin,version\nx,{word}-1,3,,9\n");
     let job = import(owner, "mode=upsert", "text/csv; charset=utf-8", body).await;
     assert_eq!(job["counts"]["updated"], 1, "{job}");
+    let columns = json!({"imported": ["sku", "attributes.size.h", "attributes.gtin"], "ignored": ["id", "version"]});
+    assert_eq!(job["args"]["columns"], columns, "{job}");
     let one = by_sku(owner, &format!("{word}-1")).await.unwrap();
     assert_eq!(one["attributes"]["size"], json!({"w": 12.5, "h": 3}));
     assert_eq!((&one["attributes"]["gtin"], &one["status"]), (&json!("0012345678905"), &json!("active")));

@@ -19,6 +19,7 @@ const importing: Translation<typeof texts> = {
   existingUpdate: 'Обновить карточку',
   field: 'Поле',
   firstErrors: 'Показаны первые {n}. В файле есть все.',
+  ignored: 'Столбцы, которые не импортируются: {names}',
   line: 'Строка',
   notChecked: 'Файл не проверен',
   notImported: 'Файл не импортирован',

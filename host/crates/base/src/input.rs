@@ -86,6 +86,9 @@ fn wrong_field(error: &serde_path_to_error::Error<serde_json::Error>) -> InputEr
 
 /// serde's words about a failure in JSON's.
 fn plain(text: &str) -> String {
+    if text.starts_with("UUID parsing failed") {
+        return "Expected a UUID, such as 019a0b5e-7d0c-7c4e-9d5a-3f1b2c4d5e6f.".to_owned();
+    }
     let leads = ["invalid type: ", "invalid value: ", "unknown "];
     let wrong = leads.iter().find_map(|lead| text.strip_prefix(lead)).and_then(|rest| rest.rsplit_once(", expected "));
     match wrong {
@@ -179,12 +182,28 @@ fn check_utf8(query: &str) -> Result<(), InputError> {
     }
 }
 
-/// The query as `T`; 400 names what is unknown or wrong.
+/// The query as `T`; 400 names the parameter that is unknown or wrong, and what it may be.
 pub fn query<T: DeserializeOwned>(query: Option<&str>) -> Result<T, InputError> {
     let query = query.unwrap_or_default();
     check_utf8(query)?;
-    let wrong = |error| InputError::Query(format!("A query parameter is not valid: {error}."));
-    serde_urlencoded::from_str(query).map_err(wrong)
+    let reader = serde_urlencoded::Deserializer::new(url::form_urlencoded::parse(query.as_bytes()));
+    serde_path_to_error::deserialize(reader).map_err(|error| InputError::Query(wrong_parameter(&error)))
+}
+
+fn wrong_parameter(error: &serde_path_to_error::Error<serde_urlencoded::de::Error>) -> String {
+    let text = error.inner().to_string();
+    // The reader passes on what the standard library says of texts that are no numbers.
+    let detail = match text.as_str() {
+        "invalid digit found in string" | "cannot parse integer from empty string" => "Expected a whole number.".into(),
+        "number too large to fit in target type" => "This number is too large.".into(),
+        "number too small to fit in target type" => "This number is too small.".into(),
+        "provided string was not `true` or `false`" => "Expected true or false.".into(),
+        text => shortened(&plain(text)),
+    };
+    match error.path().to_string().as_str() {
+        "." => detail,
+        name => format!("The query parameter `{}` is not valid. {detail}", shortened(name)),
+    }
 }
 
 /// The media type of the body, lower case, without parameters; `None` when there is none.
@@ -326,6 +345,33 @@ mod tests {
             assert!(matches!(check(bad), Err(InputError::Query(_))), "{bad}");
         }
         assert!(check_query_names("limit=5", &[]).is_err());
+    }
+
+    #[test]
+    fn a_query_that_cannot_be_read_names_the_parameter_and_no_rust_type() {
+        #[derive(Deserialize, Debug)]
+        #[allow(dead_code)]
+        struct Read {
+            limit: Option<u16>,
+            #[serde(default)]
+            deleted: bool,
+            colour: Option<Colour>,
+            id: Option<uuid::Uuid>,
+        }
+        for (text, expected) in [
+            ("limit=ten", "The query parameter `limit` is not valid. Expected a whole number."),
+            ("limit=", "The query parameter `limit` is not valid. Expected a whole number."),
+            ("limit=-1", "The query parameter `limit` is not valid. Expected a whole number."),
+            ("limit=70000", "The query parameter `limit` is not valid. This number is too large."),
+            ("deleted=yes", "The query parameter `deleted` is not valid. Expected true or false."),
+            (
+                "colour=x",
+                "The query parameter `colour` is not valid. Expected one of `red`, `dark_blue`, `grey`, found another string.",
+            ),
+            ("id=5", "The query parameter `id` is not valid. Expected a UUID, such as 019a0b5e-7d0c-7c4e-9d5a-3f1b2c4d5e6f."),
+        ] {
+            assert_eq!(query::<Read>(Some(text)).unwrap_err().to_string(), expected, "{text}");
+        }
     }
 
     #[test]

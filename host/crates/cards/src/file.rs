@@ -2,11 +2,13 @@
 
 mod csv;
 mod lines;
+mod report;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use self::{csv::Records, lines::Lines};
-use super::row::{ROW_LIMIT, Refusal, Row, Terms};
+use super::row::{Fields, ROW_LIMIT, Row, Terms};
 use crate::error::CardError;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -16,6 +18,13 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 pub enum Format {
     Ndjson,
     Csv,
+}
+
+/// What becomes of the columns of a CSV file.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Columns {
+    pub imported: Vec<String>,
+    pub ignored: Vec<String>,
 }
 
 /// A row, or what is told of one that is none.
@@ -74,6 +83,14 @@ impl File {
         }
     }
 
+    /// The columns of a CSV file whose head was read.
+    pub fn columns(&self) -> Option<Columns> {
+        match &self.reader {
+            Reader::Lines(_) => None,
+            Reader::Records(records) => records.columns(),
+        }
+    }
+
     fn begin(&mut self, start: &[u8], found: &mut Vec<Read>) -> Result<(), CardError> {
         if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
             return Err(CardError::field("", "The file is UTF-16; save it as UTF-8."));
@@ -91,13 +108,9 @@ impl File {
 }
 
 fn row(at: i64, line: Result<&[u8], CardError>, terms: &Terms) -> Read {
-    let fields = line.and_then(super::row::Fields::of_json).map_err(|error| Refusal::from(&error).report(at, None))?;
-    checked(fields, at, terms)
-}
-
-fn checked(fields: super::row::Fields, at: i64, terms: &Terms) -> Read {
-    let sku = fields.sku.clone().flatten();
-    fields.check(at, terms).map_err(|error| Refusal::from(&error).report(at, sku.as_deref()))
+    let line = line.map_err(|error| report::describe(&error, at, None, |_| None))?;
+    let row = Fields::of_json(line).and_then(|fields| fields.check(at, terms));
+    row.map_err(|error| report::describe_json(&error, at, line))
 }
 
 #[cfg(test)]

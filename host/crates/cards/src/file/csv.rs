@@ -6,10 +6,10 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use serde_json::{Number, Value, value::RawValue};
 
 use self::head::{Column, Head};
-use super::{Read, checked, lines::too_long};
+use super::{Columns, Read, lines::too_long, report};
 use crate::{
     error::CardError,
-    row::{Fields, ROW_LIMIT, Refusal, Terms},
+    row::{Fields, ROW_LIMIT, Terms},
 };
 use cardinal_base::exact::Object;
 
@@ -64,6 +64,18 @@ impl Records {
 
     pub(super) fn has_head(&self) -> bool {
         matches!(self.state, State::Rows(..))
+    }
+
+    pub(super) fn columns(&self) -> Option<Columns> {
+        let State::Rows(_, head) = &self.state else { return None };
+        let is_ignored = |column: &&Column| match column {
+            Column::Passed(_) => true,
+            Column::Id => !self.terms.keeps_sources,
+            _ => false,
+        };
+        let (ignored, imported): (Vec<_>, Vec<_>) = head.columns.iter().partition(is_ignored);
+        let names = |columns: Vec<&Column>| columns.iter().map(|column| column.name().to_owned()).collect();
+        Some(Columns { imported: names(imported), ignored: names(ignored) })
     }
 
     pub(super) fn push(&mut self, bytes: &[u8], found: &mut Vec<Read>) -> Result<(), CardError> {
@@ -170,30 +182,52 @@ impl Records {
 
     fn give(&mut self, found: &mut Vec<Read>) {
         let State::Rows(_, head) = &self.state else { return };
-        let (at, terms) = (self.first_line, &self.terms);
-        let read = match self.passed {
-            true => Err(Refusal::from(&too_long(ROW_LIMIT)).report(at, None)),
-            false => match fields(head, &self.room[..self.filled], &self.ends[..self.fields]) {
-                Ok(fields) => checked(fields, at, terms),
-                Err(error) => Err(Refusal::from(&error).report(at, None)),
-            },
-        };
-        found.push(read);
+        let at = self.first_line;
+        let record = Record { head, bytes: &self.room[..self.filled], ends: &self.ends[..self.fields] };
+        found.push(match self.passed {
+            true => Err(report::describe(&too_long(ROW_LIMIT), at, None, |_| None)),
+            false => fields(&record).and_then(|fields| fields.check(at, &self.terms)).map_err(|error| {
+                let cell = |column: &str| record.cell(column).map(|cell| String::from_utf8_lossy(cell).into_owned());
+                report::describe(&error, at, cell("sku").as_deref(), |pointer| cell(&pointer[1..]))
+            }),
+        });
         (self.filled, self.fields, self.passed, self.begun) = (0, 0, false, false);
     }
 }
 
-/// The fields of a record. An empty cell says nothing.
-fn fields(head: &Head, bytes: &[u8], ends: &[usize]) -> Result<Fields, CardError> {
-    if ends.len() != head.columns.len() {
-        let detail = format!("The row has {} cells below {} columns.", ends.len(), head.columns.len());
-        return Err(CardError::field("", detail));
+/// The cells of a row below their columns.
+struct Record<'a> {
+    head: &'a Head,
+    bytes: &'a [u8],
+    ends: &'a [usize],
+}
+
+impl<'a> Record<'a> {
+    fn cells(&self) -> impl Iterator<Item = (&'a Column, &'a [u8])> {
+        let bytes = self.bytes;
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        self.head
+            .columns
+            .iter()
+            .zip(starts.zip(self.ends))
+            .map(move |(column, (start, end))| (column, &bytes[start..*end]))
     }
-    let (mut fields, mut start) = (Fields::default(), 0);
-    for (column, end) in head.columns.iter().zip(ends) {
-        let cell = std::str::from_utf8(&bytes[start..*end])
+
+    fn cell(&self, name: &str) -> Option<&'a [u8]> {
+        self.cells().find(|(column, _)| column.name() == name).map(|(_, cell)| cell)
+    }
+}
+
+/// The fields of a record. An empty cell says nothing.
+fn fields(record: &Record<'_>) -> Result<Fields, CardError> {
+    let (cells, columns) = (record.ends.len(), record.head.columns.len());
+    if cells != columns {
+        return Err(CardError::field("", format!("The row has {cells} cells below {columns} columns.")));
+    }
+    let mut fields = Fields::default();
+    for (column, cell) in record.cells() {
+        let cell = std::str::from_utf8(cell)
             .map_err(|_| CardError::field(format!("/{}", column.name()), "This is not UTF-8."))?;
-        start = *end;
         if !cell.is_empty() {
             take(&mut fields, column, cell)?;
         }

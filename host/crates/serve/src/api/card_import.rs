@@ -33,7 +33,8 @@ pub(super) fn routes() -> Vec<Route> {
             .notes(
                 "A row has `title` and `sku`, perhaps `status` and `attributes`; a column `attributes.<name>` of CSV \
                  is one attribute. Rows are written while they come in; the answer comes when the whole body was \
-                 read, and bad rows are errors of the job, with their lines.",
+                 read, and bad rows are errors of the job, with their lines. `args.columns` of the job has the columns \
+                 of a CSV file that are `imported` and those that are `ignored`.",
             )
             .param(
                 "mode",
@@ -91,6 +92,9 @@ async fn import(app: &Arc<App>, call: Call<Query<ImportQuery>, RawBody>) -> ApiR
         Format::Ndjson => "ndjson".into(),
         Format::Csv => "csv".into(),
     };
+    if let Some(columns) = upload.columns() {
+        args["columns"] = serde_json::to_value(columns).map_err(ApiError::internal)?;
+    }
     let new = NewImport {
         user_id: caller.user_id,
         actor: caller.actor(),

@@ -11,7 +11,7 @@ use tokio::{
 use super::intake::{Intake, Stopped};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::{
-    file::{File, Format, Read},
+    file::{Columns, File, Format, Read},
     row::{Row, Terms},
 };
 
@@ -57,6 +57,11 @@ impl Upload {
             upload.read(piece.as_deref())?;
         }
         Ok(upload)
+    }
+
+    /// What becomes of the columns of a CSV file.
+    pub fn columns(&self) -> Option<Columns> {
+        self.file.columns()
     }
 
     fn read(&mut self, piece: Option<&[u8]>) -> ApiResult<()> {
