@@ -368,7 +368,10 @@ mod tests {
                 "colour=x",
                 "The query parameter `colour` is not valid. Expected one of `red`, `dark_blue`, `grey`, found another string.",
             ),
-            ("id=5", "The query parameter `id` is not valid. Expected a UUID, such as 019a0b5e-7d0c-7c4e-9d5a-3f1b2c4d5e6f."),
+            (
+                "id=5",
+                "The query parameter `id` is not valid. Expected a UUID, such as 019a0b5e-7d0c-7c4e-9d5a-3f1b2c4d5e6f.",
+            ),
         ] {
             assert_eq!(query::<Read>(Some(text)).unwrap_err().to_string(), expected, "{text}");
         }
