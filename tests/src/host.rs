@@ -193,6 +193,13 @@ impl Host {
         worker.unwrap_or_else(|| panic!("no worker among {family:?}")).0
     }
 
+    /// Bytes of the worker's memory: those that are resident (`VmRSS`), or the most that ever were (`VmHWM`).
+    pub fn worker_memory(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.worker_pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
     /// The first process of its own PostgreSQL, whose children the others are.
     pub fn postgres_pid(&self) -> i32 {
         self.find_postgres().unwrap_or_else(|| panic!("no PostgreSQL among {:?}", descendants(self.supervisor_pid())))

@@ -1,6 +1,6 @@
 //! Contract 4: a card is at most 8 MiB whichever way it is written, and a page of cards is bounded in bytes.
 
-use cardinal_tests::{Host, Package, PluginsFolder, User, unique};
+use cardinal_tests::{Host, Package, PluginsFolder, User, eventually, unique};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -9,6 +9,8 @@ use super::import::{CSV, NDJSON, ended, import};
 const CARDS: &str = "/v1/admin/master-cards";
 const LIMIT: usize = 8 << 20;
 const PAGE: usize = 16 << 20;
+/// Bytes of memory that a worker may keep after work that took more than them.
+const KEPT_MEMORY: u64 = 24 << 20;
 
 /// Text that compresses well, as attackers prefer it.
 fn text(mebibytes: f64) -> String {
@@ -93,6 +95,7 @@ async fn a_larger_card_from_before_can_be_read_shrunk_and_removed() {
 async fn a_page_ends_at_its_bytes_and_its_cursor_goes_on() {
     let host = Host::settings().start().await;
     let owner = host.owner().await;
+    let memory = host.worker_memory("VmRSS");
     let mut made = Vec::new();
     for n in 0..7 {
         made.push(card_with(owner, &format!("Heavy {n}"), 5.0).await["id"].clone());
@@ -133,6 +136,12 @@ async fn a_page_ends_at_its_bytes_and_its_cursor_goes_on() {
         cursor = page["next_cursor"].as_str().map(|cursor| format!("&cursor={cursor}"));
     }
     assert_eq!(versions, [6, 5, 4, 3, 2, 1]);
+    let peak = host.worker_memory("VmHWM");
+    assert!(peak > memory + 2 * KEPT_MEMORY, "so little that there is nothing to give back: {memory}, {peak}");
+    eventually("memory goes back to the system", async || {
+        (host.worker_memory("VmRSS") < memory + KEPT_MEMORY).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

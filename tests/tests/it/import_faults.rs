@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::import::{NDJSON, by_sku, ended, import, lines, over};
 
+const MIB: u64 = 1 << 20;
 pub(super) const IMPORT: &str = "/v1/admin/master-cards/import";
 
 fn body(pieces: impl Stream<Item = io::Result<Frame<Bytes>>> + Send + Sync + 'static) -> BoxBody<Bytes, io::Error> {
@@ -190,13 +191,6 @@ async fn rights_that_are_taken_away_end_an_import() {
     let _ = sending.await;
 }
 
-/// A line of the worker's memory, in MiB: `VmRSS`, or the most that ever was, `VmHWM`.
-fn memory(host: &Host, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", host.worker_pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
-}
-
 /// Rows of some 1,100 bytes.
 fn many(word: &str, rows: u64) -> BoxBody<Bytes, io::Error> {
     let word = word.to_owned();
@@ -218,14 +212,14 @@ async fn there_and_back(rows: u64) {
     let host = Host::settings().start().await;
     let owner = host.owner().await;
     import(owner, "", NDJSON, lines(&[json!({"title": "warm", "sku": "warm"})])).await;
-    let before = memory(&host, "VmRSS");
+    let before = host.worker_memory("VmRSS") / MIB;
     let request_id = unique("r");
     let call = owner.call(Method::POST, IMPORT).stream(NDJSON, many("many", rows)).header("x-request-id", &request_id);
     let answer = call.open(None).await.unwrap();
     assert_eq!(answer.status(), 202);
     let job = over(owner, job_of(owner, &request_id, 0).await["id"].as_str().unwrap()).await;
     assert_eq!(ended(&job), format!("done {rows} 0"), "{job}");
-    let imported = memory(&host, "VmHWM");
+    let imported = host.worker_memory("VmHWM") / MIB;
     let mut body = owner.call(Method::GET, "/v1/admin/master-cards/export").open(None).await.unwrap().into_body();
     let mut lines = 0;
     while let Some(frame) = body.frame().await {
@@ -233,7 +227,7 @@ async fn there_and_back(rows: u64) {
         lines += data.iter().filter(|byte| **byte == b'\n').count() as u64;
     }
     assert_eq!(lines, rows + 1);
-    let exported = memory(&host, "VmHWM");
+    let exported = host.worker_memory("VmHWM") / MIB;
     let told = format!("{before} MiB before, at most {imported} until the import's end, {exported} until the export's");
     eprintln!("{told}");
     assert!(exported - before < MAX_GROWTH, "{told}");

@@ -18,12 +18,6 @@ const MIB: u64 = 1 << 20;
 /// What the worker may grow by, whatever goes through it.
 const GROWTH: u64 = 48 * MIB;
 
-fn memory(host: &Host) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", host.worker_pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
-}
-
 /// Asks and gives the body unread; the connection works on in the background.
 async fn open(host: &Host, path: &str, script: &str) -> Incoming {
     let stream = TcpStream::connect(host.address()).await.unwrap();
@@ -38,7 +32,7 @@ async fn open(host: &Host, path: &str, script: &str) -> Incoming {
 async fn streams_in_constant_memory(mib: u64) {
     let host = proxying_alone().await;
     host.client().get("/kept/x").await.expect(200);
-    let before = memory(&host);
+    let before = host.worker_memory("VmHWM");
     let length = mib * MIB;
     for script in [format!("bytes={length}"), format!("chunked-bytes={length}")] {
         let mut body = open(&host, "/kept/x", &script).await;
@@ -54,7 +48,7 @@ async fn streams_in_constant_memory(mib: u64) {
     let call = host.client().call(Method::POST, "/kept/x").header("x-mark", &mark);
     call.stream("application/octet-stream", BodyExt::boxed(StreamBody::new(pieces))).send().await.expect(200);
     assert_eq!(only(&mark).length, length);
-    let grown = memory(&host).saturating_sub(before);
+    let grown = host.worker_memory("VmHWM").saturating_sub(before);
     assert!(grown < GROWTH, "the worker grew by {} MiB", grown / MIB);
 }
 
