@@ -36,6 +36,9 @@ async fn others_go_on(host: &Host) {
     post(owner, "echo/enable").await;
     assert_eq!(state(owner, "echo").await, "active");
     post(owner, "unruly/reload").await;
+    let begun = Instant::now();
+    owner.call(Method::PUT, &format!("{REGISTRY}/echo/settings")).json(&json!({})).send().await.expect(200);
+    assert!(begun.elapsed() < OWN_SPEED, "settings took {:?}", begun.elapsed());
     host.plugins().put("supplier", &Package::bundled("supplier"));
     eventually("a new one is in service", async || (state(owner, "supplier").await == "active").then_some(())).await;
     assert_eq!(state(owner, "versioned").await, "checked", "the other one was still being loaded all the time");

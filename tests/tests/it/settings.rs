@@ -1,6 +1,7 @@
 //! Contract 7: settings are judged before a port is bound; a bad one names itself.
 
-use cardinal_tests::{Host, PluginsFolder, eventually};
+use cardinal_tests::{Host, PluginsFolder, cardinal, cardinal_with, eventually, exited};
+use tempfile::tempdir;
 
 #[tokio::test]
 async fn a_bad_setting_names_itself_and_ends_the_start() {
@@ -46,6 +47,25 @@ async fn listeners_of_one_address_are_refused_before_a_port_is_bound() {
         assert!(log.contains(&format!("{name} (--")) && log.contains("overlaps with LISTEN_ADDR"), "{log}");
         assert!(!host.data().exists(), "nothing was made");
     }
+}
+
+#[test]
+fn folders_and_files_that_do_not_fit_are_named_with_a_way_out() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("file"), "text").unwrap();
+    for setting in ["DATA_DIR", "PLUGINS_DIR"] {
+        let (_, error) = exited(&cardinal_with(["serve"], &[(setting, &at("file"))]), 64);
+        assert!(error.contains(setting) && error.contains("is not a folder"), "{error}");
+    }
+    let (_, error) = exited(&cardinal_with(["serve"], &[("DATA_DIR", "/proc/nowhere")]), 1);
+    assert!(error.contains("DATA_DIR /proc/nowhere cannot be created"), "{error}");
+    let (_, error) = exited(&cardinal(["backup", &at("missing/backup.tar")]), 1);
+    assert!(error.contains(&format!("there is no folder {}: make it", at("missing"))), "{error}");
+    let (_, error) = exited(&cardinal(["restore", &at("file")]), 1);
+    assert!(error.contains("is not a Cardinal backup") && !error.contains("text"), "{error}");
+    let (_, error) = exited(&cardinal(["cards", "import", folder.path().to_str().unwrap()]), 1);
+    assert!(error.contains("is a folder: name a file of CSV or NDJSON"), "{error}");
 }
 
 #[tokio::test]

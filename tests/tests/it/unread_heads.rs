@@ -47,6 +47,10 @@ async fn what_the_parser_refuses_is_a_problem_with_a_request_id() {
         assert_refused(&send(&client, garbage).await, 400, "invalid-request");
     }
     assert_refused(&send(&client, with_headers(1_000)).await, 431, "headers-too-large");
+    for bytes in [10_000, 70_000] {
+        let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "x".repeat(bytes));
+        assert_refused(&send(&client, long).await, 414, "uri-too-long");
+    }
     // Far more than is read: the client sends it all and reads the answer all the same.
     let large = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(2 << 20));
     assert_refused(&send(&client, large).await, 431, "headers-too-large");
