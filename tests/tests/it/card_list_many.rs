@@ -173,6 +173,7 @@ SELECT coalesce(c.id, l.card_id, t.card_id)::text || ' ' || coalesce(c.sku, '') 
   LEFT JOIN public.card_groups g ON g.id = l.card_group
  WHERE (c.title, c.sku, lower((E'\n' || c.title || E'\n' || c.sku) COLLATE \"default\"), lower((E'\n' || c.title || E'\n' || c.sku) COLLATE \"default\"), c.updated_at, l.card_group, c.status, c.deleted_at IS NOT NULL)
        IS DISTINCT FROM (l.title, l.sku, l.words, w.words, t.updated_at, t.card_group, g.status, g.deleted)
+    OR (w.card_group, w.title, w.sku) IS DISTINCT FROM (l.card_group, l.title, l.sku)
     OR g.kinds IS DISTINCT FROM coalesce((SELECT array_agg(DISTINCT s.kind COLLATE \"C\") FROM public.card_source_index s WHERE s.card_id = c.id), '{}')
     OR g.plugins IS DISTINCT FROM coalesce((SELECT array_agg(DISTINCT s.plugin COLLATE \"C\") FROM public.card_source_index s WHERE s.card_id = c.id), '{}')";
 

@@ -6,7 +6,7 @@
 //! bounded number of steps. A *gathering* collects all that fits by the filter's own index and sorts it: quick where
 //! little fits. A walk to the end of the list is the last resort, a fraction of a second for a million cards.
 
-use time::format_description::well_known::Rfc3339;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -24,13 +24,15 @@ use cardinal_database::{
 
 mod bounded;
 mod conditions;
+mod frequent_keys;
 mod groups;
 mod statements;
 
 use bounded::{Statement, too_long};
 pub use conditions::Conditions;
-use groups::GroupList;
-pub use groups::Groups;
+use frequent_keys::FrequentKeys;
+use groups::{GroupList, Groups};
+use statements::GatheringIndex;
 
 /// Steps of a walk that finds out how frequent a word is: 0.5 ms.
 const PROBE: u32 = 2_000;
@@ -80,12 +82,20 @@ pub struct PageQuery<'a> {
     pub with_attributes: bool,
 }
 
+/// What lists have found out about the cards and go by.
+#[derive(Default)]
+pub struct Knowledge {
+    groups: Groups,
+    frequent_keys: FrequentKeys,
+}
+
 /// The page; `known` is what an earlier one has found out about the filter.
 pub async fn page(
     pool: &Pool,
-    groups: &Groups,
+    knowledge: &Knowledge,
     wanted: &PageQuery<'_>,
     known: Option<Count>,
+    now: OffsetDateTime,
 ) -> Result<Page, StoreError> {
     let client = pool.get().await?;
     if wanted.filter.is_open() && wanted.sort.column != Column::UpdatedAt {
@@ -93,12 +103,13 @@ pub async fn page(
         pool.note_message(found.largest);
         return Ok(wanted.page(client, found, count));
     }
+    let Knowledge { groups, frequent_keys } = knowledge;
     let mut list = groups.known();
     if list.number == 0 {
         list = groups.renew(&client).await?;
     }
     for _ in 0..READ_AGAIN {
-        let reading = Reading { client: &client, wanted, groups: &list };
+        let reading = Reading { client: &client, wanted, groups: &list, frequent_keys, now };
         if let Some((found, count)) = reading.page(known).await? {
             pool.note_message(found.largest);
             return Ok(wanted.page(client, found, count));
@@ -127,6 +138,8 @@ struct Reading<'a> {
     client: &'a Connection,
     wanted: &'a PageQuery<'a>,
     groups: &'a GroupList,
+    frequent_keys: &'a FrequentKeys,
+    now: OffsetDateTime,
 }
 
 /// What a walk has come upon.
@@ -243,7 +256,11 @@ impl Reading<'_> {
 
     /// None when it takes too long.
     async fn gather(&self, known: Count) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
-        let statement = statements::gathering(self.wanted, self.groups, self.goes_by_time().await?)?;
+        let index = match self.goes_by_time().await? {
+            true => GatheringIndex::Times,
+            false => GatheringIndex::Words { frequent_keys: self.frequent_keys.get(self.client, self.now).await? },
+        };
+        let statement = statements::gathering(self.wanted, self.groups, index)?;
         let Some(Rows { mut rows, is_cut, largest }) = statement.rows(self.client).await? else { return Ok(Ok(None)) };
         if rows.first().is_some_and(|row| self.is_outdated(row)) {
             return Ok(Err(GroupsChange));

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::{
     card_estimates::Estimates,
-    card_list::{self, Groups, PageQuery},
+    card_list::{self, Knowledge, PageQuery},
     card_sources::{Entry, Written},
 };
 use cardinal_base::{clock::Clock, page::Cursors};
@@ -44,7 +44,7 @@ pub struct Catalogue {
     exports: Exports,
     cursors: Cursors,
     estimates: Estimates,
-    groups: Groups,
+    knowledge: Knowledge,
     clock: Clock,
 }
 
@@ -91,8 +91,8 @@ impl Catalogue {
     /// Within a runtime, which is where writers are served that had to wait.
     pub fn new(pool: Pool, cursors: Cursors, clock: Clock) -> Self {
         let turns = EnrichmentQueue::new(pool.clone(), Handle::current());
-        let (exports, estimates, groups) = (Exports::default(), Estimates::default(), Groups::default());
-        Self { pool, turns, exports, cursors, estimates, groups, clock }
+        let (exports, estimates, knowledge) = (Exports::default(), Estimates::default(), Knowledge::default());
+        Self { pool, turns, exports, cursors, estimates, knowledge, clock }
     }
 
     /// Writes source `key` of a card.
@@ -151,7 +151,7 @@ impl Catalogue {
         let now = self.clock.now();
         let known = self.estimates.get(&filter, now)?;
         let wanted = PageQuery { filter: &filter, sort, place: place.as_ref(), limit, with_attributes };
-        let page = card_list::page(&self.pool, &self.groups, &wanted, known).await?;
+        let page = card_list::page(&self.pool, &self.knowledge, &wanted, known, now).await?;
         self.estimates.learn(&filter, page.count, known, now)?;
         let back = place.as_ref().is_some_and(|place| place.back);
         Ok(Listing {

@@ -37,7 +37,7 @@ pub(super) struct GroupList {
 
 /// The groups as they were read last. A page that finds another number of them is read again.
 #[derive(Default)]
-pub struct Groups(ArcSwap<GroupList>);
+pub(super) struct Groups(ArcSwap<GroupList>);
 
 impl Groups {
     pub(super) fn known(&self) -> Arc<GroupList> {

@@ -212,12 +212,28 @@ pub(super) fn can_gather(filter: &Filter) -> bool {
     filter.q.is_some() || filter.updated_since.is_some()
 }
 
-/// All that fits, sorted; the last column says how many that is, whatever page is read. It goes by the time of changes, or
-/// by words.
-pub(super) fn gathering(wanted: &PageQuery<'_>, groups: &GroupList, by_time: bool) -> Result<Statement, StoreError> {
+/// What a gathering goes by.
+pub(super) enum GatheringIndex {
+    /// The time of changes.
+    Times,
+    /// The keys of the searched text, apart from those that most cards have.
+    Words { frequent_keys: Vec<String> },
+}
+
+/// All that fits, sorted; the last column says how many that is, whatever page is read.
+pub(super) fn gathering(
+    wanted: &PageQuery<'_>,
+    groups: &GroupList,
+    index: GatheringIndex,
+) -> Result<Statement, StoreError> {
     let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
     let mut query = Conditions::none();
-    let found = found(&mut query, wanted, groups, by_time);
+    let found = match (&wanted.filter.q, index) {
+        (Some(text), GatheringIndex::Words { frequent_keys }) => {
+            found_by_words(&mut query, wanted, groups, text, frequent_keys)
+        }
+        _ => found_by_time(&mut query, wanted, groups),
+    };
     let behind = match wanted.place {
         Some(place) => query.behind(column, "f.key", "f.card_id", place, descending)?,
         None => "true".to_owned(),
@@ -233,48 +249,70 @@ pub(super) fn gathering(wanted: &PageQuery<'_>, groups: &GroupList, by_time: boo
     Ok(Statement { sql, query, planned: PlanMode::Gathering })
 }
 
-/// The ids of all that fits, and what they are sorted by.
-fn found(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList, by_time: bool) -> String {
-    let (filter, column) = (wanted.filter, wanted.sort.column);
-    let needs_key = matches!(column, Column::Title | Column::Sku);
-    let needs_time = filter.updated_since.is_some() || is_by_time(wanted);
-    let by_words = filter.q.as_ref().filter(|_| !by_time);
-    let (base, more) = match (needs_key || filter.q.is_some() && by_time || !needs_time, needs_time) {
-        (false, _) => (TIMES, String::new()),
-        (true, false) => (LIST, String::new()),
-        (true, true) => (LIST, format!(" JOIN {TIMES} t ON t.card_id = w.card_id")),
+/// The ids of all that fits, and what they are sorted by; by the index of searches, whose rows have all but the time.
+fn found_by_words(
+    query: &mut Conditions,
+    wanted: &PageQuery<'_>,
+    groups: &GroupList,
+    text: &str,
+    frequent_keys: Vec<String>,
+) -> String {
+    let filter = wanted.filter;
+    let times = if filter.updated_since.is_some() || is_by_time(wanted) {
+        format!(" JOIN {TIMES} t ON t.card_id = w.card_id")
+    } else {
+        String::new()
     };
-    let mut from = format!("{base} w{more}");
-    let times = if more.is_empty() { "w" } else { "t" };
-    // A sum, so that no index of groups is taken for the sake of it where words are rarer.
-    let group = if by_time { format!("{times}.card_group") } else { "w.card_group + 0".to_owned() };
-    let mut conditions = vec![format!("{group} = ANY(${})", query.bind(groups.picked(filter)))];
-    if let Some(text) = by_words {
-        from = format!("{WORDS} x JOIN {base} w ON w.card_id = x.card_id{more}");
-        // In the index's collation, or it is not used.
-        conditions.push(format!(
-            r#"public.card_search_keys(x.words) @> public.card_search_keys(lower(${}::text COLLATE "default") COLLATE "C")"#,
-            query.bind(keyed(text))
-        ));
-    }
+    let (keyed, frequent) = (query.bind(keyed(text)), query.bind(frequent_keys));
+    let like = query.bind(pattern(text));
+    // In the index's collation, or it is not used.
+    let mut conditions = vec![
+        format!("w.card_group = ANY(${})", query.bind(groups.picked(filter))),
+        format!(
+            r#"public.card_search_keys(w.words) @> (SELECT coalesce(nullif(ARRAY(SELECT k.key FROM unnest(a.keys) k (key) WHERE k.key <> ALL (${frequent})), '{{}}'), a.keys) FROM (SELECT public.card_search_keys(lower(${keyed}::text COLLATE "default") COLLATE "C") AS keys) a)"#
+        ),
+        format!(r#"w.words LIKE lower(${like}::text COLLATE "default")"#),
+    ];
+    conditions.extend(more_conditions(query, filter, groups, "t"));
+    format!("SELECT w.card_id, {} AS key FROM {WORDS} w{times} WHERE {}", key(wanted, "t"), conditions.join(" AND "))
+}
+
+/// The same by the index of times.
+fn found_by_time(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) -> String {
+    let filter = wanted.filter;
+    let needs_list = filter.q.is_some() || matches!(wanted.sort.column, Column::Title | Column::Sku);
+    let (from, times) = match needs_list {
+        true => (format!("{LIST} w JOIN {TIMES} t ON t.card_id = w.card_id"), "t"),
+        false => (format!("{TIMES} w"), "w"),
+    };
+    let mut conditions = vec![format!("{times}.card_group = ANY(${})", query.bind(groups.picked(filter)))];
     if let Some(text) = &filter.q {
-        let row = if by_time { "w" } else { "x" };
-        conditions.push(format!(r#"{row}.words LIKE lower(${}::text COLLATE "default")"#, query.bind(pattern(text))));
+        conditions.push(format!(r#"w.words LIKE lower(${}::text COLLATE "default")"#, query.bind(pattern(text))));
     }
+    conditions.extend(more_conditions(query, filter, groups, times));
+    format!("SELECT w.card_id, {} AS key FROM {from} WHERE {}", key(wanted, times), conditions.join(" AND "))
+}
+
+/// What a gathering's rows `w` have to fulfil besides; `times` are the rows that have the time.
+fn more_conditions(query: &mut Conditions, filter: &Filter, groups: &GroupList, times: &str) -> Vec<String> {
+    let mut conditions = Vec::new();
     if let Some(since) = filter.updated_since {
         conditions.push(format!("{times}.updated_at >= ${}", query.bind(since)));
     }
     if groups.may_be_mixed(filter) {
         conditions.push(format!("({IS_NOT_MIXED} OR {})", asked_of_sources(query, filter)));
     }
-    let conditions = conditions.join(" AND ");
-    let key = match column {
-        Column::Title => "w.title",
-        Column::Sku => "w.sku",
-        Column::UpdatedAt => &format!("{times}.updated_at"),
-        Column::CreatedAt => "0",
-    };
-    format!("SELECT w.card_id, {key} AS key FROM {from} WHERE {conditions}")
+    conditions
+}
+
+/// What a gathering is sorted by, before the id.
+fn key(wanted: &PageQuery<'_>, times: &str) -> String {
+    match wanted.sort.column {
+        Column::Title => "w.title".to_owned(),
+        Column::Sku => "w.sku".to_owned(),
+        Column::UpdatedAt => format!("{times}.updated_at"),
+        Column::CreatedAt => "0".to_owned(),
+    }
 }
 
 /// What a list without searches counts or has estimated, of rows `w`.
