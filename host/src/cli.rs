@@ -35,8 +35,8 @@ mod worker;
 
 /// How an API key begins.
 const KEY_PREFIX: &str = "mpk_";
-const KEY_WAS_SHOWN: &str = "Everybody on this machine could read the one that you typed, and it is in your shell's history \
-     now: revoke it (`cardinal key revoke`) and create another one.";
+const KEY_WAS_SHOWN: &str = "Everyone on this machine could read the one you typed, and it is now in your shell's \
+    history: revoke it (`cardinal key revoke`) and create another one.";
 /// What a command that was written wrongly exits with (`EX_USAGE`); a bad setting too.
 const EXIT_USAGE: u8 = 64;
 

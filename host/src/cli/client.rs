@@ -57,8 +57,12 @@ impl fmt::Display for Failure {
                     "{host} cannot be reached ({cause:#}). Start it, or name another host: on this machine by its DATA_DIR (--data-dir), elsewhere by CARDINAL_URL (--url) and a key."
                 )
             }
-            Self::BrokenOff { host, cause } => write!(out, "the connection to {host} broke off ({cause:#})"),
-            Self::Foreign { host, status } => write!(out, "what answers at {host} is not Cardinal's API ({status})"),
+            Self::BrokenOff { host, cause } => write!(out, "lost the connection to {host} ({cause:#})"),
+            Self::Foreign { host, status } => write!(
+                out,
+                "the answer from {host} is not from Cardinal's API \
+                ({status})"
+            ),
             Self::Refused { status, problem } => refusal(out, *status, problem),
         }
     }

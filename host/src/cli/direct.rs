@@ -66,7 +66,7 @@ pub(super) fn explain(error: impl Into<ApiError>) -> anyhow::Error {
     let error: ApiError = error.into();
     if error.status().is_server_error() {
         let cause = error.cause_text().unwrap_or_default();
-        return anyhow::anyhow!("the database could not be used: {error} ({cause})");
+        return anyhow::anyhow!("cannot use the database: {error} ({cause})");
     }
     let fields: Vec<&str> = error.fields().iter().map(|(_, detail)| detail.as_str()).collect();
     match (fields.is_empty(), error.client_detail()) {

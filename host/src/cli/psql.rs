@@ -67,7 +67,10 @@ fn open(config: &Config, arguments: &[OsString]) -> anyhow::Result<u8> {
 
 /// Ctrl-C is psql's, not ours.
 async fn run_psql(program: &PathBuf, login: &ConnectParams, arguments: &[OsString]) -> anyhow::Result<u8> {
-    let _deaf = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).context("taking signals")?;
+    let _deaf = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).context(
+        "installing \
+        signal handlers",
+    )?;
     // By this process's name for it: psql is not the one that holds the socket's folder open.
     let host = login.host.replace("/proc/self/", &format!("/proc/{}/", std::process::id()));
     let mut command = Command::new(program);
@@ -97,8 +100,8 @@ fn find(config: &Config) -> anyhow::Result<PathBuf> {
         None => {
             let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
             bail!(
-                "no psql was found in {}: install it (Debian and Ubuntu: apt-get install postgresql-client), or name its folder \
-                 in PATH; `cardinal backup` and `cardinal restore` do without it",
+                "psql was not found in {}: install it (Debian and Ubuntu: apt-get install postgresql-client), or \
+                 add its folder to PATH; `cardinal backup` and `cardinal restore` do not need it",
                 looked.join(", ")
             )
         }

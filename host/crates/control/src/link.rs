@@ -233,11 +233,11 @@ pub fn receive_start(
     socket.read_exact(&mut header[taken..])?;
     let mut start: WorkerStart = read_body(&mut socket, header)?;
     if descriptors.len() != start.listeners.len() + OWN_DESCRIPTORS {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "fewer descriptors than announced"));
     }
     let listeners = descriptors.split_off(OWN_DESCRIPTORS);
     let Ok([shm, log, local]) = <[OwnedFd; OWN_DESCRIPTORS]>::try_from(descriptors) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "fewer descriptors than announced"));
     };
     let sockets = SocketDir::open(&start.database.core.host, start.database.core.port)?;
     start.database.core = start.database.core.through(&sockets);
@@ -359,7 +359,7 @@ impl SupervisorLink {
     /// What the supervisor does not hear now it hears in another life, or it is gone and this worker is about to be.
     fn send(&self, message: &ToSupervisor) {
         if let Err(error) = self.shared.send(message) {
-            tracing::debug!(%error, "the supervisor could not be told");
+            tracing::debug!(%error, "failed to notify the supervisor");
         }
     }
 
@@ -414,7 +414,7 @@ impl SupervisorLink {
         let (sender, answer) = oneshot::channel();
         self.shared.expect_answer(id, sender)?;
         self.shared.send(&question(id)).map_err(|error| {
-            tracing::warn!(%error, "the supervisor cannot be asked");
+            tracing::warn!(%error, "cannot reach the supervisor");
             SupervisorGone
         })?;
         answer.await.map_err(|_| SupervisorGone)

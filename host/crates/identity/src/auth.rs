@@ -121,7 +121,7 @@ impl Auth {
     pub async fn local(&self, uid: u32) -> Result<SharedCaller, AuthError> {
         match look_up(cardinal_store::users::first_owner(&self.pool)).await? {
             Some(owner) => Ok(Arc::new(Caller::local(uid, owner))),
-            None => Err(AuthError::Disabled { detail: Some("There is no owner yet in whose name to act.") }),
+            None => Err(AuthError::Disabled { detail: Some("There is no owner yet to act as.") }),
         }
     }
 
@@ -183,7 +183,7 @@ impl Auth {
     async fn by_jwt(&self, text: &str, fresh: time::Duration) -> Result<SharedCaller, AuthError> {
         // Without an identity provider there is nobody whose signature would count.
         let Some(oidc) = &self.oidc else {
-            return Err(self.unauthorized(&codes::INVALID_TOKEN, Some("This server accepts no JWTs.")));
+            return Err(self.unauthorized(&codes::INVALID_TOKEN, Some("This server does not accept JWTs.")));
         };
         let hash = api_key::hash(text);
         let load = || async {

@@ -191,7 +191,8 @@ impl Code {
                 "Install a version of the plugin made for this core, or another core; engine.core_version says which."
             }
             FeatureMissing => {
-                "Install a host that has it, or a version of the plugin that gets by without; `requires` in manifest.json says what it needs."
+                "Install a host that has it, or a version of the plugin that works without it; `requires` in \
+                 manifest.json says what it needs."
             }
             DuplicateName => "Keep one of the two packages in the plugins folder.",
             DuplicatePrefix | DuplicateTool | DuplicateTab | DuplicateContribution => {
@@ -237,7 +238,8 @@ impl Code {
                 "Put a corrected package into the folder, or take this one back: POST /v1/admin/plugin-registry/{name}/reload."
             }
             LowerVersion => {
-                "To go back to it: POST /v1/admin/plugin-registry/{name}/rollback. Else put a later version into the folder."
+                "To go back to it: POST /v1/admin/plugin-registry/{name}/rollback. Otherwise put a later version \
+                 into the folder."
             }
         }
     }

@@ -301,7 +301,7 @@ impl Connection {
 
     fn run(self: &Arc<Self>) -> Result<Running, Fault> {
         if self.usage.broken.load(Ordering::SeqCst) {
-            let reason = "work on this connection was broken off before its end, so it is closed; take another";
+            let reason = "work on this connection was aborted, so it is closed; take another";
             return Err(Fault::Gone(reason.to_owned()));
         }
         let object = self.object.lock();

@@ -36,7 +36,7 @@ fn why(fault: ProvisionFault) -> NoDatabase {
         ProvisionFault::Unavailable(reason) | ProvisionFault::Failed(reason) => NoDatabase::Unavailable(reason),
         ProvisionFault::Refused { code, expected, found, fix, losses } => {
             let known = Code::parse(&code);
-            let reason = reason(known).unwrap_or_else(|| format!("The plugin's schema was not made ({code})."));
+            let reason = reason(known).unwrap_or_else(|| format!("The plugin's schema was not created ({code})."));
             let mut refusal = Refusal::new(known.unwrap_or(Code::SchemaFailed), reason);
             if !expected.is_empty() {
                 refusal = refusal.expected(expected);
@@ -54,8 +54,8 @@ fn why(fault: ProvisionFault) -> NoDatabase {
 
 fn reason(code: Option<Code>) -> Option<String> {
     let reason = match code? {
-        Code::SchemaFailed => "The plugin's schema.sql fails; nothing of it is kept.",
-        Code::SchemaUnsafe => "The plugin's schema has something that a plugin may not have.",
+        Code::SchemaFailed => "The plugin's schema.sql failed; none of it was kept.",
+        Code::SchemaUnsafe => "The plugin's schema contains something that plugins may not have.",
         Code::SchemaTaken => "The plugin's schema belongs to somebody else.",
         Code::PackageChanged => "The plugin's files changed while it was being loaded.",
         Code::DestructiveMigration => "The plugin's new schema.sql would lose data.",

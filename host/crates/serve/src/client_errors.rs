@@ -44,7 +44,9 @@ impl ClientErrors {
             }
         }
         let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
-        Err(ApiError::new(&codes::RATE_LIMITED).detail("The plugin's failures are known by now.").retry_after(seconds))
+        Err(ApiError::new(&codes::RATE_LIMITED)
+            .detail("Enough failures of this plugin have been reported.")
+            .retry_after(seconds))
     }
 }
 

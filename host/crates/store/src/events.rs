@@ -220,7 +220,7 @@ pub async fn raise(pool: &Pool, event: &Event) {
         crate::event_log::raise(&*client, event).await
     };
     if let Err(error) = raised.await {
-        tracing::warn!(?event, ?error, "the event could not be written; its readers will not hear of it");
+        tracing::warn!(?event, ?error, "failed to write an event; its readers will miss it");
     }
 }
 

@@ -113,7 +113,7 @@ impl Provisioner {
             self.close(&request.plugin);
         }
         if let Err(fault) = &result {
-            tracing::warn!(plugin = request.plugin, %fault, "the plugin did not get its database");
+            tracing::warn!(plugin = request.plugin, %fault, "failed to provision the plugin's database");
         }
         result
     }
@@ -191,7 +191,7 @@ impl Provisioner {
             let mut wait = CLOSE_RETRY;
             while let Err(error) = this.try_close(&name).await {
                 let error = format!("{error:#}");
-                tracing::warn!(plugin = name, error, "the schema role could not be closed; trying again");
+                tracing::warn!(plugin = name, error, "failed to close the schema role; trying again");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(MAX_CLOSE_RETRY);
             }
@@ -248,7 +248,7 @@ impl Waiting {
 }
 
 fn not_made() -> ProvisionFault {
-    ProvisionFault::Unavailable("the schema step could not be made; the supervisor's log says why".to_owned())
+    ProvisionFault::Unavailable("the schema step failed; the supervisor's log says why".to_owned())
 }
 
 fn too_long() -> ProvisionFault {

@@ -68,7 +68,7 @@ impl Transport {
             tokio::spawn(connection);
             anyhow::Ok(sender)
         };
-        tokio::time::timeout(CONNECT_WITHIN, connecting).await.context("no connection in time")?
+        tokio::time::timeout(CONNECT_WITHIN, connecting).await.context("the connection timed out")?
     }
 }
 

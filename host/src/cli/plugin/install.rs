@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let sha256 = checked(&placed)?.sha256;
         match client.ask(Method::POST, "/v1/admin/plugin-registry/rescan", None).await {
             Err(Failure::Unreachable { host, .. }) => {
-                print_line(&format!("{host} does not run; it loads the plugin when it starts."))?;
+                print_line(&format!("{host} is not running; it loads the plugin when it starts."))?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(failure) => Err(failure.into()),
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// The folder of a host that runs on this machine.
 pub(super) async fn folder_of(client: &Client) -> anyhow::Result<PathBuf> {
     let system = client.get("/v1/admin/system").await?;
-    let folder = PathBuf::from(system["settings"]["PLUGINS_DIR"].as_str().context("the host names no PLUGINS_DIR")?);
+    let folder = PathBuf::from(system["settings"]["PLUGINS_DIR"].as_str().context("the host reports no PLUGINS_DIR")?);
     ensure!(folder.is_dir(), "the host's PLUGINS_DIR {} is not on this machine", folder.display());
     Ok(folder)
 }
@@ -103,7 +103,7 @@ pub(super) fn checked(path: &Path) -> anyhow::Result<Package> {
 pub(super) fn place(package: &Package, source: &Path, name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let before = packages_of(name, folder)?;
-    ensure!(before.len() < 2, "{name} lies in {} more than once: remove all but one of its packages", folder.display());
+    ensure!(before.len() < 2, "{name} is in {} more than once: remove all but one of its packages", folder.display());
     let before = before.into_iter().next();
     let same_form = |path: &&PathBuf| path.is_dir() == (package.form == Form::Folder);
     let target = match before.as_ref().filter(same_form) {
@@ -229,7 +229,7 @@ pub(super) async fn decided(
             Some((code, item)) => return Ok((code, item.clone())),
             None if began.elapsed() > patience => {
                 bail!(
-                    "the host has not decided about {name} in {} seconds; look at `cardinal plugin list`",
+                    "the host is not done with {name} after {} seconds; see `cardinal plugin list`",
                     patience.as_secs()
                 );
             }

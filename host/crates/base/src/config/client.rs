@@ -107,7 +107,7 @@ impl RemoteSettings {
         };
         let key = key.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         if key.as_ref().is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
-            reader.fault(KEY, "this is no credential: it holds spaces or characters beyond ASCII");
+            reader.fault(KEY, "this is not a credential: it contains spaces or non-ASCII characters");
         }
         let url = url.or_else(|| key.as_ref().and_then(|_| address(DEFAULT_URL).ok()));
         (url, key.map(Secret::new))
@@ -115,10 +115,10 @@ impl RemoteSettings {
 }
 
 fn address(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("{text:?} is no address: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("{text:?} is not a URL: {error}"))?;
     let is_plain = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
     if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() || !is_plain || url.password().is_some() {
-        return Err(format!("{text:?} is not http:// or https:// and a name, without a path"));
+        return Err(format!("{text:?} must be http:// or https:// and a host name, without a path"));
     }
     Ok(url)
 }

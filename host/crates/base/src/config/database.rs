@@ -103,7 +103,8 @@ fn secret_file(text: &str) -> Result<PathBuf, String> {
         secret_file::read_small(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
     if secret.trim().len() < SHORTEST_SECRET {
         return Err(format!(
-            "{} holds no secret of {SHORTEST_SECRET} characters or more: make one with `cardinal database bootstrap-sql`",
+            "{} has no secret of {SHORTEST_SECRET} characters or more: create one with `cardinal database \
+             bootstrap-sql`",
             file.display()
         ));
     }

@@ -93,7 +93,7 @@ impl FromStr for LogLevels {
     /// Strict: a misspelt level must not be taken for the name of a module, or all goes silent.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = |what: &str| {
-            format!("{what:?} is no level: write off, error, warn, info, debug or trace, or info,module=debug")
+            format!("{what:?} is not a level: write off, error, warn, info, debug or trace, or info,module=debug")
         };
         let mut levels = Self::default();
         let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());

@@ -20,8 +20,8 @@ pub fn refuse_readable_secrets(config: &Config) -> Result<(), BadSettings> {
             Readers::Everybody => faults.push(Fault {
                 setting: setting.to_owned(),
                 problem: format!(
-                    "every user of this machine can read the secret in {0}: run `chmod 0600 '{0}'`, and change the secret \
-                     if somebody may have read it",
+                    "every user of this machine can read the secret in {0}: run `chmod 0600 '{0}'`, and change the \
+                     secret if someone may have read it",
                     file.display()
                 ),
             }),

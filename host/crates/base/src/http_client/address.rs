@@ -27,7 +27,7 @@ struct Range {
 const SPECIAL: [Range; 31] = [
     v4([100, 100, 100, 200], 32, false, "a cloud metadata service"),
     v4([168, 63, 129, 16], 32, false, "a cloud metadata service"),
-    v4([0, 0, 0, 0], 8, false, "no address of a machine"),
+    v4([0, 0, 0, 0], 8, false, "not the address of a machine"),
     v4([10, 0, 0, 0], 8, true, "in a private network"),
     v4([100, 64, 0, 0], 10, true, "in a provider's private network"),
     v4([127, 0, 0, 0], 8, true, "this machine itself"),

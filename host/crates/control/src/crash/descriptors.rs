@@ -98,7 +98,7 @@ pub fn with_reserve<T>(open: impl FnOnce() -> T) -> T {
     let raised = set(&limit.with_reserve);
     let opened = open();
     if let Err(error) = raised.and_then(|()| set(&limit.usual)) {
-        tracing::debug!(%error, "the limit of open files could not be changed");
+        tracing::debug!(%error, "failed to change the limit of open files");
     }
     opened
 }
@@ -181,7 +181,7 @@ fn put_limit_back() {
         return;
     }
     match set(&limit.usual) {
-        Ok(()) => tracing::warn!(found, "the limit of open files was changed; it is put back"),
+        Ok(()) => tracing::warn!(found, "the limit of open files was changed; restoring it"),
         Err(_) => handler::end_for_descriptors(PluginTag::NOBODY),
     }
 }
@@ -206,7 +206,7 @@ impl NeverWait {
             } else if self.0.contains(&descriptor) {
                 // SAFETY: sets flags that were asked for, and one more.
                 unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) };
-                tracing::warn!(descriptor, "native code made a socket of the host block; it does not any more");
+                tracing::warn!(descriptor, "native code made a socket of the host block; restored it");
                 restored += 1;
             }
         }

@@ -46,7 +46,7 @@ pub fn install() -> io::Result<()> {
         // SAFETY: only asks; the out pointer is valid.
         check(unsafe { libc::sigaction(*signal, std::ptr::null(), before) })?;
     }
-    BEFORE.set(before).map_err(|_| io::Error::other("the handlers are there already"))?;
+    BEFORE.set(before).map_err(|_| io::Error::other("the handlers are already installed"))?;
     // SAFETY: as above.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_signal as *const () as usize;

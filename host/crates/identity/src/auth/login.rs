@@ -148,7 +148,7 @@ pub async fn check<T>(
         }
     };
     if let Err(error) = cardinal_store::login_failures::give_back(pool, &subjects, is_over).await {
-        tracing::debug!(?error, "a login that did not fail counts as one that did, for fifteen minutes");
+        tracing::debug!(?error, "a successful login counts as a failed one for fifteen minutes");
     }
     outcome
 }

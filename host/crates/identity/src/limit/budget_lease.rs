@@ -92,7 +92,12 @@ fn line(ask: &Ask) -> rate_budgets::BudgetRow {
 }
 
 fn unanswered(limits: &Limits, asks: &[Ask], now: u64, why: &str) {
-    tracing::debug!(callers = asks.len(), why, "the budgets of callers could not be shared; portions are halved");
+    tracing::debug!(
+        callers = asks.len(),
+        why,
+        "failed to share rate budgets with the other hosts; portions are \
+        halved"
+    );
     for ask in asks {
         if let Some(bucket) = limits.buckets.get(ask.subject) {
             bucket.unanswered(ask, now);

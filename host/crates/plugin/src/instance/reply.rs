@@ -81,7 +81,7 @@ fn header_map(buffer: &[u8]) -> Result<HeaderMap, String> {
     if buffer.len() > HEADER_BYTES_LIMIT {
         return Err(format!("{} bytes of headers", buffer.len()));
     }
-    let pairs = pairs::read(buffer).ok_or("headers that are not laid out as the plugin API says")?;
+    let pairs = pairs::read(buffer).ok_or("headers that do not have the layout of the plugin API")?;
     let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
     for (count, (name, value)) in pairs.enumerate() {
         if count == HEADER_COUNT_LIMIT {

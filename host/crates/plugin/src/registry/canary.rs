@@ -130,7 +130,7 @@ impl Registry {
             match self.roll_back(&plugin, &RollbackTarget::Before, Some(&trial.sha256), by, &reason).await {
                 Ok(back) => return Failed { plugin, from: back.from, to: back.to, reason },
                 Err(error) => {
-                    tracing::error!(plugin, error = ?error, "the package that fails its trial could not be rolled back");
+                    tracing::error!(plugin, error = ?error, "failed to roll back a package that fails its trial");
                     if matches!(error, RegistryError::Store(_) | RegistryError::Internal(_)) {
                         self.activation.trials.lock().push(trial);
                     }

@@ -86,7 +86,7 @@ impl History<'_> {
         if version.cmp_precedence(standing).is_ge() {
             return None;
         }
-        let refusal = Refusal::new(Code::LowerVersion, "A lower version waits for an operator's word.");
+        let refusal = Refusal::new(Code::LowerVersion, "A lower version waits for an operator's decision.");
         Some(refusal.expected(format!("{standing} or later")).found(version.to_string()))
     }
 

@@ -224,7 +224,8 @@ impl Policy {
         for entry in entries.iter().filter(|entry| entry.service.is_some()) {
             if let Err(error) = self.claim_one(entry, decided, core).await {
                 let plugin = &entry.about.name;
-                tracing::error!(plugin, error = ?error, "that the plugin is in service, and whose, could not be written down");
+                tracing::error!(plugin, error = ?error, "failed to record that the plugin is in service, and its \
+                    signer");
             }
         }
     }
@@ -303,7 +304,7 @@ impl Policy {
                 }
                 Err(reason) => {
                     let version = package.version.to_string();
-                    tracing::error!(plugin = name, version, reason, "a kept package can't stand in");
+                    tracing::error!(plugin = name, version, reason, "a kept package cannot be used instead");
                 }
             }
         }

@@ -53,7 +53,7 @@ pub async fn preview(config: &Config, decided: Decided) -> Vec<Preview> {
     let scanned = match spawn_blocking(move || scan_folder(&folder)).await {
         Ok(scanned) => scanned,
         Err(error) => {
-            tracing::error!(%error, "looking into the plugins folder failed");
+            tracing::error!(%error, "failed to read the plugins folder");
             return Vec::new();
         }
     };

@@ -70,7 +70,7 @@ impl Registry {
     ) -> Result<RolledBack, RegistryError> {
         let stand = self.stand(plugin)?;
         if from.is_some_and(|from| stand.serving.as_ref().is_none_or(|(sha256, _)| sha256 != from)) {
-            return Err(refused(NoWayBack::Failed("Another package serves by now.".to_owned())));
+            return Err(refused(NoWayBack::Failed("Another package is in service now.".to_owned())));
         }
         let core = &self.activation.loader.services.core;
         let (versions, losses) = (plugin_versions::all(core).await?, plugin_versions::losses(core).await?);
@@ -95,7 +95,7 @@ impl Registry {
         plugin_versions::take_back(core, plugin, &aside).await?;
         let why = self.snapshot().entry(plugin).and_then(|entry| entry.failure.clone());
         self.apply_to(plugin).await;
-        Err(refused(NoWayBack::Failed(why.unwrap_or_else(|| format!("{to} does not get into service.")))))
+        Err(refused(NoWayBack::Failed(why.unwrap_or_else(|| format!("{to} could not be put into service.")))))
     }
 
     fn stand(&self, plugin: &str) -> Result<RollbackState, RegistryError> {
@@ -119,7 +119,7 @@ impl Registry {
     pub(super) async fn taken_back(&self, plugin: &str, sha256: &str) {
         let packages = [sha256.to_owned()];
         if let Err(error) = plugin_versions::take_back(&self.activation.loader.services.core, plugin, &packages).await {
-            tracing::error!(plugin, error = ?error, "that the package was taken back could not be written down");
+            tracing::error!(plugin, error = ?error, "failed to record that the rollback was undone");
         }
     }
 }

@@ -21,13 +21,13 @@ use cardinal_control::crash::history::Quarantined;
 use cardinal_package::state::{Code, Refusal, State};
 
 /// What is said of a package whose files are still being written.
-const UNSETTLED: &str = "Its files are still changing. It is looked at when they lie still.";
+const UNSETTLED: &str = "Its files are still changing. It is read once they stop.";
 
 /// What is said of a plugin whose library, schema or `routes` takes its time.
 const LOADING: &str = "Its package is being loaded.";
 
 /// What is said of a plugin that was removed.
-const GONE: &str = "Its package does not lie in this host's plugins folder. Its data is kept.";
+const GONE: &str = "Its package is not in this host's plugins folder. Its data is kept.";
 
 /// The plugins of one moment.
 #[derive(Default)]
@@ -282,7 +282,7 @@ impl Entry {
     pub(super) fn behind(self, about: PackageSummary, service: Arc<Service>) -> Self {
         if !matches!(self.state, State::Discovered | State::Checked) {
             let (plugin, package) = (&about.name, &self.about.origin);
-            tracing::warn!(plugin, package, "the version that was loaded before goes on serving");
+            tracing::warn!(plugin, package, "the version that was loaded before stays in service");
         }
         let about = PackageSummary { origin: self.about.origin.clone(), ..about };
         // What is still being written or loaded is not known yet; what lies there is shown once, whatever stands in for it.

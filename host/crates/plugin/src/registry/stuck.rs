@@ -41,7 +41,7 @@ impl Registry {
         }
         tracing::error!(plugin, "a plugin holds all its threads, the fresh ones included; it is reloaded");
         if let Err(error) = self.reload(plugin).await {
-            tracing::error!(plugin, error = ?error, "a plugin that holds all its threads could not be reloaded");
+            tracing::error!(plugin, error = ?error, "failed to reload a plugin that holds all its threads");
         }
     }
 

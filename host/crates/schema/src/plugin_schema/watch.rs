@@ -124,7 +124,7 @@ pub(super) async fn note_blockers(observer: &Client, backend: i32, waits: &Waits
         }
     };
     let Err::<Infallible, tokio_postgres::Error>(error) = look().await;
-    anyhow::Error::new(error).context("looking for whom a session waits")
+    anyhow::Error::new(error).context("looking for what a session waits for")
 }
 
 /// Runs schema.sql to its end, or ends it.
@@ -224,8 +224,8 @@ impl Look {
 async fn cancel_query(token: CancelToken) {
     match tokio::time::timeout(CANCEL_TIMEOUT, token.cancel_query(NoTls)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "schema.sql could not be cancelled; its session is ended"),
-        Err(_) => tracing::warn!("schema.sql could not be cancelled in time; its session is ended"),
+        Ok(Err(error)) => tracing::warn!(%error, "failed to cancel schema.sql; its session is ended"),
+        Err(_) => tracing::warn!("cancelling schema.sql took too long; its session is ended"),
     }
 }
 

@@ -254,7 +254,7 @@ async fn answered(reply: PluginReply) -> Result<(), (String, String)> {
             .collect()
             .await
             .map_err(|_| {
-                (codes::PLUGIN_ERROR.name.to_owned(), "The tool's answer broke off or is too long.".to_owned())
+                (codes::PLUGIN_ERROR.name.to_owned(), "The tool's answer is incomplete or too long.".to_owned())
             })?
             .to_bytes(),
     };
@@ -268,7 +268,7 @@ async fn answered(reply: PluginReply) -> Result<(), (String, String)> {
 }
 
 fn nobody_knows(card: Uuid) -> Value {
-    let detail = "The host ended during this call. It may have taken effect, and was not made again.";
+    let detail = "The host ended during this call. It may have taken effect, and was not repeated.";
     fault(("id", Value::from(card.to_string())), "interrupted", detail)
 }
 

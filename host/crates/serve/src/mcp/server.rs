@@ -276,7 +276,7 @@ impl Server {
         match heartbeat::while_running(client, reports, tokio::spawn(task)).await {
             Ok(answer) => answer,
             Err(error) => {
-                tracing::error!(%error, "a tool call broke down in the host");
+                tracing::error!(%error, "a tool call panicked in the host");
                 let (record, visit, tool) = ours;
                 record.end(&visit, tool.name(), Outcome::Broken).await;
                 Err(broke_down())

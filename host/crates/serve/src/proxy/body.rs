@@ -35,7 +35,7 @@ pub enum Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Silent => "nothing more of the body came in time",
+            Self::Silent => "no more of the body arrived in time",
             Self::Unwanted => "the upstream answered without asking for the body",
         })
     }
@@ -222,7 +222,7 @@ impl Download {
     fn broken_off(&self, error: &dyn fmt::Display) {
         self.route.counters.broken_off.fetch_add(1, Ordering::Relaxed);
         let (upstream, request_id) = (self.route.authority.as_str(), self.request_id.as_str());
-        tracing::warn!(target: "cardinal::proxy", request_id, upstream, %error, "an answer broke off at the upstream");
+        tracing::warn!(target: "cardinal::proxy", request_id, upstream, %error, "the upstream aborted its answer");
     }
 }
 

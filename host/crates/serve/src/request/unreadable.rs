@@ -15,7 +15,7 @@ pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
     let error = match status {
         414 => ApiError::new(&codes::URI_TOO_LONG),
         431 => ApiError::new(&codes::HEADERS_TOO_LARGE),
-        _ => ApiError::new(&codes::INVALID_REQUEST).detail("What came in is not an HTTP/1.1 request."),
+        _ => ApiError::new(&codes::INVALID_REQUEST).detail("This is not an HTTP/1.1 request."),
     };
     let nothing = HeaderMap::new();
     let (request_id, trace) = (RequestId::from_headers(&nothing), Trace::from_headers(&nothing, &mut rand::rng()));

@@ -128,7 +128,7 @@ impl Connections {
         let mut book = self.book();
         if book.failed.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
             book.failed = Some(Instant::now());
-            tracing::warn!(%error, "accepting a connection failed; idle connections are closed to make room");
+            tracing::warn!(%error, "failed to accept a connection; closing idle ones to make room");
         }
     }
 
@@ -216,7 +216,8 @@ impl ConnectionTable {
         if self.logged.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
             self.logged = Some(Instant::now());
             let closed = std::mem::take(&mut self.closed);
-            tracing::warn!(%address, share, closed, "an address opens more connections than its share; idle ones of it are closed");
+            tracing::warn!(%address, share, closed, "an address opens more connections than its share; closing its \
+                idle ones");
         }
     }
 }

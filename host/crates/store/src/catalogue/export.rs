@@ -71,7 +71,7 @@ impl Exports {
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, StoreError> {
         let (filter, fields) = (query.filter()?, fields(query)?);
         let seat = Arc::clone(&self.0).try_acquire_owned().map_err(|_| {
-            let detail = format!("{AT_ONCE} exports are under way on this host; that is as many as there may be.");
+            let detail = format!("{AT_ONCE} exports are running on this host, which is the maximum.");
             StoreError::Busy { detail, retry_after: RETRY_SECONDS }
         })?;
         let rows = Rows::open(pool, &filter).await?;
@@ -85,7 +85,7 @@ impl Exports {
                 None => export.piece(false).await,
             };
             let piece = piece.map_err(|error| {
-                tracing::error!(error = ?error, "an export broke off");
+                tracing::error!(error = ?error, "an export was aborted");
                 export.over = true;
                 io::Error::other(error)
             });
@@ -128,7 +128,7 @@ impl Export {
             }
         }
         if self.begun.elapsed() > MAX_DURATION {
-            return Err(StoreError::internal(anyhow::anyhow!("an export was not over after {MAX_DURATION:?}")));
+            return Err(StoreError::internal(anyhow::anyhow!("an export was not finished after {MAX_DURATION:?}")));
         }
         Ok(out.into())
     }

@@ -75,7 +75,7 @@ impl<'a> Jwt<'a> {
     /// Takes a token apart. Its signature is not looked at: the algorithm comes from here, never
     /// from the token, and a token that names another one is refused.
     pub(super) fn parse(token: &'a str) -> Result<Self, Refused> {
-        let malformed = Refused::Invalid("it is no JWT");
+        let malformed = Refused::Invalid("it is not a JWT");
         let (message, signature) = token.rsplit_once('.').ok_or(malformed)?;
         let (head, claims) = message.split_once('.').ok_or(malformed)?;
         let head: Head = part(head).ok_or(Refused::Invalid("its header cannot be read"))?;
@@ -86,7 +86,7 @@ impl<'a> Jwt<'a> {
             return Err(Refused::Invalid("it demands an extension"));
         }
         if !head.typ.is_none_or(|typ| is_access_token(&typ)) {
-            return Err(Refused::Invalid("it is of another type than an access token"));
+            return Err(Refused::Invalid("it is not an access token"));
         }
         let claims = part(claims).ok_or(Refused::Invalid("a claim is missing or of the wrong type"))?;
         Ok(Self { message, signature, key_id: head.kid, claims })

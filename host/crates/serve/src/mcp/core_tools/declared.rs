@@ -56,7 +56,7 @@ fn create() -> CoreTool {
     tool(
         Action::Create,
         "cards_create",
-        "Make a card",
+        "Create a card",
         "Makes a product card. A person confirms it first.",
         input,
         one_card(),
@@ -215,7 +215,7 @@ fn status(about: &str) -> Value {
 }
 
 fn cursor() -> Value {
-    json!({"type": "string", "description": "`next_cursor` of the page before"})
+    json!({"type": "string", "description": "`next_cursor` of the previous page"})
 }
 
 fn fields(about: &str) -> Value {
