@@ -135,7 +135,8 @@ async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
     if isolation::log_messages_are_open(session).await? {
         findings.push(bootstrap(
             "log-messages-open",
-            "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start again.",
+            "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start \
+             again.",
             "EXECUTE on pg_logical_emit_message revoked from PUBLIC",
         ));
     }
@@ -168,8 +169,10 @@ async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
         let finding = Finding::warning("other-databases-open", "database", message)
             .expected("CONNECT on every other database revoked from PUBLIC")
             .found(databases.join(", "))
-            .fix("Give Cardinal a server of its own, or revoke CONNECT on these databases from PUBLIC and grant it to the \
-                  roles that need it.");
+            .fix(
+                "Give Cardinal a server of its own, or revoke CONNECT on these databases from PUBLIC and grant it to \
+                  the roles that need it.",
+            );
         findings.push(finding);
     }
     if isolation::transactions_can_be_prepared(session).await? {
@@ -408,8 +411,8 @@ fn fix(breach: Breach) -> &'static str {
              <role>, PUBLIC."
         }
         Breach::PluginBecomesAnother | Breach::CoreBecomesAnother => {
-            "Someone made the role a member of another, or a superuser. Revoke it: REVOKE <other> FROM <role>; \
-             ALTER ROLE <role> NOSUPERUSER."
+            "Someone made the role a member of another, or a superuser. Revoke it: REVOKE <other> FROM <role>; ALTER \
+             ROLE <role> NOSUPERUSER."
         }
         Breach::SchemaRoleIsOpen => {
             "If no schema step of the plugin is running, start a host: it closes schema roles that were left open."

@@ -1,5 +1,6 @@
 //! The lines of the house: where a thing may stand. A rule that a reviewer would have to remember is a test here.
 
+mod formatting;
 mod rings;
 mod widths;
 
@@ -195,7 +196,6 @@ fn names_are_the_fields_words() {
     nothing_breaks("the glossary has a word for it", &found);
 }
 
-/// rustfmt gives a whole chain up for one string that is too long, and says nothing.
 #[test]
 fn no_line_is_wider_than_rustfmt_makes_it() {
     let settings = std::fs::read_to_string(repository().join("rustfmt.toml")).unwrap();
@@ -212,6 +212,22 @@ fn no_line_is_wider_than_rustfmt_makes_it() {
         }
     }
     nothing_breaks("break the line, or the string in it (with `\\` at the end of a line)", &wide);
+}
+
+#[test]
+fn rustfmt_formats_every_statement_of_the_product() {
+    let mut sources = sources();
+    sources.retain(|source| !source.is_test() && !source.path.contains("/sdk/scaffold/"));
+    let texts: Vec<&str> = sources
+        .iter()
+        .map(|source| source.text.find("\n#[cfg(test)]").map_or(&*source.text, |end| source.text[..end].trim_end()))
+        .collect();
+    let found: Vec<String> = sources
+        .iter()
+        .zip(formatting::left_alone(&texts))
+        .filter_map(|(source, line)| line.map(|line| format!("{}:{line}", source.path)))
+        .collect();
+    nothing_breaks("shorten the string below it, break it with `\\`, or give it a name of its own", &found);
 }
 
 #[test]

@@ -127,7 +127,8 @@ fn refuse_tls(args: &Args, reader: &mut Reader) {
         if raw.as_deref().is_some_and(|text| !text.trim().is_empty()) {
             reader.fault(
                 setting,
-                "this version does not serve TLS itself; put a TLS-terminating proxy before it and set BASE_URL to its https address",
+                "this version does not serve TLS itself; put a TLS-terminating proxy before it and set BASE_URL to \
+                 its https address",
             );
         }
     }

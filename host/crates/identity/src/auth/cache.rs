@@ -71,8 +71,8 @@ impl Cache {
         F: Future<Output = Result<Found, AuthError>>,
     {
         let known = self.shard(key).read().get(key).cloned();
+        // Not when the clock was set back: then its age is not known.
         if let Some(entry) = &known
-            // Not when the clock was set back: then its age is not known.
             && (Duration::ZERO..fresh).contains(&(now - entry.checked))
         {
             self.hits.count();

@@ -88,7 +88,8 @@ fn may_run(entry: &ToolEntry, caller: &Caller) -> ApiResult<()> {
     caller.require(&entry.scope)?;
     if entry.tool.requires_confirmation && !caller.holds(APPROVE) && !caller.holds(UNATTENDED) {
         return Err(ApiError::from(insufficient(UNATTENDED)).detail(
-            "This tool has to be confirmed. A person with the scope `mcp:approve`, or a key with `mcp:unattended`, may run it on many cards.",
+            "This tool has to be confirmed. A person with the scope `mcp:approve`, or a key with `mcp:unattended`, \
+             may run it on many cards.",
         ));
     }
     Ok(())

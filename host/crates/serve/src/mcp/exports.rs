@@ -145,8 +145,8 @@ impl Exports {
         };
         let text = whole.map_err(|why| {
             let text = format!(
-                "{why} Narrow it by filters or `fields`, or have it streamed to a credential that is good for the admin \
-                 API: GET {}",
+                "{why} Narrow it by filters or `fields`, or have it streamed to a credential that is good for the \
+                 admin API: GET {}",
                 self.rest_url(&export)
             );
             ErrorData::invalid_params(text, None)

@@ -48,8 +48,9 @@ pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
 
 fn written(status: StatusCode, id: &str, problem: &str) -> Vec<u8> {
     format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\nx-request-id: {id}\r\n\
-         x-content-type-options: nosniff\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{problem}",
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+         x-request-id: {id}\r\nx-content-type-options: nosniff\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{problem}",
         problem.len()
     )
     .into_bytes()
