@@ -31,10 +31,11 @@ use self::{
     candidate::FoundPackage,
     claims::settle,
     descriptors::Tally,
+    entry::Entry,
     generations::Threads,
     load::Loader,
     policy::{Decided, Policy},
-    snapshot::{Before, Entry},
+    snapshot::Before,
     watcher::Watcher,
 };
 pub use self::{
@@ -64,6 +65,7 @@ mod configure;
 mod confirm;
 mod debounce;
 mod descriptors;
+mod entry;
 mod folder;
 mod generations;
 mod history;

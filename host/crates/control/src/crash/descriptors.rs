@@ -21,10 +21,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 
-use super::{
-    current::{self, PluginTag},
-    handler, opened, shm, vital,
-};
+use super::{ending::end_for_descriptors, opened, shm, shown, tag::PluginTag, vital};
 
 /// How often everything is looked at.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
@@ -129,7 +126,7 @@ pub fn watch(is_guarded: bool) -> io::Result<()> {
     }
     WATCHING.store(true, Ordering::SeqCst);
     thread::Builder::new().name("descriptors".to_owned()).spawn(|| {
-        current::be_ours();
+        shown::be_ours();
         let mut never_wait = NeverWait::default();
         while WATCHING.load(Ordering::SeqCst) {
             check();
@@ -149,12 +146,12 @@ pub fn stop_watching() {
 
 /// Ends the process when a standard stream or a tripwire is gone or another one.
 pub fn check() {
-    end_unless(are_whole(), current::shown());
+    end_unless(are_whole(), shown::shown());
 }
 
 /// The same for the tripwires alone: for wherever a plugin's code returns.
 pub fn check_tripwires() {
-    end_unless(!WATCHING.load(Ordering::Relaxed) || !vital::is_tripped(), current::shown());
+    end_unless(!WATCHING.load(Ordering::Relaxed) || !vital::is_tripped(), shown::shown());
 }
 
 /// Whether nothing was closed or replaced, as far as it is watched. May be asked in a signal handler.
@@ -168,7 +165,7 @@ fn are_kept(watched: &OnceLock<Vec<OpenDescriptor>>) -> bool {
 
 fn end_unless(whole: bool, mark: PluginTag) {
     if !whole && WATCHING.load(Ordering::SeqCst) {
-        handler::end_for_descriptors(mark);
+        end_for_descriptors(mark);
     }
 }
 
@@ -182,7 +179,7 @@ fn put_limit_back() {
     }
     match set(&limit.usual) {
         Ok(()) => tracing::warn!(found, "the limit of open files was changed; restoring it"),
-        Err(_) => handler::end_for_descriptors(PluginTag::NOBODY),
+        Err(_) => end_for_descriptors(PluginTag::NOBODY),
     }
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs::File, sync::OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::current::PluginTag;
+use super::tag::PluginTag;
 
 static FOLDER: OnceLock<Option<File>> = OnceLock::new();
 static STRETCHES: Mutex<Stretches> = Mutex::new(Stretches::new());

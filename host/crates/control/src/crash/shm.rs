@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-use super::current::PluginTag;
+use super::tag::PluginTag;
 
 /// Different packages that one worker can tell apart; what it loads beyond is nobody's.
 const PAGES: usize = 256;

@@ -22,10 +22,7 @@ use cardinal_plugin_abi::{
 use tokio::runtime::Handle;
 
 use super::{Library, forked};
-use cardinal_control::crash::{
-    current::{self, PluginTag},
-    descriptors,
-};
+use cardinal_control::crash::{PluginTag, current, descriptors};
 use cardinal_package::state::{Code, Refusal};
 
 static RESIDENT: AtomicUsize = AtomicUsize::new(0);

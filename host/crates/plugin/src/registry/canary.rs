@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{Registry, history::RollbackTarget, snapshot::Service};
+use super::{Registry, entry::Service, history::RollbackTarget};
 use crate::error::RegistryError;
 use crate::{active::Active, guard::Counters};
 use cardinal_observe::plugins::Cause;

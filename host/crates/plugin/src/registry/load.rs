@@ -20,7 +20,8 @@ use uuid::Uuid;
 
 use super::{
     candidate::{Candidate, PackageError},
-    snapshot::{Service, Snapshot},
+    entry::Service,
+    snapshot::Snapshot,
 };
 use crate::{
     active::Active,

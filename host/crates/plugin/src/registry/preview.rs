@@ -8,11 +8,11 @@ use tokio::task::spawn_blocking;
 
 use super::{
     candidate::{Candidate, FoundPackage},
-    claims::Step,
-    policy::{self, Approved, Policy},
+    entry::Entry,
+    policy::{self, Approved, Policy, Step},
     read::{ScannedFolder, scan_folder},
     report::PluginReport,
-    snapshot::{Before, Entry, Snapshot},
+    snapshot::{Before, Snapshot},
 };
 use crate::{agreement, library::SealedLibrary, probe::Prober, quarantine::Quarantine};
 use cardinal_base::{

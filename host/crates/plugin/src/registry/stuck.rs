@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{Registry, snapshot::Service};
+use super::{Registry, entry::Service};
 use crate::lane::Relief;
 use cardinal_control::crash::record::{Cause, Crash, Culprit, UnderWay};
 

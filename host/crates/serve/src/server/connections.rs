@@ -10,19 +10,15 @@ use std::{
     io,
     net::IpAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
-use futures_util::task::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::idle_queue::IdleQueue;
+use super::{idle_queue::IdleQueue, open_connection::OpenConnection};
 use crate::request::Full;
 use cardinal_base::config::Cidr;
 use cardinal_identity::limit::{Limits, addresses::Network};
@@ -62,17 +58,6 @@ struct ConnectionTable {
     logged: Option<Instant>,
     /// When a failure to accept was logged last.
     failed: Option<Instant>,
-}
-
-/// One connection, as others see it. Only its own task writes `waits`.
-pub(super) struct OpenConnection {
-    network: Option<Network>,
-    full: Option<Full>,
-    /// Odd while it waits for a request's head, even while a request is under way; grows with each change.
-    waits: AtomicU64,
-    close_asked: AtomicBool,
-    gone: AtomicBool,
-    waker: AtomicWaker,
 }
 
 /// A place that a connection holds until it ends.
@@ -219,48 +204,6 @@ impl ConnectionTable {
             tracing::warn!(%address, share, closed, "an address opens more connections than its share; closing its \
                 idle ones");
         }
-    }
-}
-
-impl OpenConnection {
-    pub(super) fn new(network: Option<Network>, full: Option<Full>) -> Self {
-        Self {
-            network,
-            full,
-            waits: AtomicU64::new(1),
-            close_asked: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
-            waker: AtomicWaker::new(),
-        }
-    }
-
-    /// It waits for the head of a request.
-    pub(super) fn head_awaited(&self) {
-        self.waits.store(self.waits.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
-    }
-
-    /// A head is there, or the connection at its end.
-    pub(super) fn head_read(&self) {
-        let waits = self.waits.load(Ordering::Relaxed);
-        self.waits.store(waits + (waits & 1), Ordering::Relaxed);
-    }
-
-    /// Which wait it is in, `None` while a request is under way.
-    pub(super) fn wait(&self) -> Option<u64> {
-        Some(self.waits.load(Ordering::Relaxed)).filter(|waits| waits % 2 == 1)
-    }
-
-    pub(super) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
-    }
-
-    pub(super) fn is_asked_to_close(&self) -> bool {
-        self.close_asked.load(Ordering::Acquire)
-    }
-
-    pub(super) fn ask_to_close(&self) {
-        self.close_asked.store(true, Ordering::Release);
-        self.waker.wake();
     }
 }
 

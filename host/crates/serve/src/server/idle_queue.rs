@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::connections::OpenConnection;
+use super::open_connection::OpenConnection;
 
 /// Entries of ended connections that may lie here before they are removed.
 const ENDED: usize = 64;
