@@ -15,7 +15,7 @@ use self::transport::Transport;
 use cardinal_base::config::Remote;
 
 /// From the request's last byte to the answer's, where neither is a stream.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of an answer that is read whole.
 const ANSWER_LIMIT: usize = 16 << 20;
 const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
@@ -127,8 +127,8 @@ impl Client {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         let asked = async { self.whole(self.send(path, request).await?).await };
-        tokio::time::timeout(ANSWER_WITHIN, asked).await.unwrap_or_else(|_| {
-            Err(self.broken_off(anyhow::anyhow!("no answer in {} seconds", ANSWER_WITHIN.as_secs())))
+        tokio::time::timeout(ANSWER_TIMEOUT, asked).await.unwrap_or_else(|_| {
+            Err(self.broken_off(anyhow::anyhow!("no answer in {} seconds", ANSWER_TIMEOUT.as_secs())))
         })
     }
 

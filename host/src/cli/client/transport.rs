@@ -15,7 +15,7 @@ use cardinal_base::{
 use cardinal_control::local_socket::LocalSocket;
 
 /// From the look-up of the name to the end of the TLS handshake.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a host is reached.
 pub(super) enum Transport {
@@ -68,7 +68,7 @@ impl Transport {
             tokio::spawn(connection);
             anyhow::Ok(sender)
         };
-        tokio::time::timeout(CONNECT_WITHIN, connecting).await.context("the connection timed out")?
+        tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.context("the connection timed out")?
     }
 }
 
