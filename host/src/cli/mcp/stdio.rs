@@ -18,7 +18,7 @@ use crate::cli::client::Client;
 use cardinal_base::config::ClientSettings;
 
 /// Lines that wait for a client that reads slowly; then the host's streams wait.
-const WAITING: usize = 64;
+const MAX_WAITING_LINES: usize = 64;
 
 /// Speak MCP over standard input and output, for clients that start a program
 ///
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn speak(client: Client, narrowing: HeaderMap) -> anyhow::Result<()> {
-    let (out, written) = mpsc::channel(WAITING);
+    let (out, written) = mpsc::channel(MAX_WAITING_LINES);
     let bridge = Arc::new(Bridge::new(client, narrowing, out));
     let mut writer = tokio::spawn(write(written));
     let input = io::stdin().as_fd().try_clone_to_owned().context("opening standard input")?;
