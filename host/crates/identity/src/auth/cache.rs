@@ -22,7 +22,7 @@ pub(super) const FRESH: Duration = Duration::seconds(5);
 pub(super) const FRESH_UNFOLLOWED: Duration = Duration::milliseconds(250);
 const SHARDS: usize = 16;
 /// Findings per shard; a full shard drops what is no longer fresh, then everything.
-const PER_SHARD: usize = 2_048;
+const MAX_PER_SHARD: usize = 2_048;
 
 /// What a credential turned out to be.
 #[derive(Clone)]
@@ -96,10 +96,10 @@ impl Cache {
         if self.forgotten.load(Ordering::Acquire) != forgotten {
             return;
         }
-        if shard.len() >= PER_SHARD {
+        if shard.len() >= MAX_PER_SHARD {
             shard.retain(|_, entry| now - entry.checked < FRESH);
         }
-        if shard.len() >= PER_SHARD {
+        if shard.len() >= MAX_PER_SHARD {
             shard.clear();
         }
         shard.insert(*key, entry);
