@@ -24,15 +24,15 @@ use cardinal_base::config::Cidr;
 use cardinal_identity::limit::{Limits, addresses::Network};
 
 /// Open connections per listener.
-pub(super) const CONNECTIONS: u32 = 10_000;
+pub(super) const MAX_CONNECTIONS: u32 = 10_000;
 /// Of these, by one address (IPv6: by a /64).
-const PER_ADDRESS: usize = 2_000;
+const MAX_PER_ADDRESS: usize = 2_000;
 /// The same for a peer of TRUSTED_PROXIES, which carries many clients.
-const PER_PROXY: usize = 8_000;
+const MAX_PER_PROXY: usize = 8_000;
 /// Beside these, for probes when nothing can be closed.
-const RESERVED: u32 = 500;
+const RESERVED_SLOTS: u32 = 500;
 /// Accepted connections that wait for a place at a time.
-const WAITING: u32 = 256;
+const MAX_WAITING: u32 = 256;
 /// A connection that was asked to close is gone before this, or a request came in on it first.
 const CLOSING_TIME: Duration = Duration::from_millis(50);
 /// Closed connections, and failures to accept, are logged once in this time.
@@ -74,9 +74,9 @@ impl Connections {
         Arc::new(Self {
             trusted,
             limits,
-            places: Arc::new(Semaphore::new(CONNECTIONS as usize)),
-            reserved: Arc::new(Semaphore::new(RESERVED as usize)),
-            waiting: Arc::new(Semaphore::new(WAITING as usize)),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS as usize)),
+            reserved: Arc::new(Semaphore::new(RESERVED_SLOTS as usize)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
             book: Mutex::default(),
         })
     }
@@ -119,13 +119,13 @@ impl Connections {
 
     /// Waits until every connection has ended.
     pub(super) async fn ended(&self) {
-        let _ = tokio::join!(self.places.acquire_many(CONNECTIONS), self.reserved.acquire_many(RESERVED));
+        let _ = tokio::join!(self.places.acquire_many(MAX_CONNECTIONS), self.reserved.acquire_many(RESERVED_SLOTS));
     }
 
     /// Whether the address has its share left, or a connection that is closed for the new one.
     fn make_room(&self, peer: IpAddr) -> bool {
         let is_proxy = self.trusted.iter().any(|network| network.contains(peer));
-        let share = if is_proxy { PER_PROXY } else { PER_ADDRESS };
+        let share = if is_proxy { MAX_PER_PROXY } else { MAX_PER_ADDRESS };
         let mut book = self.book();
         let Some(own) = book.by_network.get_mut(&Network::from(peer)) else { return true };
         if own.open() < share {
@@ -270,7 +270,7 @@ mod tests {
     async fn over_its_share_an_address_closes_its_own_longest_idle_connection() {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let other = slots(&connections, THERE, 1).await;
-        let own = slots(&connections, HERE, PER_ADDRESS).await;
+        let own = slots(&connections, HERE, MAX_PER_ADDRESS).await;
         own[0].connection.head_read();
         own[1].connection.head_read();
         own[1].connection.head_awaited(); // used since
@@ -283,9 +283,9 @@ mod tests {
     #[tokio::test]
     async fn an_address_with_requests_everywhere_gets_reserved_places() {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
-        let own = slots(&connections, HERE, PER_ADDRESS).await;
+        let own = slots(&connections, HERE, MAX_PER_ADDRESS).await;
         own.iter().for_each(|slot| slot.connection.head_read());
-        let late = slots(&connections, HERE, RESERVED as usize).await;
+        let late = slots(&connections, HERE, RESERVED_SLOTS as usize).await;
         assert!(asked(&own).is_empty() && late.iter().all(|slot| slot.full() == Some(Full::Address)));
         assert_eq!(asked(&late), [0], "one is freed for the next prober");
         assert!(connections.admit(Some(HERE)).await.is_none());
@@ -300,7 +300,7 @@ mod tests {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let mut all = Vec::new();
         for host in 0..5 {
-            all.extend(slots(&connections, IpAddr::from([198, 51, 100, host]), PER_ADDRESS).await);
+            all.extend(slots(&connections, IpAddr::from([198, 51, 100, host]), MAX_PER_ADDRESS).await);
         }
         assert_eq!(connections.places.available_permits(), 0);
         all.iter().skip(1).for_each(|slot| slot.connection.head_read());
@@ -318,7 +318,7 @@ mod tests {
     #[tokio::test]
     async fn a_proxy_that_is_trusted_has_a_larger_share() {
         let connections = Connections::new(vec!["192.0.2.0/31".parse().unwrap()], Arc::new(Limits::new(6000)));
-        let own = slots(&connections, HERE, PER_ADDRESS + 1).await;
+        let own = slots(&connections, HERE, MAX_PER_ADDRESS + 1).await;
         assert!(asked(&own).is_empty());
     }
 
