@@ -14,7 +14,7 @@ use crate::{
     audit::AuditAction,
     call::{Call, CallHead, Exact, ExactPatch, MaybeJson, NoQuery, Patch, Query},
     http::reply::{self, Item, Reply},
-    router::CARD,
+    router::CARD_BODY_LIMIT,
 };
 use cardinal_base::{codes, input, page::Page};
 use cardinal_cards::{
@@ -47,7 +47,7 @@ pub(super) fn routes() -> Vec<Route> {
                 .param("count", "Count exactly, which can be slow.", json!({"enum": ["exact"]}))
                 .ok::<CardPage>();
         }),
-        Route::post("/v1/admin/master-cards", create).scope("cards:write").body_limit(CARD).describe(|op| {
+        Route::post("/v1/admin/master-cards", create).scope("cards:write").body_limit(CARD_BODY_LIMIT).describe(|op| {
             op.named("createCard", "cards", "Create a card")
                 .notes("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.")
                 .created::<Item<Card>>()
@@ -57,13 +57,15 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/admin/master-cards/{id}", get).scope("cards:read").describe(|op| {
             op.named("getCard", "cards", "One card with all its attributes").ok::<Item<Card>>().unless_known();
         }),
-        Route::patch("/v1/admin/master-cards/{id}", update).scope("cards:write").body_limit(CARD).describe(|op| {
-            op.named("updateCard", "cards", "Change a card (JSON Merge Patch)")
-                .if_match()
-                .ok::<Item<Card>>()
-                .etag()
-                .refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
-        }),
+        Route::patch("/v1/admin/master-cards/{id}", update).scope("cards:write").body_limit(CARD_BODY_LIMIT).describe(
+            |op| {
+                op.named("updateCard", "cards", "Change a card (JSON Merge Patch)")
+                    .if_match()
+                    .ok::<Item<Card>>()
+                    .etag()
+                    .refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
+            },
+        ),
         Route::delete("/v1/admin/master-cards/{id}", delete).scope("cards:write").describe(|op| {
             op.named("deleteCard", "cards", "Delete a card, or purge it")
                 .notes("`purge` needs the scope `cards:purge`.")
