@@ -12,8 +12,8 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::codes;
 
 /// Reports in a minute: of one plugin, and of one user about it. A tab that fails in a loop tells nothing new.
-const PER_PLUGIN: u32 = 120;
-const PER_USER: u32 = 30;
+const MAX_PER_PLUGIN: u32 = 120;
+const MAX_PER_USER: u32 = 30;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// How many were reported in the minute that runs.
@@ -36,9 +36,9 @@ impl ClientErrors {
         }
         let left = MINUTE.saturating_sub(now.saturating_duration_since(began.unwrap_or(now)));
         let (all, by_user) = minute.plugins.entry(plugin.to_owned()).or_default();
-        if *all < PER_PLUGIN {
+        if *all < MAX_PER_PLUGIN {
             let own = by_user.entry(user).or_default();
-            if *own < PER_USER {
+            if *own < MAX_PER_USER {
                 (*all, *own) = (*all + 1, *own + 1);
                 return Ok(());
             }
