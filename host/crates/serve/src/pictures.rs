@@ -26,7 +26,7 @@ pub use fetch::{MAX_BYTES, MAX_URL};
 pub use format::Format;
 
 /// Pictures that are read at once: with [`MAX_BYTES`] the bound of the memory that reading takes.
-const AT_ONCE: usize = 8;
+const MAX_FETCHES: usize = 8;
 /// How long a request waits for its turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a tag that are enough to tell pictures apart.
@@ -102,7 +102,7 @@ pub type Outcome = Result<Arc<Picture>, Arc<PictureError>>;
 impl Pictures {
     /// `opened` are the private networks that pictures may be read from.
     pub fn new(client: HttpClient, opened: Vec<Cidr>) -> Self {
-        Self { fetcher: Fetcher::new(client, opened), turns: Semaphore::new(AT_ONCE), cache: Cache::default() }
+        Self { fetcher: Fetcher::new(client, opened), turns: Semaphore::new(MAX_FETCHES), cache: Cache::default() }
     }
 
     /// The picture at `address`. However many ask for it at once, its site is asked once.
