@@ -21,7 +21,7 @@ use crate::http::{body::BoxError, paced::Stall, request_body::RequestBody};
 use cardinal_base::request_id::RequestId;
 
 /// How long an upstream may think about `Expect: 100-continue`; many never answer it.
-const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a body ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Upload {
         }
         if progress.gate.load(Ordering::Acquire) == SHUT {
             progress.at_gate.register(cx.waker());
-            if self.stall.poll(cx, CONTINUE_WITHIN).is_ready() {
+            if self.stall.poll(cx, CONTINUE_TIMEOUT).is_ready() {
                 progress.go_on();
             }
         }
