@@ -24,7 +24,7 @@ use cardinal_store::plugin_state;
 /// How often the folder is looked at without a notice of a change: not every file system sends one.
 const POLL: Duration = Duration::from_secs(3);
 /// Changes come in flocks.
-const FLOCK: Duration = Duration::from_millis(50);
+const BURST_PAUSE: Duration = Duration::from_millis(50);
 /// How often a host asks whether another one has decided something; the contract allows 5 s.
 const FOLLOW: Duration = Duration::from_secs(1);
 /// When plugins are tried again that the host itself failed. Each time it doubles: what is in the way stays there at times,
@@ -97,7 +97,7 @@ impl Registry {
         let (mut watching, mut settling, mut wait) = (None, Settling::default(), Duration::ZERO);
         loop {
             tokio::select! {
-                () = bell.rings.notified() => sleep(FLOCK).await,
+                () = bell.rings.notified() => sleep(BURST_PAUSE).await,
                 () = sleep(wait) => {}
             }
             wait = POLL;
@@ -112,7 +112,7 @@ impl Registry {
                     ..ScanScope::default()
                 });
                 settling.doubt(&half.await);
-                wait = FLOCK;
+                wait = BURST_PAUSE;
             }
         }
     }
