@@ -433,8 +433,8 @@ pub async fn errors(pool: &Pool, id: Uuid, after: i64, limit: i64) -> Result<Vec
 
 /// Removes jobs that ended more than `days` ago, some at a time; gives how many.
 pub async fn remove_old(pool: &Pool, days: i32) -> Result<u64, StoreError> {
-    const AT_ONCE: i64 = 20;
+    const BATCH: i64 = 20;
     let delete = "DELETE FROM public.jobs WHERE id IN (SELECT id FROM public.jobs \
                   WHERE finished_at < now() - make_interval(days => $1) ORDER BY id LIMIT $2)";
-    old_rows::remove(pool, delete, days, AT_ONCE).await
+    old_rows::remove(pool, delete, days, BATCH).await
 }

@@ -21,7 +21,7 @@ use cardinal_cards::{
 use cardinal_database::pool::Pool;
 
 /// Exports that one host sends at the same time: each keeps a connection.
-const AT_ONCE: usize = 4;
+const MAX_EXPORTS: usize = 4;
 /// When one who came too many may ask again.
 const RETRY_SECONDS: u32 = 10;
 /// Bytes that are put together before they are sent; a card may be larger.
@@ -47,7 +47,7 @@ pub(super) struct Exports(Arc<Semaphore>);
 
 impl Default for Exports {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
+        Self(Arc::new(Semaphore::new(MAX_EXPORTS)))
     }
 }
 
@@ -71,7 +71,7 @@ impl Exports {
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, StoreError> {
         let (filter, fields) = (query.filter()?, fields(query)?);
         let seat = Arc::clone(&self.0).try_acquire_owned().map_err(|_| {
-            let detail = format!("{AT_ONCE} exports are running on this host, which is the maximum.");
+            let detail = format!("{MAX_EXPORTS} exports are running on this host, which is the maximum.");
             StoreError::Busy { detail, retry_after: RETRY_SECONDS }
         })?;
         let rows = Rows::open(pool, &filter).await?;
