@@ -144,7 +144,7 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
             }
             // Parts of it may come from files and from other machines.
             say(&format!("cardinal: {}", text::plain_lines(&format!("{error:#}"))));
-            error.downcast_ref::<client::Failure>().map_or(ExitCode::FAILURE, client::Failure::exit_code)
+            error.downcast_ref::<client::RequestError>().map_or(ExitCode::FAILURE, client::RequestError::exit_code)
         }
     }
 }

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use semver::Version;
 
 use super::{
-    client::{Client, Failure},
+    client::{Client, RequestError},
     exit_code,
     text::plain,
 };
@@ -73,7 +73,7 @@ fn look(args: &Args) -> anyhow::Result<Report> {
 }
 
 /// The host on this machine, which needs no key for it.
-async fn ask(config: &Config) -> Result<Answers, Failure> {
+async fn ask(config: &Config) -> Result<Answers, RequestError> {
     let client = Client::local(&config.paths.data_dir);
     let system = client.get("/v1/admin/system").await?;
     let mut registry = client.get("/v1/admin/plugin-registry").await?;

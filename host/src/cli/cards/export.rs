@@ -114,7 +114,7 @@ fn stdout() -> anyhow::Result<File> {
     Ok(File::from_std(stdout.into()))
 }
 
-async fn expected(client: &Client, filters: &[(&str, Option<&str>)]) -> Result<Option<u64>, client::Failure> {
+async fn expected(client: &Client, filters: &[(&str, Option<&str>)]) -> Result<Option<u64>, client::RequestError> {
     let mut query = filters.to_vec();
     query.extend([("limit", Some("1")), ("fields", Some("id"))]);
     Ok(client.get(&format!("{LIST}{}", client::query(&query))).await?["total_estimate"].as_u64())

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::headers::{self, HeaderArguments};
-use crate::cli::client::{self, Client, Failure, events::Events};
+use crate::cli::client::{self, Client, RequestError, events::Events};
 
 const ENDPOINT: &str = "/api";
 const BOTH: &str = "application/json, text/event-stream";
@@ -137,8 +137,8 @@ impl Bridge {
             eprint_line(&text);
             return;
         }
-        let data = match failure.downcast_ref::<Failure>() {
-            Some(Failure::Refused { status, problem }) => {
+        let data = match failure.downcast_ref::<RequestError>() {
+            Some(RequestError::Refused { status, problem }) => {
                 json!({"status": status.as_u16(), "code": problem["code"], "request_id": problem["request_id"]})
             }
             _ => Value::Null,

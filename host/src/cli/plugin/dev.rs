@@ -25,7 +25,7 @@ use super::{
     stop::Stop,
 };
 use crate::cli::{
-    client::{Client, Failure},
+    client::{Client, RequestError},
     text::{plain, plain_lines, print_line},
 };
 use cardinal_base::config::ClientSettings;
@@ -132,7 +132,7 @@ impl Session<'_> {
                     // What is wrong with a version is the author's to correct: the next change is waited for.
                     match self.swap(library, &plugins, &times).await {
                         Ok(()) => {}
-                        Err(error) if error.is::<Failure>() => return Err(error),
+                        Err(error) if error.is::<RequestError>() => return Err(error),
                         Err(error) => print_line(&plain_lines(&format!("{error:#}{}", self.stays())))?,
                     }
                 }
@@ -255,7 +255,7 @@ fn stays(item: &Value) -> &'static str {
 }
 
 fn is_unreachable(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref::<Failure>(), Some(Failure::Unreachable { .. }))
+    matches!(error.downcast_ref::<RequestError>(), Some(RequestError::Unreachable { .. }))
 }
 
 /// The first user, whose password stands in a file until it is changed.

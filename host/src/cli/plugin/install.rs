@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::remote::{REGISTRY, block_on, describe};
 use crate::cli::{
-    client::{Client, Failure},
+    client::{Client, RequestError},
     text::{plain, print_line},
 };
 use cardinal_base::config::{ClientSettings, PluginsDir};
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // As the host sees it: the file's name is part of the hash.
         let sha256 = checked(&placed)?.sha256;
         match client.ask(Method::POST, "/v1/admin/plugin-registry/rescan", None).await {
-            Err(Failure::Unreachable { host, .. }) => {
+            Err(RequestError::Unreachable { host, .. }) => {
                 print_line(&format!("{host} is not running; it loads the plugin when it starts."))?;
                 Ok(ExitCode::SUCCESS)
             }
