@@ -25,9 +25,9 @@ use self::{
     bearer::Token,
     cache::{Cache, Found},
     caller::{Caller, CallerKind, SharedCaller},
-    oidc::{Failure, Identity, Oidc},
+    oidc::{Identity, Oidc, OidcError},
     password::Hasher,
-    session_token::{Refused, Ring},
+    session_token::{Ring, SessionTokenError},
     throttle::Throttle,
 };
 use crate::error::AuthError;
@@ -160,8 +160,8 @@ impl Auth {
 
     async fn by_session(&self, text: &str, peer: IpAddr, fresh: time::Duration) -> Result<SharedCaller, AuthError> {
         let claims = self.ring.verify(text, self.clock.unix()).map_err(|refused| match refused {
-            Refused::Invalid => self.unauthorized(&codes::INVALID_TOKEN, None),
-            Refused::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
+            SessionTokenError::Invalid => self.unauthorized(&codes::INVALID_TOKEN, None),
+            SessionTokenError::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
         })?;
         let load = || async {
             let Some(session) = look_up(cardinal_store::sessions::find(&self.pool, claims.session_id)).await? else {
@@ -210,15 +210,15 @@ impl Auth {
         if user.role.is_some() { most.intersect(&role_scopes(user)) } else { most }
     }
 
-    fn jwt_failure(&self, failure: Failure) -> AuthError {
+    fn jwt_failure(&self, failure: OidcError) -> AuthError {
         match failure {
-            Failure::Refused(oidc::Refused::Expired) => self.unauthorized(&codes::EXPIRED_TOKEN, None),
-            Failure::Refused(oidc::Refused::Invalid(reason)) => {
+            OidcError::Refused(oidc::JwtError::Expired) => self.unauthorized(&codes::EXPIRED_TOKEN, None),
+            OidcError::Refused(oidc::JwtError::Invalid(reason)) => {
                 let challenge = Some(self.challenge_for(&codes::INVALID_TOKEN));
                 let reason = Some(format!("the JWT is refused: {reason}"));
                 AuthError::Unauthorized { code: &codes::INVALID_TOKEN, challenge, detail: None, reason }
             }
-            Failure::Unavailable(retry_after) => AuthError::NoProvider { retry_after },
+            OidcError::Unavailable(retry_after) => AuthError::NoProvider { retry_after },
         }
     }
 
