@@ -37,7 +37,7 @@ enum OutageNotice {
 
 #[derive(Debug, thiserror::Error)]
 #[error("it does not answer, and closes no connection")]
-struct Silent;
+struct NoAnswerError;
 
 impl Default for Outages {
     fn default() -> Self {
@@ -64,7 +64,7 @@ impl Outages {
         let since = u64::try_from(since).unwrap_or(u64::MAX - 1) + 1;
         // It may have been silent before.
         let _ = self.silent_since.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
-        self.failed(&Silent);
+        self.failed(&NoAnswerError);
     }
 
     /// It has answered.
