@@ -25,14 +25,14 @@ const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a body ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum BodyError {
     /// Nothing came for too long.
     Silent,
     /// It was not wanted after all.
     Unwanted,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BodyError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Silent => "no more of the body arrived in time",
@@ -41,7 +41,7 @@ impl fmt::Display for Broken {
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BodyError {}
 
 /// How far a request's body has come; seen from the body and from who waits for the answer.
 pub struct Progress {
@@ -134,7 +134,7 @@ impl Upload {
     }
 
     /// Ready when the body may be touched.
-    fn pass_gate(&mut self, progress: &Progress, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn pass_gate(&mut self, progress: &Progress, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if self.inside {
             return Poll::Ready(Ok(()));
         }
@@ -146,7 +146,7 @@ impl Upload {
         }
         match progress.gate.load(Ordering::Acquire) {
             SHUT => Poll::Pending,
-            REFUSED => Poll::Ready(Err(Broken::Unwanted)),
+            REFUSED => Poll::Ready(Err(BodyError::Unwanted)),
             _ => {
                 self.inside = true;
                 self.stall.over();
@@ -183,7 +183,7 @@ impl Body for Upload {
                     return Poll::Pending;
                 }
                 progress.client_silent.store(true, Ordering::Release);
-                Poll::Ready(Some(Err(Broken::Silent.into())))
+                Poll::Ready(Some(Err(BodyError::Silent.into())))
             }
         }
     }
@@ -245,8 +245,8 @@ impl Body for Download {
                 if this.stall.poll(cx, this.idle).is_pending() {
                     return Poll::Pending;
                 }
-                this.broken_off(&Broken::Silent);
-                Poll::Ready(Some(Err(Broken::Silent.into())))
+                this.broken_off(&BodyError::Silent);
+                Poll::Ready(Some(Err(BodyError::Silent.into())))
             }
         }
     }
