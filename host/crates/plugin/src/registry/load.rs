@@ -31,7 +31,7 @@ use crate::{
     library::{Description, Libraries, Library, SealedLibrary},
     probe,
     quarantine::Quarantine,
-    schema::{self, NoDatabase},
+    schema::{self, ProvisionError},
     settings,
 };
 use cardinal_base::clock::Clock;
@@ -193,8 +193,10 @@ impl Loader {
     async fn migrate(&self, loaded: Loaded) -> Result<Migrated, PackageError> {
         let (manifest, sha256) = (loaded.candidate.manifest(), loaded.candidate.sha256());
         let database = schema::provision(&self.supervisor, &manifest.name, sha256).await.map_err(|why| match why {
-            NoDatabase::Refused(refusal) => PackageError::Refused(refusal),
-            NoDatabase::Unavailable(reason) => PackageError::Failed(format!("The plugin has no database: {reason}.")),
+            ProvisionError::Refused(refusal) => PackageError::Refused(refusal),
+            ProvisionError::Unavailable(reason) => {
+                PackageError::Failed(format!("The plugin has no database: {reason}."))
+            }
         })?;
         let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
         let (supervisor, name, sha256) = (self.supervisor.clone(), manifest.name.clone(), sha256.to_owned());
@@ -202,7 +204,7 @@ impl Loader {
             let (supervisor, name, sha256) = (supervisor.clone(), name.clone(), sha256.clone());
             async move {
                 let made = schema::provision(&supervisor, &name, &sha256).await;
-                if let Err(NoDatabase::Unavailable(reason)) = &made {
+                if let Err(ProvisionError::Unavailable(reason)) = &made {
                     tracing::warn!(plugin = name, reason, "failed to restore the plugin's database login");
                 }
                 made.is_ok()
