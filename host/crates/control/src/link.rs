@@ -191,15 +191,15 @@ struct Shared {
 
 type Answer = Result<PluginDatabase, ProvisionFault>;
 
-impl From<SupervisorGone> for ProvisionFault {
-    fn from(_: SupervisorGone) -> Self {
+impl From<LinkError> for ProvisionFault {
+    fn from(_: LinkError) -> Self {
         supervisor_gone()
     }
 }
 
 /// The supervisor can be asked nothing any more.
 #[derive(Debug)]
-pub struct SupervisorGone;
+pub struct LinkError;
 
 #[derive(Debug)]
 enum Waiting {
@@ -367,11 +367,11 @@ impl SupervisorLink {
     ///
     /// # Errors
     /// The supervisor is gone.
-    pub async fn release(&self, plugin: &str) -> Result<bool, SupervisorGone> {
+    pub async fn release(&self, plugin: &str) -> Result<bool, LinkError> {
         let plugin = plugin.to_owned();
         match self.ask(|id| ToSupervisor::Release { id, plugin }).await? {
             ToWorker::Released { was_quarantined, .. } => Ok(was_quarantined),
-            _ => Err(SupervisorGone),
+            _ => Err(LinkError),
         }
     }
 
@@ -409,26 +409,26 @@ impl SupervisorLink {
         }
     }
 
-    async fn ask(&self, question: impl FnOnce(u64) -> ToSupervisor) -> Result<ToWorker, SupervisorGone> {
+    async fn ask(&self, question: impl FnOnce(u64) -> ToSupervisor) -> Result<ToWorker, LinkError> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.shared.expect_answer(id, sender)?;
         self.shared.send(&question(id)).map_err(|error| {
             tracing::warn!(%error, "cannot reach the supervisor");
-            SupervisorGone
+            LinkError
         })?;
-        answer.await.map_err(|_| SupervisorGone)
+        answer.await.map_err(|_| LinkError)
     }
 }
 
 impl Shared {
-    fn expect_answer(&self, id: u64, sender: oneshot::Sender<ToWorker>) -> Result<(), SupervisorGone> {
+    fn expect_answer(&self, id: u64, sender: oneshot::Sender<ToWorker>) -> Result<(), LinkError> {
         match &mut *self.waiting.lock() {
             Waiting::Open(waiting) => {
                 waiting.insert(id, sender);
                 Ok(())
             }
-            Waiting::Closed => Err(SupervisorGone),
+            Waiting::Closed => Err(LinkError),
         }
     }
 
