@@ -14,7 +14,7 @@ use cardinal_base::config::Config;
 use cardinal_package::{compat, state::State};
 use cardinal_plugin_host::{
     registry::{PluginReport, preview::Preview},
-    settings::{OfNoPlugin, of_no_plugin},
+    settings::{UnusedSetting, of_no_plugin},
 };
 use cardinal_schema::isolation::PluginRecord;
 
@@ -118,7 +118,7 @@ fn against_record(one: &Preview, known: &[PluginRecord]) -> Option<Finding> {
 /// Settings whose plugin is not there.
 pub(super) fn settings_of_none(config: &Config, surveyed: &[Preview]) -> Vec<Finding> {
     let there: Vec<&str> = surveyed.iter().map(|one| one.report.name.as_str()).collect();
-    let told = |it: OfNoPlugin| {
+    let told = |it: UnusedSetting| {
         let fix = match it.guess {
             Some(meant) => format!("Did you mean {meant}?"),
             None => "Put the plugin back, or remove the setting.".to_owned(),
