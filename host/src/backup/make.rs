@@ -26,7 +26,7 @@ use cardinal_schema::{
     plugin_schema::{SCHEMA_TIMEOUT, Step},
     prepare::{self, SecretSource},
 };
-use cardinal_supervisor::access::{Access, Missing};
+use cardinal_supervisor::access::{Access, MissingDatabase};
 
 /// Rows are written in members of about this size, so that memory stays the same however large a table is.
 const PART: usize = 8 << 20;
@@ -60,7 +60,7 @@ pub async fn make(
     progress: &mut dyn Progress,
 ) -> anyhow::Result<Summary> {
     let writer = Writer::create(file, existing)?;
-    let access = Access::open(config, Missing::Refused).await?;
+    let access = Access::open(config, MissingDatabase::Refused).await?;
     let made = Backup { config, access: &access, writer, tables: Vec::new(), sequences: Vec::new(), progress }
         .write(secrets)
         .await;

@@ -27,7 +27,7 @@ use cardinal_schema::{
     prepare::{self, Preparation, Prepared, SecretSource},
 };
 use cardinal_store::sealed_settings;
-use cardinal_supervisor::access::{Access, Missing};
+use cardinal_supervisor::access::{Access, MissingDatabase};
 
 const RESTORED_SETTINGS_FILE: &str = "restored-settings.json";
 /// Databases that a server usually has, to stand on while ours is exchanged.
@@ -60,7 +60,7 @@ pub async fn restore(
         bail!("--without-plugin {name}: the backup has no tables of a plugin with this name");
     }
     progress.done("checked the backup");
-    let access = Access::open(config, Missing::Made).await?;
+    let access = Access::open(config, MissingDatabase::Made).await?;
     let restored = Restore {
         config,
         access: &access,

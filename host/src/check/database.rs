@@ -22,7 +22,7 @@ use cardinal_schema::{
 };
 use cardinal_store::{kinds, plugin_owners, plugin_state, proxy_routes};
 use cardinal_supervisor::{
-    access::{Access, Missing},
+    access::{Access, MissingDatabase},
     crashes::Crashes,
     postgres::{PrivatePostgres, installation},
 };
@@ -73,7 +73,7 @@ pub async fn check(config: &Config, now: OffsetDateTime) -> DatabaseReport {
             }
         }
     }
-    match Access::open(config, Missing::Refused).await {
+    match Access::open(config, MissingDatabase::Refused).await {
         Ok(access) => {
             if let Err(error) = seen.look(&access, now).await {
                 seen.findings.push(unusable(&error));

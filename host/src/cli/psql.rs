@@ -9,7 +9,7 @@ use cardinal_base::config::{self, Config, Settings};
 use cardinal_database::connect::ConnectParams;
 use cardinal_observe::log::Log;
 use cardinal_supervisor::{
-    access::{Access, Missing},
+    access::{Access, MissingDatabase},
     postgres::installation,
 };
 
@@ -55,7 +55,7 @@ fn open(config: &Config, arguments: &[OsString]) -> anyhow::Result<u8> {
     let program = find(config)?;
     let runtime = crate::cli::runtime()?;
     runtime.block_on(async {
-        let access = Access::open(config, Missing::Refused).await?;
+        let access = Access::open(config, MissingDatabase::Refused).await?;
         let code = match access.preparation().owner_login().await {
             Ok(login) => run_psql(&program, &login, arguments).await,
             Err(error) => Err(error),
