@@ -9,7 +9,7 @@ use url::Url;
 
 use super::Upload;
 use cardinal_base::{
-    config::Way,
+    config::HostEndpoint,
     http_client::{self, HttpClient, Stream},
 };
 use cardinal_control::local_socket::LocalSocket;
@@ -30,10 +30,10 @@ pub(super) struct Address {
 }
 
 impl Transport {
-    pub(super) fn new(way: &Way) -> anyhow::Result<Self> {
+    pub(super) fn new(way: &HostEndpoint) -> anyhow::Result<Self> {
         match way {
-            Way::Address(url) => Self::over_tcp(url),
-            Way::Local(data_dir) => Ok(Self::local(data_dir)),
+            HostEndpoint::Address(url) => Self::over_tcp(url),
+            HostEndpoint::Local(data_dir) => Ok(Self::local(data_dir)),
         }
     }
 

@@ -31,7 +31,7 @@ use crate::cli::{
     client::Client,
     text::{plain, plain_lines, print_line},
 };
-use cardinal_base::config::{Remote, Secret, Way};
+use cardinal_base::config::{HostEndpoint, Remote, Secret};
 use cardinal_package::manifest;
 
 /// How long the host may take to put the plugin into service.
@@ -125,7 +125,7 @@ impl Session<'_> {
         let item = self.load(&local, &library).await?;
         let key = make_key(&local).await?;
         let url = own_host::url(self.place)?;
-        let remote = Remote { way: Way::Address(url.parse()?), key: Some(Secret::new(key.clone())) };
+        let remote = Remote { way: HostEndpoint::Address(url.parse()?), key: Some(Secret::new(key.clone())) };
         let client = Client::new(&remote)?;
         let card = json!({"sku": "TEST-1", "title": "A card for tests"});
         let card = client.ask(Method::POST, "/v1/admin/master-cards", Some(&card)).await?;
