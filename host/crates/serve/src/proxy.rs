@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use self::{
     body::{Download, Progress, Upload},
-    headers::Way,
+    headers::Forwarding,
     table::{Route, Table},
     tunnel::Tunnels,
     upstream::Client,
@@ -208,7 +208,7 @@ impl Proxy {
         parts.extensions = http::Extensions::new();
         headers::forward(
             &mut parts.headers,
-            &Way {
+            &Forwarding {
                 request_id: &visitor.request_id,
                 peer: visitor.peer,
                 trusted: visitor.trusted,
