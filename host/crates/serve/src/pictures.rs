@@ -13,7 +13,7 @@ use tokio::{
 use cardinal_base::{
     config::Cidr,
     hex::hex,
-    http_client::{ConnectError, HttpClient, OutOfReach},
+    http_client::{AddressError, ConnectError, HttpClient},
 };
 
 mod cache;
@@ -52,7 +52,7 @@ pub enum PictureError {
     Credentials,
     /// One text for both: whoever could tell them apart could find out which names there are behind the host.
     #[error("The host of this address was not found, or is in a network that pictures are not read from.")]
-    OutOfReach(#[source] OutOfReach),
+    OutOfReach(#[source] AddressError),
     #[error("The host of this address was not found, or is in a network that pictures are not read from.")]
     NoSuchHost(#[source] std::io::Error),
     #[error("The site could not be connected to.")]
