@@ -31,7 +31,7 @@ use cardinal_supervisor::{
 const CLOCK_DIFFERS: f64 = 5.0;
 /// Seconds that something may have happened in the future.
 const CLOCK_WENT_BACK: f64 = 60.0;
-/// Of what a role was let do, so many are told one by one.
+/// At most so many of the operations that a role was allowed are listed.
 const TOLD: usize = 5;
 
 /// What was found, and what of it others need.

@@ -18,9 +18,9 @@ const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 128 << 20;
 const FEWEST_INODES: u64 = 10_000;
 /// A listener takes 10,000 connections; a proxied one is two descriptors.
-const FEW_FILES: u64 = 4_096;
-const TOO_FEW_FILES: u64 = 256;
-const FEW_PROCESSES: u64 = 512;
+const MIN_FILES: u64 = 4_096;
+const TOO_MIN_FILES: u64 = 256;
+const MIN_PROCESSES: u64 = 512;
 const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 /// Files of `DATA_DIR` that nobody else may read.
@@ -107,7 +107,7 @@ fn limits() -> Vec<Finding> {
     // The host takes all the open files that it may have.
     let (files, processes) = (getrlimit(Resource::Nofile).maximum, getrlimit(Resource::Nproc).current);
     let mut found = vec![file_limit(files)];
-    if let Some(most) = processes.filter(|most| *most < FEW_PROCESSES) {
+    if let Some(most) = processes.filter(|most| *most < MIN_PROCESSES) {
         found.push(
             Finding::warning(
                 "process-limit-low",
@@ -115,7 +115,7 @@ fn limits() -> Vec<Finding> {
                 "The host may not be able to start threads and processes.",
             )
             .found(most.to_string())
-            .expected(format!("{FEW_PROCESSES} or more"))
+            .expected(format!("{MIN_PROCESSES} or more"))
             .fix("Raise it: `ulimit -u`, or TasksMax and LimitNPROC of the service."),
         );
     }
@@ -125,10 +125,10 @@ fn limits() -> Vec<Finding> {
 fn file_limit(files: Option<u64>) -> Finding {
     let told = match files {
         None => return Finding::ok("file-limit", "ulimit -Hn", "Open files are not limited."),
-        Some(most) if most >= FEW_FILES => {
+        Some(most) if most >= MIN_FILES => {
             return Finding::ok("file-limit", "ulimit -Hn", format!("{most} files may be open at the same time."));
         }
-        Some(most) if most < TOO_FEW_FILES => {
+        Some(most) if most < TOO_MIN_FILES => {
             Finding::error("file-limit-low", "ulimit -Hn", "The host cannot serve with so few open files.")
                 .found(most.to_string())
         }
@@ -137,7 +137,7 @@ fn file_limit(files: Option<u64>) -> Finding {
             Finding::warning("file-limit-low", "ulimit -Hn", message).found(most.to_string())
         }
     };
-    told.expected(format!("{FEW_FILES} or more"))
+    told.expected(format!("{MIN_FILES} or more"))
         .fix("Raise it: `ulimit -Hn 65536`, or LimitNOFILE=65536 of the service.")
 }
 

@@ -184,7 +184,7 @@ impl Client {
         Ok(body.map_err(|error| self.broken_off(anyhow::anyhow!(error)))?.to_bytes())
     }
 
-    /// What a body's reader is told when the answer ends before its end.
+    /// The error of a body that ends before it is complete.
     pub(super) fn broken_off(&self, cause: anyhow::Error) -> RequestError {
         RequestError::BrokenOff { host: self.transport.to_string(), cause }
     }

@@ -247,7 +247,7 @@ impl Auth {
     }
 
     /// A refusal for want of a scope tells an OAuth client what to ask its provider for, and where. All of it: some
-    /// clients ask for just what they are told, and would lose what they have.
+    /// clients ask for just the scopes that they are given here, and would lose what they have.
     pub fn step_up(&self, refusal: AuthError, caller: &Caller, scope: &str) -> AuthError {
         let AuthError::InsufficientScope { scope: missing, .. } = &refusal else { return refusal };
         if caller.kind != CallerKind::Oidc {

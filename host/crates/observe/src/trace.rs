@@ -1,7 +1,7 @@
 //! W3C Trace Context: who began what this request is a part of, and what it is called from here on.
 //!
 //! Parsed strictly: a context that is not well-formed is none, and the trace begins here. Every request is a span of
-//! its own; whatever it calls (a plugin, an upstream) is told that span as its parent.
+//! its own; whatever it calls (a plugin, an upstream) gets that span as its parent.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::Rng;

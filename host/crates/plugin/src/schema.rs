@@ -60,7 +60,7 @@ fn reason(code: Option<Code>) -> Option<String> {
     let reason = match code? {
         Code::SchemaFailed => "The plugin's schema.sql failed; none of it was kept.",
         Code::SchemaUnsafe => "The plugin's schema contains something that plugins may not have.",
-        Code::SchemaTaken => "The plugin's schema belongs to somebody else.",
+        Code::SchemaTaken => "The plugin's schema belongs to another owner.",
         Code::PackageChanged => "The plugin's files changed while it was being loaded.",
         Code::DestructiveMigration => "The plugin's new schema.sql would lose data.",
         _ => return None,

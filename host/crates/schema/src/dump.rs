@@ -16,7 +16,7 @@ const SESSION_SQL: &str =
     SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8'";
 
 /// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
-/// that they happened in; their readers are told to look again, and so are those of changed rights. What is in service is
+/// that they happened in; their readers have to fetch anew, and so are those of changed rights. What is in service is
 /// told by the hosts that live. An approval that was used since would be good once more. Lists' own tables are filled
 /// from the cards.
 const NOT_DUMPED: [&str; 14] = [

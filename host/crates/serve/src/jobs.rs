@@ -63,7 +63,7 @@ pub struct Jobs {
     runner: Runner,
     /// Rings when this host has queued one.
     news: Notify,
-    /// Jobs that run here and can be told to stop at once.
+    /// Jobs that run here and can be asked to stop at once.
     own: Mutex<HashMap<Uuid, Running>>,
     imports: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
@@ -75,7 +75,7 @@ pub struct Jobs {
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
     Done,
-    /// It can't go on; what the starter is told.
+    /// It can't go on; the reason for its starter.
     Failed(String),
     Cancelled,
     Interrupted(String),
@@ -353,7 +353,7 @@ impl From<StepError> for End {
     }
 }
 
-/// What a job's reader is told of an error.
+/// The text of an error for a job's reader.
 fn describe(error: &ApiError) -> String {
     error.client_detail().map_or_else(|| error.to_string(), str::to_owned)
 }

@@ -222,7 +222,7 @@ impl Bridge {
         if message["result"]["tools"].is_array() {
             self.arguments.lock().learn(&message);
         }
-        // An error that the host could not put down to the request; its client would wait for ever.
+        // An error that the host could not attribute to the request; its client would wait for ever.
         if let Some(id) = id
             && is_answer
             && message["id"].is_null()

@@ -30,7 +30,7 @@ Example, in a client's configuration:
   {\"mcpServers\": {\"cardinal\": {\"command\": \"cardinal\",
     \"args\": [\"mcp\", \"stdio\", \"--url\", \"https://shop.example.com\", \"--key-file\", \"/home/ada/cardinal.key\"]}}}")]
 pub(super) struct Args {
-    /// Only these tools: names by commas, * in them for any text, e.g. cards_*
+    /// Only these tools: comma-separated names, in which * stands for any text, e.g. cards_*
     #[arg(long, value_name = "NAMES")]
     tools: Option<String>,
     /// Only tools that read and that no person confirms

@@ -33,7 +33,7 @@ const DRAFT: &str = ".cardinal-install-";
 /// Put a plugin into a host's PLUGINS_DIR and wait until it serves
 ///
 /// The package is checked as by `cardinal plugin check`, copied whole or not at all, and takes the place of the
-/// package of the same plugin that lies there. Then the host is asked to look, and what became of the plugin is told:
+/// package of the same plugin that lies there. Then the host is asked to look, and prints the plugin's state:
 /// exit 0 when it is in service, 1 when it is not, with the reason. To be run on the host's own machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -243,7 +243,7 @@ fn verdict(item: &Value, sha256: &str) -> Option<u8> {
     let is_this_one = item["sha256"] == sha256;
     match item["state"].as_str()? {
         "active" if is_this_one && item["refusal"].is_null() => Some(0),
-        // What was there before goes on serving, because this package is no good.
+        // The package before stays in service, because this one is refused.
         "active" => item["refusal"].is_object().then_some(1),
         "refused" | "failed" | "quarantined" | "disabled" => Some(1),
         _ => None,

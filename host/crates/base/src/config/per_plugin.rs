@@ -24,7 +24,7 @@ pub enum Breaking {
     /// Its calls are refused for a while.
     #[default]
     On,
-    /// It is told, and nothing is refused.
+    /// It is reported, and nothing is refused.
     Observe,
 }
 

@@ -119,7 +119,7 @@ impl Cache {
     }
 }
 
-/// When keys or sessions were last used, until it is written down. There is one entry for each that is alive and was
+/// When keys or sessions were last used, until it is written to the database. There is one entry for each that is alive and was
 /// used since, so the number of those bounds it.
 #[derive(Default)]
 pub(super) struct Uses([Mutex<UseShard>; SHARDS]);

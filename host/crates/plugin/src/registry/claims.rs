@@ -94,7 +94,7 @@ fn arrive(claims: &mut Claims, before: &Before<'_>, load: Load, outcome: Result<
     }
 }
 
-/// What serves goes on serving until what takes its place is loaded.
+/// The active package stays in service until its replacement is loaded.
 fn being_loaded(before: &Before<'_>, about: PackageSummary, number: u64) -> Entry {
     let serving = before.serving(&about);
     let entry = Entry::loading(about, number);
@@ -104,7 +104,7 @@ fn being_loaded(before: &Before<'_>, about: PackageSummary, number: u64) -> Entr
     }
 }
 
-/// What serves goes on serving while the files that would replace it are no good.
+/// The active package stays in service while the files that would replace it are refused.
 fn stay(claims: &mut Claims, before: &Before<'_>, entry: Entry) -> Entry {
     if matches!(entry.state, State::Disabled | State::Quarantined) {
         return entry;

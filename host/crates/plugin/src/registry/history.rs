@@ -64,7 +64,7 @@ pub(super) enum RollbackError {
     Unknown,
     /// A loss of data was confirmed for this version since.
     Destructive(String),
-    /// It was tried: what serves goes on serving.
+    /// It was tried: the active package stays in service.
     Failed(String),
 }
 

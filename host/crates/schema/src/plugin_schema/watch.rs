@@ -24,7 +24,7 @@ use cardinal_schema_sql::Statement;
 const CARDS_LOCK_LIMIT: Duration = Duration::from_millis(950);
 /// How long schema.sql may hold a lock on a table with a key to the cards that keeps their removal waiting.
 const KEYED_LOCK_LIMIT: Duration = Duration::from_millis(1_900);
-/// As operators are told.
+/// For operators.
 const PROMISED_KEYED_LOCK: Duration = Duration::from_secs(2);
 const PROMISED_CARDS_LOCK: Duration = Duration::from_secs(1);
 /// Locks that schema.sql may hold at once. A server has one table of them, in which every writer and every login needs a

@@ -98,7 +98,7 @@ async fn export(app: &Arc<App>, call: Call<Query<ExportQuery>>) -> ApiResult<Rep
     let query = call.query()?;
     let format = query.format()?;
     let list = query.list();
-    // Whoever asks what there would be is told as much of what is wrong.
+    // HEAD gets the same errors as GET.
     let body = if call.method == Method::HEAD {
         list.filter().and(list.fields().map(drop))?;
         Body::empty()

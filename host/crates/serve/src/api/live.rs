@@ -53,7 +53,7 @@ pub(super) struct Beginning {
     pub place: i64,
     /// What came before it may have been missed.
     pub anew: bool,
-    /// The client is told the place at once, so that it can come back before its first event.
+    /// The client gets the place at once, so that it can come back before its first event.
     pub told: bool,
     /// A comment that says what this is.
     pub hello: String,

@@ -176,7 +176,7 @@ async fn roll_back(app: &Arc<App>, call: Call<NoQuery, MaybeJson<RollBack>>) -> 
     answer(app, &name)
 }
 
-/// Written down for every host first, then acted on here. What is under way in the plugin ends in peace.
+/// Recorded for every host first, then acted on here. What is under way in the plugin ends in peace.
 async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<Reply> {
     let name = named(app, &call)?;
     let actor = call.caller()?.actor();

@@ -92,7 +92,7 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     answer(name, configuration)
 }
 
-/// Written down for every host first, then acted on here.
+/// Recorded for every host first, then acted on here.
 async fn replace(app: &Arc<App>, call: Call<NoQuery, Json<NewSettings>>) -> ApiResult<Reply> {
     app.wait_for_plugins(None).await;
     let name = call.params.get("name").unwrap_or_default().to_owned();

@@ -87,7 +87,7 @@ fn meant(call: &Call<NoQuery, Json<Meant>>) -> ApiResult<(String, Meant)> {
     Ok((call.params.get("name").unwrap_or_default().to_owned(), call.body()?))
 }
 
-/// Written down for every host; the plugin is tried again here at once, on the others within seconds.
+/// Recorded for every host; the plugin is tried again here at once, on the others within seconds.
 async fn acted(app: &Arc<App>, call: &CallHead, name: String, detail: Value) -> ApiResult<Reply> {
     app.audit.done(call, Some(name.clone()), Some(detail)).await;
     app.plugins.scan_for(&name).await;

@@ -1,5 +1,5 @@
 //! A plugin's tool on many cards. A call may do anything anywhere, so it is no part of a transaction: what is begun is
-//! written down before, and counted after. A host that dies in between leaves calls of which nobody knows whether they
+//! recorded before, and counted after. A host that dies in between leaves calls of which nobody knows whether they
 //! took effect; they are reported as that and not made again.
 
 use std::{sync::Arc, time::Instant};

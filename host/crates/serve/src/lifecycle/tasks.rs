@@ -20,7 +20,7 @@ use cardinal_plugin_host::news;
 
 /// How often the supervisor hears that tasks run.
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
-/// How often what keys were used is written down; the contract allows a minute.
+/// How often the last use of keys is recorded; the contract allows a minute.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
 /// How often what other hosts know of logins is read.
 const LEARN_PLACES_EVERY: Duration = Duration::from_secs(5);

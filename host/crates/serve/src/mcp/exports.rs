@@ -59,7 +59,7 @@ enum FileFormat {
     CsvForSpreadsheets,
 }
 
-/// A link that was made, and what a model is told of it.
+/// A link that was made, and its text for a model.
 pub(super) struct Link {
     pub resource: Resource,
     pub about: Value,

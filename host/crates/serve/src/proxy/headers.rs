@@ -43,7 +43,7 @@ pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     (asked && alone && !wanted.to_str().ok()?.split(',').any(carries_http)).then(|| wanted.clone())
 }
 
-/// What the upstream is told of a request's way to it.
+/// What the forwarding headers say to the upstream.
 pub struct Forwarding<'a> {
     pub request_id: &'a RequestId,
     /// The other end of the connection, and whether its own account of the way so far is believed.

@@ -164,7 +164,7 @@ fn guarded(name: &str, cell: String) -> String {
 }
 
 /// What ends a cell, or the line, for a spreadsheet that separates by something else than we do. A comma does not: cells
-/// that hold one are quoted for whoever separates by commas.
+/// that hold one are quoted for readers that separate by commas.
 const SEPARATORS: [char; 4] = [';', '\t', '\r', '\n'];
 /// What begins a text that is computed (OWASP, "CSV Injection"), the full-width ones in some languages.
 const LEADS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];

@@ -32,7 +32,7 @@ pub(super) fn list(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec
         found.extend(warnings.iter().map(warning));
         found.extend(core.map(|core| under(core, manifest, text)));
     }
-    // Those of the manifest are told above, with their places.
+    // Those of the manifest were printed above, with their places.
     let others = seen.warnings.iter().filter(|warning| !warning.starts_with(MANIFEST));
     found.extend(others.map(|warning| Finding::warning("package-warning", &seen.package, warning)));
     found

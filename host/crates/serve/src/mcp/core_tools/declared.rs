@@ -70,7 +70,7 @@ fn export() -> CoreTool {
         "description": "A line of JSON for each card, or a table. In the one for spreadsheets a text that one would compute \
                         begins with an apostrophe",
     });
-    members["fields"] = json!({"type": "string", "description": "Only these members of each card, by commas: id, sku, title, status, attributes, version, created_at, updated_at"});
+    members["fields"] = json!({"type": "string", "description": "Only these members of each card, comma-separated: id, sku, title, status, attributes, version, created_at, updated_at"});
     let input = json!({"type": "object", "properties": members, "additionalProperties": false});
     let output = json!({"type": "object", "properties": {
         "uri": {"type": "string", "description": "The resource"},
@@ -220,7 +220,7 @@ fn cursor() -> Value {
 
 fn fields(about: &str) -> Value {
     let about = format!(
-        "{about}, by commas: id, title, sku, status, kinds, attributes, version, created_at, updated_at. For example \
+        "{about}, comma-separated: id, title, sku, status, kinds, attributes, version, created_at, updated_at. For example \
          `title,attributes`"
     );
     json!({"type": "string", "description": about})
