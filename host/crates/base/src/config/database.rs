@@ -27,7 +27,7 @@ pub struct Database {
 #[command(next_help_heading = "Database")]
 #[group(skip)]
 pub(super) struct Args {
-    /// PostgreSQL to use, e.g. postgres://admin:secret@db.internal/cardinal; everybody on this machine can read a flag in
+    /// PostgreSQL to use, e.g. postgres://admin:secret@db.internal/cardinal; every user of this machine can read a flag in
     /// the list of processes [default: a private one in DATA_DIR]
     #[arg(long, env, value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,

@@ -3,7 +3,7 @@
 use super::{BadSettings, Config, Fault};
 use crate::secret_file::{OWN_SECRETS, Readers, readers};
 
-/// Refuses files with secrets that everybody on this machine can read, those that a setting names and our own.
+/// Refuses files with secrets that every user of this machine can read, those that a setting names and our own.
 ///
 /// # Errors
 /// [`BadSettings`], with what to run.
