@@ -297,17 +297,18 @@ const CRATES: [&str; 14] = [
 const OWNERS_SIDE: [&str; 2] = ["schema", "supervisor"];
 const WORKERS_SIDE: [&str; 5] = ["store", "identity", "package", "plugin", "serve"];
 
-/// The crates of the host that one depends on outside of its tests.
+/// The crates of the host that one depends on, in its tests and on some systems, too.
 fn dependencies(name: &str) -> Vec<String> {
     let folder = if name == "cardinal" { "host".to_owned() } else { format!("host/crates/{name}") };
     let manifest = std::fs::read_to_string(repository().join(folder).join("Cargo.toml")).unwrap();
-    let named = manifest.split("\n[dependencies]\n").nth(1).unwrap().split("\n[").next().unwrap();
+    let sections = manifest.split("\n[").filter_map(|section| section.split_once("]\n"));
+    let named = sections.filter(|(head, _)| head.ends_with("dependencies")).map(|(_, lines)| lines);
     let own = |line: &str| {
         let package = line.split(['.', ' ']).next()?.strip_prefix("cardinal-")?;
         let name = if package == "plugin-host" { "plugin".to_owned() } else { package.replace('-', "_") };
         (name != "plugin_abi").then_some(name)
     };
-    named.lines().filter_map(own).collect()
+    named.flat_map(str::lines).filter_map(own).collect()
 }
 
 #[test]
@@ -371,6 +372,25 @@ fn the_modules_of_a_crate_form_no_ring() {
     let (listed, new): (Vec<_>, Vec<_>) = found.into_iter().partition(is_listed);
     assert!(new.is_empty(), "move what both use to a module of its own: {new:#?}");
     assert_eq!(listed.len(), RINGS.len(), "a ring is cut: take it off the list, which now is {listed:#?}");
+}
+
+/// A level for a module that the table lacks would be refused.
+#[test]
+fn log_targets_have_the_modules_of_every_crate() {
+    let table = std::fs::read_to_string(repository().join("host/crates/base/src/log_targets.rs")).unwrap();
+    let words: Vec<&str> = table.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let mut missing = Vec::new();
+    for name in CRATES {
+        let root =
+            if name == "cardinal" { "host/src/lib.rs".to_owned() } else { format!("host/crates/{name}/src/lib.rs") };
+        let text = std::fs::read_to_string(repository().join(&root)).unwrap();
+        let modules =
+            text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+        missing.extend(
+            modules.filter(|module| *module != "tests" && !words.contains(module)).map(|it| format!("{root}: {it}")),
+        );
+    }
+    nothing_breaks("add it to the table of host/crates/base/src/log_targets.rs", &missing);
 }
 
 #[test]

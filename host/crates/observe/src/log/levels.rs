@@ -67,7 +67,7 @@ impl Levels {
             POOL_TARGET if levels.get(POOL_TARGET) < LevelFilter::DEBUG => {
                 levels.get(POOL_TARGET).min(LevelFilter::ERROR)
             }
-            target => levels.get(&targets::name(target)),
+            target => levels.get_by([&targets::name(target), &targets::name_by_crate(target)]),
         };
         most >= *place.level()
     }

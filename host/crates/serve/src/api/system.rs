@@ -17,7 +17,7 @@ use crate::{
     call::{Call, Json, NoQuery},
     http::reply::{self, Reply},
 };
-use cardinal_base::{config::log_levels, schema::DateTime};
+use cardinal_base::{config::log_levels, log_targets, schema::DateTime};
 use cardinal_observe::{process, traffic::Sample};
 use cardinal_package::state::State;
 
@@ -250,15 +250,16 @@ struct LogLevel {
     minutes: Option<u32>,
 }
 
+fn no_target(reason: String) -> ApiError {
+    ApiError::invalid("/target", format!("{reason}, or * for everything."))
+}
+
 /// Changes what this host logs, for a while.
 async fn set_log_level(app: &Arc<App>, call: Call<NoQuery, Json<LogLevel>>) -> ApiResult<Reply> {
     let LogLevel { target, level, minutes } = call.body()?;
     let minutes = minutes.unwrap_or(DEFAULT_MINUTES);
     let everything = target == "*";
-    if !everything && !log_levels::is_module(&target) {
-        let detail = "Name a module such as cardinal::db, a plugin such as plugin::supplier, or * for everything.";
-        return Err(ApiError::invalid("/target", detail));
-    }
+    let target = if everything { target } else { log_targets::resolve(&target).map_err(no_target)? };
     let Some(filter) = log_levels::level(&level) else {
         return Err(ApiError::invalid("/level", "One of off, error, warn, info, debug and trace."));
     };
