@@ -46,10 +46,6 @@ impl Trace {
         text
     }
 
-    pub fn is_sampled(&self) -> bool {
-        self.flags & SAMPLED != 0
-    }
-
     /// `traceparent` for whatever this request calls.
     pub fn parent(&self) -> Parent {
         let mut text = [b'-'; PARENT_LENGTH];

@@ -54,11 +54,6 @@ impl State {
             Self::Quarantined => "quarantined",
         }
     }
-
-    /// Whether its prefix is known but cannot be served: 503 `plugin-unavailable`.
-    pub fn is_out_of_service(self) -> bool {
-        self != State::Active
-    }
 }
 
 /// Why a plugin was refused. Stable: tests, scripts and the Admin UI know them by name.
@@ -327,12 +322,6 @@ mod tests {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
         assert_eq!(Code::parse("no-such-code"), None);
-    }
-
-    #[test]
-    fn only_an_active_plugin_serves() {
-        assert!(!State::Active.is_out_of_service());
-        assert!(State::Quarantined.is_out_of_service());
     }
 
     #[test]
