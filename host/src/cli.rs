@@ -35,8 +35,8 @@ mod worker;
 
 /// How an API key begins.
 const KEY_PREFIX: &str = "mpk_";
-const KEY_WAS_SHOWN: &str = "Everybody on this machine could read the one that you typed, and it is in your shell's history \
-     now: revoke it (`cardinal key revoke`) and create another one.";
+const KEY_WAS_SHOWN: &str = "Everyone on this machine could read the one you typed, and it is now in your shell's \
+    history: revoke it (`cardinal key revoke`) and create another one.";
 /// What a command that was written wrongly exits with (`EX_USAGE`); a bad setting too.
 const EXIT_USAGE: u8 = 64;
 
@@ -48,7 +48,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 #[derive(Debug, Parser)]
 #[command(name = "cardinal", version, about = "Cardinal: product cards, native plugins, an admin API and MCP")]
 #[command(propagate_version = true, arg_required_else_help = true, max_term_width = 120)]
-struct Line {
+struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
@@ -84,7 +84,7 @@ enum Command {
 
 /// Runs the command that this process was started with.
 pub fn main() -> ExitCode {
-    let line = match Line::try_parse() {
+    let line = match CommandLine::try_parse() {
         Ok(line) => line,
         Err(error) => return wrong_line(&without_hidden_commands(error)),
     };
@@ -114,7 +114,7 @@ pub fn main() -> ExitCode {
 /// A wrong line without what clap suggests of the commands that the host alone starts.
 fn without_hidden_commands(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) else { return error };
-    let line = Line::command();
+    let line = CommandLine::command();
     let is_hidden = |name: &String| line.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
     let names: Vec<String> = names.into_iter().filter(|name| !is_hidden(name)).collect();
     if !names.is_empty() {
@@ -144,7 +144,7 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
             }
             // Parts of it may come from files and from other machines.
             say(&format!("cardinal: {}", text::plain_lines(&format!("{error:#}"))));
-            error.downcast_ref::<client::Failure>().map_or(ExitCode::FAILURE, client::Failure::exit_code)
+            error.downcast_ref::<client::RequestError>().map_or(ExitCode::FAILURE, client::RequestError::exit_code)
         }
     }
 }
@@ -160,13 +160,14 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Line::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 
     #[test]
     fn commands_of_the_host_alone_are_never_suggested() {
-        let message =
-            |word: &str| without_hidden_commands(Line::try_parse_from(["cardinal", word]).unwrap_err()).to_string();
+        let message = |word: &str| {
+            without_hidden_commands(CommandLine::try_parse_from(["cardinal", word]).unwrap_err()).to_string()
+        };
         let suggested = message("serv");
         assert!(suggested.contains("'serve'") && !suggested.contains("'server'"), "{suggested}");
         let nothing = message("workr");

@@ -146,7 +146,7 @@ pub struct HostApi {
     /// "options"}` of the plugin's run-time role. Do not log it.
     pub connect_options: extern "C" fn(ctx: CtxId) -> Fut<Bytes>,
 
-    /// Called on a thread that the plugin has started itself, at its beginning: a crash of the thread is put down to the
+    /// Called on a thread that the plugin has started itself, at its beginning: a crash of the thread is attributed to the
     /// plugin from here on, a stack overflow too. Calls on the host's own threads do nothing.
     pub register_thread: extern "C" fn(ctx: CtxId),
 

@@ -24,7 +24,7 @@ type Sender = http1::SendRequest<Body>;
 type Connection = http1::Connection<TokioIo<tokio::net::TcpStream>, Body>;
 
 /// No answer may take longer; a host that hangs fails the test instead of the whole run.
-const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -140,7 +140,7 @@ impl Call {
     /// # Errors
     /// When no connection comes about, or it ends before the answer does.
     pub async fn try_send(self) -> anyhow::Result<Answer> {
-        tokio::time::timeout(ANSWER_WITHIN, self.exchange()).await?
+        tokio::time::timeout(ANSWER_TIMEOUT, self.exchange()).await?
     }
 
     /// The answer's head, and its body while it comes. The connection is closed when the body is dropped. A receive
@@ -151,7 +151,7 @@ impl Call {
     pub async fn open(self, receive_buffer: Option<u32>) -> anyhow::Result<http::Response<Incoming>> {
         let (mut sender, connection, request) = self.connect(receive_buffer).await?;
         tokio::spawn(connection);
-        Ok(tokio::time::timeout(ANSWER_WITHIN, sender.send_request(request)).await??)
+        Ok(tokio::time::timeout(ANSWER_TIMEOUT, sender.send_request(request)).await??)
     }
 
     async fn connect(self, receive_buffer: Option<u32>) -> anyhow::Result<(Sender, Connection, Request)> {

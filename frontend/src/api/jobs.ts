@@ -63,7 +63,7 @@ export function cancelJob(id: string): Promise<unknown> {
   return request(`${jobPath(id)}/cancel`, { method: 'POST' });
 }
 
-/** Every error of a job, a line of JSON each. */
+/** All errors of a job, one JSON object per line. */
 export async function jobErrors(id: string, signal: AbortSignal): Promise<Blob> {
   return (await openStream(`${jobPath(id)}/errors`, {}, signal)).blob();
 }

@@ -37,12 +37,12 @@ impl Writer {
     /// In words for an operator: the file exists, or cannot be made.
     pub fn create(target: &Path, existing: Existing) -> anyhow::Result<Self> {
         if existing == Existing::Refused && target.exists() {
-            bail!("{} exists: choose another name, or say --overwrite", target.display());
+            bail!("{} exists: choose another name, or pass --overwrite", target.display());
         }
-        let name = target.file_name().and_then(|name| name.to_str()).context("the name of the file is no text")?;
+        let name = target.file_name().and_then(|name| name.to_str()).context("the file name is not UTF-8")?;
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
-            bail!("there is no folder {}: make it, or name another file", folder.display());
+            bail!("the folder {} does not exist: create it, or choose another file", folder.display());
         }
         let draft = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
         let file = OpenOptions::new()
@@ -50,7 +50,7 @@ impl Writer {
             .create_new(true)
             .mode(0o600)
             .open(&draft)
-            .with_context(|| format!("the backup cannot be written in the folder {}", folder.display()))?;
+            .with_context(|| format!("cannot write the backup to the folder {}", folder.display()))?;
         let tar = Some(tar::Builder::new(BufWriter::with_capacity(BUFFER, file)));
         Ok(Self { tar, draft, target: target.to_owned(), existing, members: Vec::new() })
     }
@@ -91,7 +91,7 @@ impl Writer {
             Existing::Replaced => rustix::fs::RenameFlags::empty(),
         };
         rustix::fs::renameat_with(rustix::fs::CWD, &self.draft, rustix::fs::CWD, &self.target, flags)
-            .with_context(|| format!("giving the backup its name {}", self.target.display()))?;
+            .with_context(|| format!("renaming the backup to {}", self.target.display()))?;
         sync_folder(&self.target).with_context(|| format!("syncing the folder of {}", self.target.display()))?;
         Ok(manifest)
     }
@@ -123,18 +123,19 @@ impl Checked {
             read_head(&mut entries).with_context(|| format!("{} is not a Cardinal backup", path.display()))?;
         if head.format > FORMAT {
             bail!(
-                "{} was made by Cardinal {}, in a form that this program ({}) does not know: use that version or a newer one",
+                "{} was made by Cardinal {}, in a format that this version ({}) does not know: use that version or \
+                 a newer one",
                 path.display(),
                 head.core,
                 env!("CARGO_PKG_VERSION")
             );
         }
-        let damaged = || format!("{} is cut off or damaged; nothing was touched. Use another backup", path.display());
+        let damaged = || format!("{} is truncated or damaged; nothing was changed. Use another backup", path.display());
         let (found, manifest) = read_members(first, &mut entries).with_context(damaged)?;
         if manifest.members != found {
             let wrong = manifest.members.iter().zip(&found).find(|(listed, found)| listed != found);
             let name = wrong.map_or("a member", |(listed, _)| listed.name.as_str()).to_owned();
-            return Err(anyhow::anyhow!("{name} is not what the manifest says").context(damaged()));
+            return Err(anyhow::anyhow!("{name} does not match the manifest").context(damaged()));
         }
         Ok(Self { head, manifest, path: path.to_owned() })
     }
@@ -212,14 +213,14 @@ fn read_members(head: Member, entries: &mut Entries<'_>) -> anyhow::Result<(Vec<
             let size = entry.size();
             entry.take(MAX_LIST).read_to_end(&mut text)?;
             if text.len() as u64 != size {
-                bail!("the manifest is cut off");
+                bail!("the manifest is truncated");
             }
             return Ok((found, serde_json::from_slice(&text)?));
         }
         let mut hash = Sha256::new();
         let size = io::copy(&mut entry, &mut HashWriter(&mut hash))?;
         if size != entry.size() {
-            bail!("{name} is cut off");
+            bail!("{name} is truncated");
         }
         found.push(Member { name, size, sha256: hex(&hash.finalize()) });
     }
@@ -227,7 +228,7 @@ fn read_members(head: Member, entries: &mut Entries<'_>) -> anyhow::Result<(Vec<
 }
 
 fn name_of<R: Read>(entry: &tar::Entry<'_, R>) -> anyhow::Result<String> {
-    String::from_utf8(entry.path_bytes().into_owned()).context("a member's name is no text")
+    String::from_utf8(entry.path_bytes().into_owned()).context("a member's name is not UTF-8")
 }
 
 struct HashWriter<'a>(&'a mut Sha256);

@@ -26,7 +26,7 @@ use cardinal_schema::{
     plugin_schema::{SCHEMA_TIMEOUT, Step},
     prepare::{self, SecretSource},
 };
-use cardinal_supervisor::access::{Access, Missing};
+use cardinal_supervisor::access::{Access, MissingDatabase};
 
 /// Rows are written in members of about this size, so that memory stays the same however large a table is.
 const PART: usize = 8 << 20;
@@ -60,7 +60,7 @@ pub async fn make(
     progress: &mut dyn Progress,
 ) -> anyhow::Result<Summary> {
     let writer = Writer::create(file, existing)?;
-    let access = Access::open(config, Missing::Refused).await?;
+    let access = Access::open(config, MissingDatabase::Refused).await?;
     let made = Backup { config, access: &access, writer, tables: Vec::new(), sequences: Vec::new(), progress }
         .write(secrets)
         .await;
@@ -82,7 +82,7 @@ impl Backup<'_> {
         let owner = self.access.preparation().owner_session().await?;
         let migrations = migrate::marks(&owner).await?;
         if migrations.is_empty() {
-            bail!("the database holds nothing yet: no host has ever worked on it");
+            bail!("the database is empty: no host has used it yet");
         }
         if !migrate::knows(&migrations) {
             bail!("the database was migrated by a newer Cardinal than this ({})", env!("CARGO_PKG_VERSION"));
@@ -113,7 +113,7 @@ impl Backup<'_> {
             SecretSource::Known(secret) => secret.clone(),
             SecretSource::InDatabase => prepare::secret_in(owner)
                 .await?
-                .context("the secret of the role passwords is gone: start the host once")?,
+                .context("the secret for the role passwords is missing: start the host once")?,
         };
         Ok(RolePasswords::from_secret(secret))
     }

@@ -27,7 +27,7 @@ use cardinal_schema::{
     prepare::{self, Preparation, Prepared, SecretSource},
 };
 use cardinal_store::sealed_settings;
-use cardinal_supervisor::access::{Access, Missing};
+use cardinal_supervisor::access::{Access, MissingDatabase};
 
 const RESTORED_SETTINGS_FILE: &str = "restored-settings.json";
 /// Databases that a server usually has, to stand on while ours is exchanged.
@@ -48,7 +48,8 @@ pub async fn restore(
     let archive = Checked::open(file)?;
     if !migrate::knows(&archive.head.migrations) {
         bail!(
-            "{} was made by Cardinal {}, which has tables that this program ({}) does not know: use that version or a newer one",
+            "{} was made by Cardinal {}, which has tables that this version ({}) does not know: use that version or \
+             a newer one",
             file.display(),
             archive.head.core,
             env!("CARGO_PKG_VERSION")
@@ -59,7 +60,7 @@ pub async fn restore(
         bail!("--without-plugin {name}: the backup has no tables of a plugin with this name");
     }
     progress.done("checked the backup");
-    let access = Access::open(config, Missing::Made).await?;
+    let access = Access::open(config, MissingDatabase::Made).await?;
     let restored = Restore {
         config,
         access: &access,
@@ -97,8 +98,8 @@ impl Restore<'_> {
             self.fill_empty(&preparation).await?
         } else if self.existing == Existing::Refused {
             bail!(
-                "the database {:?} is in use: restore into an empty one (another DATA_DIR or DATABASE_URL), or say --replace \
-                 to have the backup put in its place",
+                "the database {:?} is in use: restore into an empty one (another DATA_DIR or DATABASE_URL), or pass \
+                 --replace to replace it with the backup",
                 preparation.login.dbname
             );
         } else {
@@ -113,7 +114,7 @@ impl Restore<'_> {
             Ok(files) => Ok(files),
             Err(error) => {
                 if let Err(trouble) = self.empty(preparation).await {
-                    let told = format!("the database could not be emptied again ({trouble:#}): make a new one");
+                    let told = format!("failed to empty the database again ({trouble:#}): create a new one");
                     return Err(error.context(told));
                 }
                 Err(error)
@@ -138,7 +139,7 @@ impl Restore<'_> {
     async fn passwords(&self, owner: &Client) -> anyhow::Result<cardinal_database::roles::RolePasswords> {
         let secret = match &self.access.secret {
             SecretSource::Known(secret) => secret.clone(),
-            SecretSource::InDatabase => prepare::secret_in(owner).await?.context("no secret of the role passwords")?,
+            SecretSource::InDatabase => prepare::secret_in(owner).await?.context("no secret for the role passwords")?,
         };
         Ok(cardinal_database::roles::RolePasswords::from_secret(secret))
     }
@@ -147,8 +148,8 @@ impl Restore<'_> {
     async fn replace(&mut self, preparation: &Preparation, client: Client) -> anyhow::Result<Files> {
         if !dump::may_replace(&client).await? {
             bail!(
-                "the login {:?} may not make databases, so it cannot put another in the place of {:?}: let an administrator \
-                 make it anew, empty, and restore then",
+                "the login {:?} may not create databases, so it cannot replace {:?}: have an administrator recreate \
+                 it empty, then restore",
                 preparation.login.user,
                 preparation.login.dbname
             );
@@ -240,8 +241,8 @@ impl Restore<'_> {
         for (index, version) in plugin.steps.iter().enumerate() {
             let (_, text) = members
                 .next(&format!("schema/{}/{}.sql", plugin.name, index + 1))?
-                .context("a schema.sql of it is missing")?;
-            let schema_sql = String::from_utf8(text).context("its schema.sql is no text")?;
+                .context("one of its schema.sql files is missing")?;
+            let schema_sql = String::from_utf8(text).context("its schema.sql is not UTF-8")?;
             match step(&plugin.name, version, &schema_sql, provisioner, prepared).make().await {
                 Ok(_) => {}
                 // An older version's, with what no schema.sql may say any more: later ones may make all of it.
@@ -278,7 +279,10 @@ impl Restore<'_> {
     /// What the operator has left out.
     fn skip_plugin(&mut self, plugin: &Plugin, members: &mut Members<'_>) -> anyhow::Result<()> {
         for index in 1..=plugin.steps.len() {
-            members.next(&format!("schema/{}/{index}.sql", plugin.name))?.context("a schema.sql of it is missing")?;
+            members.next(&format!("schema/{}/{index}.sql", plugin.name))?.context(
+                "one of its schema.sql files is \
+                missing",
+            )?;
         }
         self.skip_schema(members, &plugin_schema_name(&plugin.name))?;
         self.without.push(format!("{}: left out by --without-plugin", plugin.name));
@@ -381,7 +385,7 @@ impl Files {
             (SEALING_KEY_MEMBER, &mut files.sealing_key),
         ] {
             if let Some((_, content)) = members.next(name)? {
-                *place = Some(String::from_utf8(content).with_context(|| format!("{name} is no text"))?);
+                *place = Some(String::from_utf8(content).with_context(|| format!("{name} is not UTF-8"))?);
             }
         }
         Ok(files)
@@ -439,6 +443,6 @@ async fn standpoint(login: &ConnectParams) -> anyhow::Result<Client> {
             Err(error) => trouble = Some(error),
         }
     }
-    let told = "no other database to stand on while this one is exchanged";
+    let told = "no other database to connect to while this one is replaced";
     Err(trouble.map_or_else(|| anyhow::anyhow!(told), |error| anyhow::Error::new(error).context(told)))
 }

@@ -22,7 +22,7 @@ use cardinal_schema::{
 };
 use cardinal_store::{kinds, plugin_owners, plugin_state, proxy_routes};
 use cardinal_supervisor::{
-    access::{Access, Missing},
+    access::{Access, MissingDatabase},
     crashes::Crashes,
     postgres::{PrivatePostgres, installation},
 };
@@ -31,7 +31,7 @@ use cardinal_supervisor::{
 const CLOCK_DIFFERS: f64 = 5.0;
 /// Seconds that something may have happened in the future.
 const CLOCK_WENT_BACK: f64 = 60.0;
-/// Of what a role was let do, so many are told one by one.
+/// At most so many of the operations that a role was allowed are listed.
 const TOLD: usize = 5;
 
 /// What was found, and what of it others need.
@@ -54,7 +54,7 @@ pub async fn check(config: &Config, now: OffsetDateTime) -> DatabaseReport {
             Finding::warning(
                 "crash-journal-damaged",
                 "DATA_DIR/crashes.json",
-                "Which plugins are quarantined cannot be read.",
+                "The list of quarantined plugins cannot be read.",
             )
             .found(error.to_string())
             .fix("The host sets the file aside at its next start, and loads every plugin again."),
@@ -73,7 +73,7 @@ pub async fn check(config: &Config, now: OffsetDateTime) -> DatabaseReport {
             }
         }
     }
-    match Access::open(config, Missing::Refused).await {
+    match Access::open(config, MissingDatabase::Refused).await {
         Ok(access) => {
             if let Err(error) = seen.look(&access, now).await {
                 seen.findings.push(unusable(&error));
@@ -90,18 +90,21 @@ fn to_be_made(config: &Config, data_dir: &Path) -> Finding {
         Ok(chosen) => Finding::ok(
             "database-new",
             "database",
-            format!("A private PostgreSQL {} will be made in {}.", chosen.major, data_dir.display()),
+            format!("A private PostgreSQL {} will be created in {}.", chosen.major, data_dir.display()),
         ),
-        Err(error) => {
-            Finding::error("postgres-missing", "database", "There is no PostgreSQL for the private database.")
-                .found(format!("{error:#}"))
-                .fix("Install PostgreSQL, or name a running server in DATABASE_URL.")
-        }
+        Err(error) => Finding::error(
+            "postgres-missing",
+            "database",
+            "No suitable PostgreSQL was found for the private \
+                database.",
+        )
+        .found(format!("{error:#}"))
+        .fix("Install PostgreSQL, or name a running server in DATABASE_URL."),
     }
 }
 
 fn unusable(error: &anyhow::Error) -> Finding {
-    let told = Finding::error("database-unusable", "database", "The host could not work with its database.");
+    let told = Finding::error("database-unusable", "database", "The host cannot use its database.");
     match error.downcast_ref::<BadSettings>() {
         Some(bad) => told.found(bad.to_string()),
         None => told.found(format!("{error:#}")).fix("Start the database, or correct DATABASE_URL."),
@@ -118,58 +121,63 @@ async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
     if isolation::large_objects_are_open(session).await? {
         findings.push(bootstrap(
             "large-objects-open",
-            "Plugins can make large objects, which lie outside of their schema.",
+            "Plugins can create large objects, which live outside their schema.",
             "EXECUTE on lo_create, lo_creat and lo_from_bytea revoked from PUBLIC",
         ));
     }
     if isolation::advisory_locks_are_open(session).await? {
         findings.push(bootstrap(
             "advisory-locks-open",
-            "Plugins can take advisory locks, until the server has no room for anybody's locks.",
-            "EXECUTE on pg_advisory_lock and its like revoked from PUBLIC",
+            "Plugins can take advisory locks until the server's lock table is full.",
+            "EXECUTE on pg_advisory_lock and similar functions revoked from PUBLIC",
         ));
     }
     if isolation::log_messages_are_open(session).await? {
         findings.push(bootstrap(
             "log-messages-open",
-            "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start again.",
+            "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start \
+             again.",
             "EXECUTE on pg_logical_emit_message revoked from PUBLIC",
         ));
     }
     if isolation::object_locks_are_open(session).await? {
         findings.push(bootstrap(
             "object-locks-open",
-            "Plugins can lock objects that are not theirs, and keep starts, updates and removals of plugins waiting.",
+            "Plugins can lock objects that they do not own, and block other plugins from being started, updated or \
+             removed.",
             "EXECUTE on pg_get_object_address revoked from PUBLIC",
         ));
     }
     if isolation::json_deletion_is_open(session).await? {
         findings.push(bootstrap(
             "json-deletion-open",
-            "A plugin's schema.sql can hold a lock that nothing ends, and keep cards from being removed.",
+            "A plugin's schema.sql can hold a lock that nothing releases, and block the removal of cards.",
             "EXECUTE on jsonb_delete(jsonb, text[]) revoked from PUBLIC",
         ));
     }
     if isolation::ddl_is_unfenced(session).await? {
         findings.push(bootstrap(
             "ddl-unfenced",
-            "Code of a plugin that found its way into a foreign key's check could change tables.",
-            "the event trigger cardinal_ddl_fence, which only a superuser can make",
+            "Plugin code that gets into a foreign key's check could change tables.",
+            "the event trigger cardinal_ddl_fence, which only a superuser can create",
         ));
     }
     let databases = isolation::open_databases(session).await?;
     if !databases.is_empty() {
-        let message = "Plugins' logins reach other databases of this server, where nothing fences them: they can keep anybody \
-                       from logging in for a while, and leave objects that keep their data from being dropped.";
+        let message = "Plugins' logins can connect to other databases of this server, where nothing restricts them: \
+            they can block logins for a while, and leave objects behind that prevent their data from being dropped.";
         let finding = Finding::warning("other-databases-open", "database", message)
             .expected("CONNECT on every other database revoked from PUBLIC")
             .found(databases.join(", "))
-            .fix("Give Cardinal a server of its own, or revoke CONNECT on these databases from PUBLIC and grant it to the \
-                  roles that need it.");
+            .fix(
+                "Give Cardinal a server of its own, or revoke CONNECT on these databases from PUBLIC and grant it to \
+                  the roles that need it.",
+            );
         findings.push(finding);
     }
     if isolation::transactions_can_be_prepared(session).await? {
-        let message = "Plugins can prepare transactions: their locks stay when the plugin is gone, and only a superuser ends them.";
+        let message = "Plugins can prepare transactions, whose locks outlive the plugin and which only a superuser \
+            can end.";
         let finding = Finding::warning("prepared-transactions-on", "database", message)
             .expected("max_prepared_transactions = 0, which is PostgreSQL's default")
             .fix("Set max_prepared_transactions = 0 and restart the server, unless another program needs it.");
@@ -198,16 +206,12 @@ impl DatabaseReport {
         let pending = match migrate::pending(&mut owner).await {
             Ok(pending) => pending,
             Err(error) => {
-                let told = Finding::error(
-                    "database-foreign",
-                    "migrations",
-                    "The database is not one that this program can use.",
-                );
+                let told = Finding::error("database-foreign", "migrations", "This version cannot use the database.");
                 self.findings.push(told.found(format!("{error:#}")));
                 return Ok(());
             }
         };
-        self.findings.push(Finding::ok("database-reachable", "database", "The database can be reached."));
+        self.findings.push(Finding::ok("database-reachable", "database", "The database is reachable."));
         self.findings.push(migrations(&pending));
         self.findings.extend(open);
         self.plugins = isolation::plugins(&owner).await?;
@@ -218,7 +222,7 @@ impl DatabaseReport {
             SecretSource::InDatabase => prepare::secret_in(&owner).await?,
         };
         let Some(secret) = secret else {
-            let message = "The database has no secret for its roles; the next start makes one.";
+            let message = "The database has no secret for its roles; the next start creates one.";
             self.findings.push(Finding::warning("isolation-not-tried", "roles", message));
             return Ok(());
         };
@@ -255,27 +259,28 @@ impl DatabaseReport {
             anyhow::Ok(())
         };
         if let Err(error) = read.await {
-            let told = Finding::error("core-cannot-read", "roles", "The core's role cannot read what it needs.");
-            let fix = "Start the host, which puts the core's rights in order.";
+            let told = Finding::error(
+                "core-cannot-read",
+                "roles",
+                "The core's role lacks rights on tables that it \
+                needs.",
+            );
+            let fix = "Start the host, which repairs the core's rights.";
             self.findings.push(told.found(format!("{error:#}")).fix(fix));
         }
     }
 }
 
 fn empty() -> Finding {
-    let message = "The database can be reached and is empty; the first start prepares it.";
+    let message = "The database is reachable and empty; the first start prepares it.";
     Finding::ok("database-new", "database", message)
 }
 
 fn migrations(pending: &[&str]) -> Finding {
     if pending.is_empty() {
-        return Finding::ok(
-            "migrations-current",
-            "migrations",
-            format!("All {} migrations have been run.", migrate::COUNT),
-        );
+        return Finding::ok("migrations-current", "migrations", format!("All {} migrations have run.", migrate::COUNT));
     }
-    let message = format!("The next start runs {} migrations. There is no way back but a backup.", pending.len());
+    let message = format!("The next start runs {} migrations. Only a backup can undo them.", pending.len());
     let told = Finding::warning("migrations-pending", "migrations", message);
     told.found(pending.join(", ")).fix("Make a backup (`cardinal backup FILE`), then start the host.")
 }
@@ -292,8 +297,10 @@ async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]
             continue;
         }
         let named: Vec<String> = unknown.iter().map(ToString::to_string).collect();
-        let message =
-            format!("The schema of {} has something that a plugin may not have: it is not served.", known.plugin);
+        let message = format!(
+            "The schema of {} contains something that plugins may not have, so the plugin is not served.",
+            known.plugin
+        );
         let told = Finding::error("schema-unsafe", &known.plugin, message).found(named.join("; "));
         found.push(told.expected(catalog::EXPECTED).fix(catalog::FIX));
     }
@@ -309,7 +316,7 @@ fn clocks(now: OffsetDateTime, database: &DatabaseTimes) -> Vec<Finding> {
             Finding::warning("clock-differs", "clock", "The clocks of this machine and of the database differ.")
                 .found(format!("the database is {ahead:.0} s ahead"))
                 .expected(format!("less than {CLOCK_DIFFERS} s"))
-                .fix("Have both machines keep their time by NTP."),
+                .fix("Synchronise both clocks by NTP."),
         );
     }
     if let Some(newest) = database.newest.filter(|newest| newest - here > CLOCK_WENT_BACK) {
@@ -317,10 +324,10 @@ fn clocks(now: OffsetDateTime, database: &DatabaseTimes) -> Vec<Finding> {
             Finding::warning(
                 "clock-went-back",
                 "clock",
-                "Something happened later than now: logins and keys may end too late.",
+                "The audit log has lines from the future: logins and keys may expire too late.",
             )
             .found(format!("the newest line of the audit log is {:.0} s ahead", newest - here))
-            .fix("Set this machine's clock, and have it keep its time by NTP."),
+            .fix("Set this machine's clock, and synchronise it by NTP."),
         );
     }
     if found.is_empty() {
@@ -334,7 +341,7 @@ fn report_attempts(tried: &[Tried]) -> Vec<Finding> {
     if found.is_empty() {
         let refused: usize = tried.iter().map(|it| it.refused).sum();
         let message =
-            format!("PostgreSQL refused all {refused} attempts of {} roles to go where they may not.", tried.len());
+            format!("PostgreSQL refused all {refused} forbidden operations that were tried as {} roles.", tried.len());
         found.push(Finding::ok("isolation-holds", "roles", message));
     }
     found
@@ -353,19 +360,25 @@ fn of_role(tried: &Tried) -> Vec<Finding> {
         let found_text =
             if more > 0 { format!("{told} and {more} more were let through") } else { format!("{told}: let through") };
         found.push(
-            Finding::error(code, &tried.role, "A role of the database can do what it must not.")
+            Finding::error(code, &tried.role, "A database role can do something that it must not.")
                 .found(found_text)
                 .expected("refused by PostgreSQL (insufficient privilege)")
                 .fix(fix(*breach)),
         );
     }
     if let Some(first) = tried.untried.first() {
-        let told = Finding::warning("isolation-not-tried", &tried.role, "Not everything could be tried as this role.");
+        let told = Finding::warning(
+            "isolation-not-tried",
+            &tried.role,
+            "Some operations could not be tried as this \
+            role.",
+        );
         let more = tried.untried.len() - 1;
         let found_text = if more > 0 { format!("{first}, and {more} more") } else { first.clone() };
-        found.push(
-            told.found(found_text).fix("Run the check again; roles and their passwords are put in order at a start."),
-        );
+        found.push(told.found(found_text).fix(
+            "Run the check again; each start of the host repairs roles and their \
+                passwords.",
+        ));
     }
     found
 }
@@ -393,18 +406,20 @@ fn code(breach: Breach) -> &'static str {
 fn fix(breach: Breach) -> &'static str {
     match breach {
         Breach::PluginReadsPlugin | Breach::CoreReadsPlugin | Breach::ProvisionerDoesMore => {
-            "Somebody gave rights in a plugin's schema. As an administrator (psql as a superuser) revoke \
-             them: REVOKE ALL ON ALL TABLES IN SCHEMA <schema> FROM <role>, PUBLIC; REVOKE ALL ON SCHEMA <schema> FROM <role>, PUBLIC."
+            "Someone granted rights in a plugin's schema. Revoke them as an administrator (psql as a superuser): \
+             REVOKE ALL ON ALL TABLES IN SCHEMA <schema> FROM <role>, PUBLIC; REVOKE ALL ON SCHEMA <schema> FROM \
+             <role>, PUBLIC."
         }
         Breach::PluginBecomesAnother | Breach::CoreBecomesAnother => {
-            "Somebody made the role a member of another, or a superuser. Revoke it: REVOKE <other> FROM <role>; ALTER ROLE <role> NOSUPERUSER."
+            "Someone made the role a member of another, or a superuser. Revoke it: REVOKE <other> FROM <role>; ALTER \
+             ROLE <role> NOSUPERUSER."
         }
         Breach::SchemaRoleIsOpen => {
-            "If no step of the plugin is under way, start a host: it closes schema roles that were left open."
+            "If no schema step of the plugin is running, start a host: it closes schema roles that were left open."
         }
         _ => {
-            "Start the host again: it puts the rights on the core's tables in order. What stays was given by an administrator \
-             (to the role, or by SUPERUSER) and has to be revoked."
+            "Restart the host, which repairs the rights on the core's tables. Rights that remain were granted by an \
+             administrator (to the role, or by SUPERUSER) and have to be revoked."
         }
     }
 }

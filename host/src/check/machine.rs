@@ -18,9 +18,9 @@ const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 128 << 20;
 const FEWEST_INODES: u64 = 10_000;
 /// A listener takes 10,000 connections; a proxied one is two descriptors.
-const FEW_FILES: u64 = 4_096;
-const TOO_FEW_FILES: u64 = 256;
-const FEW_PROCESSES: u64 = 512;
+const MIN_FILES: u64 = 4_096;
+const TOO_MIN_FILES: u64 = 256;
+const MIN_PROCESSES: u64 = 512;
 const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 /// Files of `DATA_DIR` that nobody else may read.
@@ -41,13 +41,18 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
 fn open_secret(setting: &str, file: &Path) -> Option<Finding> {
     let found = match secret_file::readers(file) {
         Readers::Nobody => return None,
-        Readers::Group => Finding::warning("secret-file-open", setting, "The group may read the file with the secret."),
+        Readers::Group => Finding::warning(
+            "secret-file-open",
+            setting,
+            "The file with the secret is readable by \
+            its group.",
+        ),
         Readers::Everybody => {
-            let message = "Every user may read the file with the secret; the host does not start.";
+            let message = "The file with the secret is readable by every user; the host refuses to start.";
             Finding::error("secret-file-open", setting, message)
         }
     };
-    let fix = format!("Run: chmod 0600 '{}', and change the secret if somebody may have read it.", file.display());
+    let fix = format!("Run: chmod 0600 '{}', and change the secret if someone may have read it.", file.display());
     Some(found.found(file.display().to_string()).expected("mode 0600, or 0400").fix(fix))
 }
 
@@ -76,7 +81,7 @@ fn disk(setting: &str, folder: &Path) -> Option<Finding> {
     let stat = match rustix::fs::statvfs(there) {
         Ok(stat) => stat,
         Err(error) => {
-            let told = Finding::warning("disk-unknown", setting, "How much room there is cannot be told.");
+            let told = Finding::warning("disk-unknown", setting, "The free disk space cannot be determined.");
             return Some(told.found(format!("{}: {error}", there.display())));
         }
     };
@@ -85,14 +90,14 @@ fn disk(setting: &str, folder: &Path) -> Option<Finding> {
 
 fn room(setting: &str, folder: &Path, free: u64, inodes: u64, all_inodes: u64) -> Finding {
     let (found, place) = (format!("{} MiB free", free >> 20), folder.display());
-    let fix = format!("Make room on the disk of {place}, or choose another {setting}.");
+    let fix = format!("Free space on the disk of {place}, or choose another {setting}.");
     // Some file systems have no fixed number of inodes and say 0.
     if free < NO_ROOM || (all_inodes > 0 && inodes < FEWEST_INODES / 10) {
-        let told = Finding::error("disk-full", setting, format!("There is no room left in {place}."));
+        let told = Finding::error("disk-full", setting, format!("No space is left in {place}."));
         return told.found(format!("{found}, {inodes} inodes")).expected(format!("{} MiB", LITTLE_ROOM >> 20)).fix(fix);
     }
     if free < LITTLE_ROOM || (all_inodes > 0 && inodes < FEWEST_INODES) {
-        let told = Finding::warning("disk-nearly-full", setting, format!("There is little room left in {place}."));
+        let told = Finding::warning("disk-nearly-full", setting, format!("Little space is left in {place}."));
         return told.found(format!("{found}, {inodes} inodes")).expected(format!("{} MiB", LITTLE_ROOM >> 20)).fix(fix);
     }
     Finding::ok("disk-space", setting, format!("{place}: {found}."))
@@ -102,7 +107,7 @@ fn limits() -> Vec<Finding> {
     // The host takes all the open files that it may have.
     let (files, processes) = (getrlimit(Resource::Nofile).maximum, getrlimit(Resource::Nproc).current);
     let mut found = vec![file_limit(files)];
-    if let Some(most) = processes.filter(|most| *most < FEW_PROCESSES) {
+    if let Some(most) = processes.filter(|most| *most < MIN_PROCESSES) {
         found.push(
             Finding::warning(
                 "process-limit-low",
@@ -110,7 +115,7 @@ fn limits() -> Vec<Finding> {
                 "The host may not be able to start threads and processes.",
             )
             .found(most.to_string())
-            .expected(format!("{FEW_PROCESSES} or more"))
+            .expected(format!("{MIN_PROCESSES} or more"))
             .fix("Raise it: `ulimit -u`, or TasksMax and LimitNPROC of the service."),
         );
     }
@@ -120,10 +125,10 @@ fn limits() -> Vec<Finding> {
 fn file_limit(files: Option<u64>) -> Finding {
     let told = match files {
         None => return Finding::ok("file-limit", "ulimit -Hn", "Open files are not limited."),
-        Some(most) if most >= FEW_FILES => {
+        Some(most) if most >= MIN_FILES => {
             return Finding::ok("file-limit", "ulimit -Hn", format!("{most} files may be open at the same time."));
         }
-        Some(most) if most < TOO_FEW_FILES => {
+        Some(most) if most < TOO_MIN_FILES => {
             Finding::error("file-limit-low", "ulimit -Hn", "The host cannot serve with so few open files.")
                 .found(most.to_string())
         }
@@ -132,19 +137,19 @@ fn file_limit(files: Option<u64>) -> Finding {
             Finding::warning("file-limit-low", "ulimit -Hn", message).found(most.to_string())
         }
     };
-    told.expected(format!("{FEW_FILES} or more"))
+    told.expected(format!("{MIN_FILES} or more"))
         .fix("Raise it: `ulimit -Hn 65536`, or LimitNOFILE=65536 of the service.")
 }
 
 fn folder(data_dir: &Path) -> Option<Finding> {
     let Ok(found) = fs::metadata(data_dir) else {
-        return Some(Finding::ok("data-dir-new", "DATA_DIR", format!("{} will be made.", data_dir.display())));
+        return Some(Finding::ok("data-dir-new", "DATA_DIR", format!("{} will be created.", data_dir.display())));
     };
     if found.mode() & OTHERS_WRITE != 0 {
         let told = Finding::error(
             "data-dir-writable",
             "DATA_DIR",
-            "Other users may write into DATA_DIR; the host does not start.",
+            "DATA_DIR is writable by other users; the host refuses to start.",
         );
         return Some(
             told.found(format!("{} has mode {:04o}", data_dir.display(), found.mode() & 0o7777))
@@ -171,7 +176,7 @@ fn secrets(config: &Config) -> Vec<Finding> {
     let files: Vec<PathBuf> = in_data_dir.filter(|it| it.exists()).collect();
     let mut found: Vec<Finding> = files.iter().filter_map(|file| secret(file)).collect();
     if found.is_empty() && !files.is_empty() {
-        let message = format!("{} files with secrets can be read by their owner alone.", files.len());
+        let message = format!("{} files with secrets are readable only by their owner.", files.len());
         found.push(Finding::ok("secrets-private", "secrets", message));
     }
     found
@@ -187,7 +192,7 @@ fn secret(file: &Path) -> Option<Finding> {
     Some(
         told.found(format!("mode {:04o}", stat.mode() & 0o7777))
             .expected("mode 0600")
-            .fix(format!("Run: chmod 0600 '{}', and change the secret if somebody may have read it.", file.display())),
+            .fix(format!("Run: chmod 0600 '{}', and change the secret if someone may have read it.", file.display())),
     )
 }
 

@@ -14,7 +14,7 @@ use cardinal_base::config::Config;
 use cardinal_package::{compat, state::State};
 use cardinal_plugin_host::{
     registry::{PluginReport, preview::Preview},
-    settings::{OfNoPlugin, of_no_plugin},
+    settings::{UnusedSetting, of_no_plugin},
 };
 use cardinal_schema::isolation::PluginRecord;
 
@@ -33,7 +33,7 @@ pub(super) fn check(
             "plugins",
             match plugins_dir.is_dir() {
                 true => format!("There are no plugins in PLUGINS_DIR {place}."),
-                false => format!("PLUGINS_DIR {place} does not exist; a start makes it."),
+                false => format!("PLUGINS_DIR {place} does not exist; the host creates it when it starts."),
             },
         ));
     }
@@ -61,12 +61,10 @@ fn verdict(report: &PluginReport) -> Finding {
     let reason = || report.reason.clone().unwrap_or_default();
     match report.state {
         State::Quarantined => Finding::error("plugin-quarantined", name, reason())
-            .fix(format!("Install another version, or let it in again: cardinal plugin release {name}")),
-        State::Failed => {
-            Finding::error("plugin-failed", name, reason()).fix("The log says more; the check can be repeated.")
-        }
+            .fix(format!("Install another version, or release it: cardinal plugin release {name}")),
+        State::Failed => Finding::error("plugin-failed", name, reason()).fix("See the log, then run the check again."),
         State::Disabled => {
-            Finding::ok("plugin-disabled", name, format!("{name} {version} is disabled, and would stay so."))
+            Finding::ok("plugin-disabled", name, format!("{name} {version} is disabled and would stay disabled."))
         }
         _ => Finding::ok("plugin-good", name, format!("{name} {version} (package {package}) would be loaded.")),
     }
@@ -106,7 +104,7 @@ fn against_record(one: &Preview, known: &[PluginRecord]) -> Option<Finding> {
                 sql.len(),
                 before.unwrap_or("the version before")
             ))
-            .fix("Make a backup first; a change that loses data waits for an operator's word."),
+            .fix("Make a backup first; a change that loses data waits for an operator to confirm it."),
         ),
         None if sql.trim().is_empty() => None,
         None => Some(Finding::ok(
@@ -120,10 +118,10 @@ fn against_record(one: &Preview, known: &[PluginRecord]) -> Option<Finding> {
 /// Settings whose plugin is not there.
 pub(super) fn settings_of_none(config: &Config, surveyed: &[Preview]) -> Vec<Finding> {
     let there: Vec<&str> = surveyed.iter().map(|one| one.report.name.as_str()).collect();
-    let told = |it: OfNoPlugin| {
+    let told = |it: UnusedSetting| {
         let fix = match it.guess {
             Some(meant) => format!("Did you mean {meant}?"),
-            None => "Put the plugin back, or take the setting away.".to_owned(),
+            None => "Put the plugin back, or remove the setting.".to_owned(),
         };
         Finding::warning("setting-of-no-plugin", it.variable, it.message).fix(fix)
     };
@@ -140,14 +138,14 @@ fn orphans(surveyed: &[Preview], seen: &database::DatabaseReport) -> Vec<Finding
             Finding::warning(
                 "plugin-data-orphaned",
                 name,
-                format!("The database has tables of {name}, and there is no such plugin."),
+                format!("The database has tables of {name}, but there is no such plugin."),
             )
             .found(format!(
                 "{} tables, made by version {}",
                 known.tables.len(),
                 known.version.as_deref().unwrap_or("unknown")
             ))
-            .fix("Put the plugin back, or leave its data as it is: it harms nobody.")
+            .fix("Put the plugin back, or leave its data as it is: it does no harm.")
         })
         .collect();
     let provided = |kind: &str| {
@@ -162,7 +160,7 @@ fn orphans(surveyed: &[Preview], seen: &database::DatabaseReport) -> Vec<Finding
                 format!("Cards hold data of the kind {}, which no plugin provides.", stored.kind),
             )
             .found(format!("{}{} cards", if stored.is_estimate { "about " } else { "" }, stored.cards))
-            .fix("Put the plugin back that wrote it, or remove these sources."),
+            .fix("Put back the plugin that wrote it, or remove these sources."),
         );
     }
     found
@@ -179,13 +177,13 @@ pub(super) fn upgrades(surveyed: &[Preview], before: &[Before]) -> Vec<Finding> 
             continue;
         }
         let change = changes::between(&before.face, &Face::from_manifest(manifest));
-        let message = format!("{name} {} would take the place of {}.", manifest.version, before.version);
+        let message = format!("{name} {} would replace {}.", manifest.version, before.version);
         found.push(if change.lost.is_empty() {
             Finding::ok("plugin-upgrade", name, message).found(change.describe())
         } else {
             Finding::warning("plugin-upgrade-loses", name, message)
                 .found(change.describe())
-                .fix("Make sure that nobody uses what goes away.")
+                .fix("Make sure that nothing uses what would be removed.")
         });
     }
     found

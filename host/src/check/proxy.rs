@@ -37,7 +37,7 @@ fn judge(route: &ProxyRoute, apart: bool, answer: anyhow::Result<Option<String>>
         Ok(Some(kind)) if !apart && is_html(&kind) => Finding::warning(
             "proxy-serves-html",
             prefix,
-            "Proxied pages share the Admin UI's origin: their scripts could act as whoever is logged in.",
+            "Proxied pages share the Admin UI's origin: their scripts could act as any logged-in user.",
         )
         .found(format!("{upstream} answers {kind}"))
         .expected("pages on an origin of their own")

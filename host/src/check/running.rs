@@ -15,9 +15,14 @@ pub struct Answers {
 
 /// A host that has its `DATA_DIR` and says nothing.
 pub fn silent(why: &str) -> Finding {
-    Finding::error("host-unresponsive", "host", "A host has this DATA_DIR and does not answer at its local socket.")
-        .found(why)
-        .fix("Look at the host's log; run the check as the user that runs the host.")
+    Finding::error(
+        "host-unresponsive",
+        "host",
+        "A host is using this DATA_DIR but does not answer on its local \
+        socket.",
+    )
+    .found(why)
+    .fix("See the host's log, and run the check as the user that runs the host.")
 }
 
 pub fn check(config: &Config, answers: &Answers) -> Vec<Finding> {
@@ -36,36 +41,36 @@ fn health(system: &Value) -> Finding {
         state => Finding::error("host-not-ready", "host", "The host cannot serve now.")
             .found(state.unwrap_or("no state"))
             .expected("ready")
-            .fix("Look at the host's log, which says what it waits for."),
+            .fix("See the host's log for what it is waiting for."),
     }
 }
 
 fn program(system: &Value) -> Option<Finding> {
     let (this, serving) = (env!("CARGO_PKG_VERSION"), system["version"].as_str().unwrap_or("unknown"));
     (this != serving).then(|| {
-        Finding::warning("host-version-differs", "host", "The host runs another version than this program.")
+        Finding::warning("host-version-differs", "host", "The host runs a different version from this program.")
             .found(serving)
             .expected(this)
-            .fix("Start the host again to put this version into service.")
+            .fix("Restart the host to use this version.")
     })
 }
 
 fn restarts(system: &Value) -> Option<Finding> {
     let restarts = system["worker_restarts"].as_u64().filter(|restarts| *restarts > 0)?;
     Some(
-        Finding::warning("worker-restarted", "host", "The host's worker has ended on its own and was started again.")
+        Finding::warning("worker-restarted", "host", "The host's worker ended unexpectedly and was restarted.")
             .found(format!("{restarts} times since the host was started"))
-            .fix("The log and DATA_DIR/crashes.json say why; a plugin that does it twice is quarantined."),
+            .fix("See the log and DATA_DIR/crashes.json for the cause; a plugin that causes it twice is quarantined."),
     )
 }
 
 fn undeclared_proxies(system: &Value) -> Option<Finding> {
     let seen: Vec<&str> = system["undeclared_proxies"].as_array()?.iter().filter_map(Value::as_str).collect();
     (!seen.is_empty()).then(|| {
-        Finding::warning("proxy-undeclared", "TRUSTED_PROXIES", "Clients send X-Forwarded-For and are not believed.")
+        Finding::warning("proxy-undeclared", "TRUSTED_PROXIES", "Clients send X-Forwarded-For, which is ignored.")
             .found(seen.join(", "))
-            .expected("every proxy before the host named in TRUSTED_PROXIES")
-            .fix("Name those that are your proxies: all clients behind one share its address for limits and logins.")
+            .expected("every proxy in front of the host listed in TRUSTED_PROXIES")
+            .fix("List those that are your proxies: all clients behind one share its address for limits and logins.")
     })
 }
 
@@ -88,9 +93,9 @@ fn settings(config: &Config, serving: &Value) -> Option<Finding> {
         return None;
     }
     Some(
-        Finding::warning("settings-differ", "settings", "The host runs with other settings than this check was given.")
+        Finding::warning("settings-differ", "settings", "The host runs with different settings from this check.")
             .found(differing.join("; "))
-            .fix("Give the check the host's own settings, or start the host again if these are meant."),
+            .fix("Run the check with the host's settings, or restart the host to apply these."),
     )
 }
 
@@ -113,14 +118,14 @@ fn plugin(report: &Value) -> Finding {
         "active" if refusal.is_object() => of_refusal(Finding::warning(
             "plugin-behind",
             &name,
-            format!("{name} {version} goes on serving; the files that lie there now are refused."),
+            format!("{name} {version} is still in service; the files now in the plugins folder are refused."),
         )),
         "active" => Finding::ok("plugin-serving", &name, format!("{name} {version} is in service.")),
         "disabled" => Finding::ok("plugin-not-serving", &name, format!("{name} {version} is disabled.")),
         _ => {
             let reason = text("reason");
             let told = Finding::error("plugin-not-serving", &name, format!("{name} is {state}: {reason}"));
-            of_refusal(told.fix("`cardinal plugin list` shows all of it; the log says more."))
+            of_refusal(told.fix("See `cardinal plugin list` for the details, and the log for more."))
         }
     }
 }
@@ -138,9 +143,10 @@ mod tests {
         let refusal = json!({"code": "bad-manifest", "fix": "Correct it.", "found": "x"});
         let behind = told(json!({"name": "a", "state": "active", "refusal": refusal}));
         assert_eq!((behind.code, behind.cause.as_deref()), ("plugin-behind", Some("bad-manifest")));
-        let failed = told(json!({"name": "a", "state": "failed", "reason": "The database is away.", "refusal": null}));
+        let failed =
+            told(json!({"name": "a", "state": "failed", "reason": "The database is unreachable.", "refusal": null}));
         assert_eq!(failed.code, "plugin-not-serving");
-        assert!(failed.message.contains("The database is away.") && failed.fix.is_some());
+        assert!(failed.message.contains("The database is unreachable.") && failed.fix.is_some());
     }
 
     #[test]

@@ -10,7 +10,7 @@ const SHORTEST_GOOD_PASSWORD: usize = 8;
 /// Every setting that cannot be used.
 pub fn bad(settings: &BadSettings) -> Vec<Finding> {
     let told = |Fault { setting, problem }: &Fault| {
-        Finding::error("setting-invalid", setting, "A setting cannot be used; `cardinal serve` would not start.")
+        Finding::error("setting-invalid", setting, "A setting is invalid; `cardinal serve` would not start.")
             .found(problem)
             .fix(format!("Correct {setting}; `cardinal serve --help` shows how each setting is written."))
     };
@@ -19,7 +19,7 @@ pub fn bad(settings: &BadSettings) -> Vec<Finding> {
 
 /// What is well formed and yet not what an operator would want.
 pub fn check(config: &Config) -> Vec<Finding> {
-    let mut found = vec![Finding::ok("settings-valid", "settings", "Every setting can be used.")];
+    let mut found = vec![Finding::ok("settings-valid", "settings", "All settings are valid.")];
     let (http, auth) = (&config.http, &config.auth);
     let short = auth.bootstrap_password.as_ref().is_some_and(|it| it.expose().len() < SHORTEST_GOOD_PASSWORD);
     if short {
@@ -49,8 +49,11 @@ pub fn check(config: &Config) -> Vec<Finding> {
                 "TRUSTED_PROXIES",
                 "All clients seem to come from the TLS proxy's address.",
             )
-            .found("BASE_URL is https, TRUSTED_PROXIES names nobody")
-            .fix("Name the proxy's address in TRUSTED_PROXIES, so that limits, throttle and audit see who calls."),
+            .found("BASE_URL is https, TRUSTED_PROXIES is empty")
+            .fix(
+                "Put the proxy's address in TRUSTED_PROXIES, so that limits, login throttling and the audit log \
+                see the client's address.",
+            ),
         );
     }
     found
@@ -78,10 +81,10 @@ pub fn addresses(config: &Config) -> Vec<Finding> {
 
 fn address_free(setting: &str, address: SocketAddr) -> Finding {
     match TcpListener::bind(address) {
-        Ok(_) => Finding::ok("address-free", setting, format!("{address} can be listened on.")),
-        Err(error) => Finding::error("address-in-use", setting, "The host could not listen there.")
+        Ok(_) => Finding::ok("address-free", setting, format!("{address} is free to listen on.")),
+        Err(error) => Finding::error("address-in-use", setting, "The host cannot listen on this address.")
             .found(format!("{address}: {error}"))
-            .expected("an address of this machine that nobody listens on")
+            .expected("an unused address of this machine")
             .fix(format!("Stop what listens there, or choose another {setting}.")),
     }
 }

@@ -45,12 +45,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let made = runtime.block_on(make::make(&config, &args.file, existing, secrets, &mut Lines::new()))?;
     let plugins = if made.plugins.is_empty() { "no plugin".to_owned() } else { made.plugins.join(", ") };
     let secrets =
-        if made.secrets { "" } else { "\nWithout --with-secrets: after a restore everybody has to log in again." };
+        if made.secrets { "" } else { "\nWithout --with-secrets: everyone has to log in again after a restore." };
     let told = format!(
         "{}: {} cards, {} rows in all, tables of {plugins}.{secrets}",
         args.file.display(),
         made.cards,
         made.rows
     );
-    writeln!(std::io::stdout(), "{told}").context("telling what was done")
+    writeln!(std::io::stdout(), "{told}").context("writing to standard output")
 }

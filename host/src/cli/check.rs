@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use semver::Version;
 
 use super::{
-    client::{Client, Failure},
+    client::{Client, RequestError},
     exit_code,
     text::plain,
 };
@@ -68,12 +68,12 @@ fn look(args: &Args) -> anyhow::Result<Report> {
         }
     };
     let text = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { describe(&report) };
-    std::io::stdout().write_all(text.as_bytes()).context("telling what was found")?;
+    std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")?;
     Ok(report)
 }
 
 /// The host on this machine, which needs no key for it.
-async fn ask(config: &Config) -> Result<Answers, Failure> {
+async fn ask(config: &Config) -> Result<Answers, RequestError> {
     let client = Client::local(&config.paths.data_dir);
     let system = client.get("/v1/admin/system").await?;
     let mut registry = client.get("/v1/admin/plugin-registry").await?;
@@ -99,7 +99,7 @@ fn describe(report: &Report) -> String {
     let host = match report.host {
         HostState::Running => "the host is running",
         HostState::Stopped => "the host is stopped",
-        HostState::Unknown => "nothing else can be looked at with these settings",
+        HostState::Unknown => "nothing else can be checked with these settings",
     };
     let (errors, warnings) = (report.counts.error, report.counts.warning);
     let _ = writeln!(text, "\n{errors} errors, {warnings} warnings; {host}.");

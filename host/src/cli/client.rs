@@ -15,7 +15,7 @@ use self::transport::Transport;
 use cardinal_base::config::Remote;
 
 /// From the request's last byte to the answer's, where neither is a stream.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of an answer that is read whole.
 const ANSWER_LIMIT: usize = 16 << 20;
 const AGENT: &str = concat!("cardinal/", env!("CARGO_PKG_VERSION"));
@@ -35,7 +35,7 @@ pub(super) struct Client {
 
 /// Why a call came to nothing.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum RequestError {
     /// Nobody answers there.
     Unreachable { host: String, cause: anyhow::Error },
     /// The connection ended in the middle.
@@ -46,9 +46,9 @@ pub(super) enum Failure {
     Foreign { host: String, status: StatusCode },
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for RequestError {}
 
-impl fmt::Display for Failure {
+impl fmt::Display for RequestError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { host, cause } => {
@@ -57,8 +57,12 @@ impl fmt::Display for Failure {
                     "{host} cannot be reached ({cause:#}). Start it, or name another host: on this machine by its DATA_DIR (--data-dir), elsewhere by CARDINAL_URL (--url) and a key."
                 )
             }
-            Self::BrokenOff { host, cause } => write!(out, "the connection to {host} broke off ({cause:#})"),
-            Self::Foreign { host, status } => write!(out, "what answers at {host} is not Cardinal's API ({status})"),
+            Self::BrokenOff { host, cause } => write!(out, "lost the connection to {host} ({cause:#})"),
+            Self::Foreign { host, status } => write!(
+                out,
+                "the answer from {host} is not from Cardinal's API \
+                ({status})"
+            ),
             Self::Refused { status, problem } => refusal(out, *status, problem),
         }
     }
@@ -79,7 +83,7 @@ fn refusal(out: &mut fmt::Formatter<'_>, status: StatusCode, problem: &Value) ->
     write!(out, "\n  ({status}, {}, request {})", text("code"), text("request_id"))
 }
 
-impl Failure {
+impl RequestError {
     pub(super) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Unreachable { .. } => ExitCode::from(EXIT_UNREACHABLE),
@@ -108,12 +112,12 @@ impl Client {
     }
 
     /// The JSON that a path answers with.
-    pub(super) async fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub(super) async fn get(&self, path: &str) -> Result<Value, RequestError> {
         self.ask(Method::GET, path, None).await
     }
 
     /// The JSON that comes of sending `body`, or nothing, by `method`; null when the answer is empty.
-    pub(super) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    pub(super) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RequestError> {
         let mut request = Request::new(match body {
             Some(body) => full(body.to_string()),
             None => empty(),
@@ -123,13 +127,13 @@ impl Client {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         let asked = async { self.whole(self.send(path, request).await?).await };
-        tokio::time::timeout(ANSWER_WITHIN, asked).await.unwrap_or_else(|_| {
-            Err(self.broken_off(anyhow::anyhow!("no answer in {} seconds", ANSWER_WITHIN.as_secs())))
+        tokio::time::timeout(ANSWER_TIMEOUT, asked).await.unwrap_or_else(|_| {
+            Err(self.broken_off(anyhow::anyhow!("no answer in {} seconds", ANSWER_TIMEOUT.as_secs())))
         })
     }
 
     /// Sends a request whose body or answer may be a stream; what is no success is a failure.
-    pub(super) async fn send(&self, path: &str, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+    pub(super) async fn send(&self, path: &str, request: Request<Upload>) -> Result<Response<Incoming>, RequestError> {
         let answer = self.exchange(path, request).await?;
         if answer.status().is_success() {
             return Ok(answer);
@@ -140,11 +144,11 @@ impl Client {
     }
 
     /// The failure that a host tells with this status and body.
-    pub(super) fn refused(&self, status: StatusCode, problem: Value) -> Failure {
+    pub(super) fn refused(&self, status: StatusCode, problem: Value) -> RequestError {
         if problem["code"].is_string() {
-            return Failure::Refused { status, problem };
+            return RequestError::Refused { status, problem };
         }
-        Failure::Foreign { host: self.transport.to_string(), status }
+        RequestError::Foreign { host: self.transport.to_string(), status }
     }
 
     /// The same; any answer will do.
@@ -152,7 +156,7 @@ impl Client {
         &self,
         path: &str,
         mut request: Request<Upload>,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Response<Incoming>, RequestError> {
         *request.uri_mut() = path.parse().map_err(|error: http::uri::InvalidUri| self.broken_off(error.into()))?;
         let headers = request.headers_mut();
         headers.insert(header::HOST, self.transport.authority());
@@ -165,28 +169,28 @@ impl Client {
     }
 
     /// The whole answer as JSON.
-    pub(super) async fn whole(&self, answer: Response<Incoming>) -> Result<Value, Failure> {
+    pub(super) async fn whole(&self, answer: Response<Incoming>) -> Result<Value, RequestError> {
         let status = answer.status();
         let body = self.body(answer).await?;
         if body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&body).map_err(|_| Failure::Foreign { host: self.transport.to_string(), status })
+        serde_json::from_slice(&body).map_err(|_| RequestError::Foreign { host: self.transport.to_string(), status })
     }
 
     /// The bytes of an answer that is read whole.
-    pub(super) async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, Failure> {
+    pub(super) async fn body(&self, answer: Response<Incoming>) -> Result<Bytes, RequestError> {
         let body = Limited::new(answer.into_body(), ANSWER_LIMIT).collect().await;
         Ok(body.map_err(|error| self.broken_off(anyhow::anyhow!(error)))?.to_bytes())
     }
 
-    /// What a body's reader is told when the answer ends before its end.
-    pub(super) fn broken_off(&self, cause: anyhow::Error) -> Failure {
-        Failure::BrokenOff { host: self.transport.to_string(), cause }
+    /// The error of a body that ends before it is complete.
+    pub(super) fn broken_off(&self, cause: anyhow::Error) -> RequestError {
+        RequestError::BrokenOff { host: self.transport.to_string(), cause }
     }
 
-    fn unreachable(&self, cause: anyhow::Error) -> Failure {
-        Failure::Unreachable { host: self.transport.to_string(), cause }
+    fn unreachable(&self, cause: anyhow::Error) -> RequestError {
+        RequestError::Unreachable { host: self.transport.to_string(), cause }
     }
 }
 
@@ -221,7 +225,7 @@ mod tests {
     fn a_refusal_is_told_in_words_with_every_field() {
         let problem = json!({"title": "Some fields are not valid", "detail": "The card is not valid.", "code": "validation-failed",
             "request_id": "r1", "errors": [{"pointer": "/sku", "detail": "It is missing."}]});
-        let failure = Failure::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, problem };
+        let failure = RequestError::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, problem };
         let told = failure.to_string();
         assert!(told.contains("The card is not valid.\n  /sku: It is missing."), "{told}");
         assert!(told.ends_with("(422 Unprocessable Entity, validation-failed, request r1)"), "{told}");
@@ -231,7 +235,7 @@ mod tests {
     fn what_has_no_detail_of_its_own_is_said_once() {
         let title = "The credential is not valid";
         let problem = json!({"title": title, "detail": title, "code": "invalid-token", "request_id": "r1"});
-        let told = Failure::Refused { status: StatusCode::UNAUTHORIZED, problem }.to_string();
+        let told = RequestError::Refused { status: StatusCode::UNAUTHORIZED, problem }.to_string();
         assert!(told.starts_with("The credential is not valid. The key comes from"), "{told}");
     }
 

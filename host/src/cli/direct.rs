@@ -13,7 +13,7 @@ use cardinal_identity::auth::caller::local_actor;
 use cardinal_observe::log::Log;
 use cardinal_serve::audit::{Audit, AuditAction};
 use cardinal_serve::http::error::ApiError;
-use cardinal_supervisor::access::{Access, Missing};
+use cardinal_supervisor::access::{Access, MissingDatabase};
 
 /// An open way to the database, with the rights that a host serves with.
 pub(super) struct Direct {
@@ -39,7 +39,7 @@ impl Direct {
     /// There is no such database, it cannot be reached, or the work failed.
     pub(super) fn run<T>(config: &Config, work: impl AsyncFnOnce(&Self) -> anyhow::Result<T>) -> anyhow::Result<T> {
         super::runtime()?.block_on(async {
-            let access = Access::open(config, Missing::Refused).await?;
+            let access = Access::open(config, MissingDatabase::Refused).await?;
             let outcome = async { work(&Self::open(&access).await?).await }.await;
             access.close().await;
             outcome
@@ -66,7 +66,7 @@ pub(super) fn explain(error: impl Into<ApiError>) -> anyhow::Error {
     let error: ApiError = error.into();
     if error.status().is_server_error() {
         let cause = error.cause_text().unwrap_or_default();
-        return anyhow::anyhow!("the database could not be used: {error} ({cause})");
+        return anyhow::anyhow!("cannot use the database: {error} ({cause})");
     }
     let fields: Vec<&str> = error.fields().iter().map(|(_, detail)| detail.as_str()).collect();
     match (fields.is_empty(), error.client_detail()) {

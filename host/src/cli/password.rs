@@ -67,8 +67,7 @@ fn from_file(file: &Path) -> anyhow::Result<Secret> {
 
 fn from_terminal(user: &str) -> anyhow::Result<Secret> {
     let Ok(mut terminal) = OpenOptions::new().read(true).write(true).open(TERMINAL) else {
-        let problem =
-            "there is no terminal to ask for the password: name a file, - for standard input, or say --generate";
+        let problem = "there is no terminal to ask for the password: give a file, - for standard input, or --generate";
         return Err(BadSettings::one("--password-file", problem).into());
     };
     let mut ask = |question: &str| -> anyhow::Result<Secret> {
@@ -78,13 +77,13 @@ fn from_terminal(user: &str) -> anyhow::Result<Secret> {
         drop(quiet);
         writeln!(terminal)?;
         match line.context("reading from the terminal")? {
-            Some(line) => Ok(Secret::new(String::from_utf8(line).context("the password is no UTF-8 text")?)),
+            Some(line) => Ok(Secret::new(String::from_utf8(line).context("the password is not UTF-8")?)),
             None => bail!("nothing was changed"),
         }
     };
     let first = ask(&format!("New password of {}", plain(user)))?;
     if ask("Once more")?.expose() != first.expose() {
-        bail!("the two are not the same; nothing was changed");
+        bail!("the passwords do not match; nothing was changed");
     }
     Ok(first)
 }

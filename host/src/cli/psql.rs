@@ -9,7 +9,7 @@ use cardinal_base::config::{self, Config, Settings};
 use cardinal_database::connect::ConnectParams;
 use cardinal_observe::log::Log;
 use cardinal_supervisor::{
-    access::{Access, Missing},
+    access::{Access, MissingDatabase},
     postgres::installation,
 };
 
@@ -55,7 +55,7 @@ fn open(config: &Config, arguments: &[OsString]) -> anyhow::Result<u8> {
     let program = find(config)?;
     let runtime = crate::cli::runtime()?;
     runtime.block_on(async {
-        let access = Access::open(config, Missing::Refused).await?;
+        let access = Access::open(config, MissingDatabase::Refused).await?;
         let code = match access.preparation().owner_login().await {
             Ok(login) => run_psql(&program, &login, arguments).await,
             Err(error) => Err(error),
@@ -67,7 +67,10 @@ fn open(config: &Config, arguments: &[OsString]) -> anyhow::Result<u8> {
 
 /// Ctrl-C is psql's, not ours.
 async fn run_psql(program: &PathBuf, login: &ConnectParams, arguments: &[OsString]) -> anyhow::Result<u8> {
-    let _deaf = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).context("taking signals")?;
+    let _deaf = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).context(
+        "installing \
+        signal handlers",
+    )?;
     // By this process's name for it: psql is not the one that holds the socket's folder open.
     let host = login.host.replace("/proc/self/", &format!("/proc/{}/", std::process::id()));
     let mut command = Command::new(program);
@@ -97,8 +100,8 @@ fn find(config: &Config) -> anyhow::Result<PathBuf> {
         None => {
             let looked: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
             bail!(
-                "no psql was found in {}: install it (Debian and Ubuntu: apt-get install postgresql-client), or name its folder \
-                 in PATH; `cardinal backup` and `cardinal restore` do without it",
+                "psql was not found in {}: install it (Debian and Ubuntu: apt-get install postgresql-client), or \
+                 add its folder to PATH; `cardinal backup` and `cardinal restore` do not need it",
                 looked.join(", ")
             )
         }

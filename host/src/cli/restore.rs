@@ -49,12 +49,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         told.push_str(&format!("\nKept as it was: {}", file.display()));
     }
     if !done.secrets {
-        told.push_str("\nThe backup has no secrets: everybody has to log in again.");
+        told.push_str("\nThe backup has no secrets: everyone has to log in again.");
     }
     if !done.unreadable.is_empty() {
         let plugins = done.unreadable.join(", ");
         told.push_str(&format!(
-            "\nSecret settings of plugins were stored with another key and have to be given again: {plugins}."
+            "\nSecret settings of plugins were stored with another key and have to be entered again: {plugins}."
         ));
     }
     for plugin in &done.without {
@@ -63,5 +63,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
              passes `cardinal plugin check` has been restored with them."
         ));
     }
-    writeln!(std::io::stdout(), "{told}").context("telling what was done")
+    writeln!(std::io::stdout(), "{told}").context("writing to standard output")
 }

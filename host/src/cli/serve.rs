@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     close_fds::set_fds_cloexec(FIRST_INHERITED, &[]);
     let started = Log::start(&config.observe).and_then(|_| sandbox::close_process());
     for (variable, setting) in config::misspelt() {
-        tracing::warn!(variable, "this variable is no setting and has no effect; was {setting} meant?");
+        tracing::warn!(variable, "this variable is not a setting and has no effect; did you mean {setting}?");
     }
     exit_code(started.and_then(|()| serve::serve(config)))
 }

@@ -183,7 +183,7 @@ impl List {
             let lines: Vec<[String; 5]> = accounts.iter().map(line).collect();
             table(["NAME", "ROLE", "KIND", "STATE", "ID"], &lines)
         };
-        std::io::stdout().write_all(text.as_bytes()).context("printing the accounts")
+        std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")
     }
 }
 
@@ -284,7 +284,7 @@ async fn change_account(direct: &Direct, id: Uuid, change: Change) -> anyhow::Re
         false => is_changed_by_people(account),
     };
     let changed = accounts::change(&direct.pool, id, change, judge).await.map_err(explain)?.map_err(explain)?;
-    let changed = changed.context("the account was removed meanwhile")?;
+    let changed = changed.context("the account was removed in the meantime")?;
     let detail = shown::difference(&changed, sets_password);
     direct.record(AuditAction::UpdateUser, id.to_string(), detail).await;
     Ok(changed.after)
@@ -292,7 +292,7 @@ async fn change_account(direct: &Direct, id: Uuid, change: Change) -> anyhow::Re
 
 fn is_changed_by_people(account: &Account) -> Result<(), AuthError> {
     match account.kind.as_str() {
-        "plugin" => Err(AuthError::Forbidden("The host keeps the users of plugins itself.")),
+        "plugin" => Err(AuthError::Forbidden("Users of plugins are managed by the host.")),
         _ => Ok(()),
     }
 }
@@ -301,7 +301,7 @@ fn takes_password(account: &Account) -> Result<(), AuthError> {
     is_changed_by_people(account)?;
     match account.kind.as_str() {
         "user" => Ok(()),
-        _ => Err(AuthError::Forbidden("The identity provider keeps the passwords of its users.")),
+        _ => Err(AuthError::Forbidden("The passwords of these users are managed by the identity provider.")),
     }
 }
 
@@ -323,13 +323,13 @@ fn print(done: &Done, json: bool) -> anyhow::Result<()> {
         if let Some(password) = generated {
             shown["password"] = json!(password.secret.expose());
         }
-        return writeln!(std::io::stdout(), "{shown:#}").context("printing the account");
+        return writeln!(std::io::stdout(), "{shown:#}").context("writing to standard output");
     }
     match generated {
         Some(password) => {
             let _ = writeln!(std::io::stderr(), "{}", done.words);
-            writeln!(std::io::stdout(), "{}", password.secret.expose()).context("printing the password")
+            writeln!(std::io::stdout(), "{}", password.secret.expose()).context("writing to standard output")
         }
-        None => writeln!(std::io::stdout(), "{}", done.words).context("printing what was done"),
+        None => writeln!(std::io::stdout(), "{}", done.words).context("writing to standard output"),
     }
 }

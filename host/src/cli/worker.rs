@@ -88,7 +88,7 @@ fn watch(memory: OwnedFd) -> Leaving {
     let watching = setrlimit(Resource::Core, none).map_err(std::io::Error::from);
     let watching = watching.and_then(|()| shm::adopt(memory)).and_then(|()| handler::install());
     if let Err(error) = watching {
-        tracing::warn!(%error, "crashes of plugins cannot be put down to them");
+        tracing::warn!(%error, "crashes cannot be attributed to plugins");
     }
     Leaving
 }

@@ -10,7 +10,7 @@ use super::database::{Database, Login, Place, found_in};
 /// As promised to operators, and what a busy machine adds.
 const PROMISED: Duration = Duration::from_millis(2_500);
 /// A wait that is none.
-const USUAL: Duration = Duration::from_millis(100);
+const MAX_WAIT: Duration = Duration::from_millis(100);
 const KEYED: &str =
     "CREATE TABLE keyed (a int, card_id uuid CONSTRAINT k REFERENCES public.master_cards (id) ON DELETE CASCADE)";
 
@@ -43,7 +43,7 @@ async fn beside_a_writer<T>(database: &Database, work: impl Future<Output = T>) 
                 None
             }
         };
-        if begun.elapsed() > USUAL {
+        if begun.elapsed() > MAX_WAIT {
             waited += begun.elapsed();
         }
         if let Some(done) = done {

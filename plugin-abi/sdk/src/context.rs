@@ -134,7 +134,7 @@ impl PluginContext {
     }
 
     /// For a thread that the plugin has started itself, called on it at its beginning: tells the host whose it is, so that
-    /// a crash of the thread, a stack overflow too, is put down to this plugin and not to whoever happened to have
+    /// a crash of the thread, a stack overflow too, is attributed to this plugin and not to whoever happened to have
     /// calls under way. The threads of the SDK and of its tokio are registered already.
     pub fn register_thread(&self) {
         Register::with(self.core.host, self.core.ctx).this_thread();

@@ -131,8 +131,8 @@ async fn what_is_no_whole_backup_is_refused_before_anything_is_touched() {
     std::fs::write(file("empty.tar"), "").unwrap();
     std::fs::write(file("text.tar"), "not a backup\n".repeat(100)).unwrap();
     let restore = |name: &str| run(&host, "restore", &file(name), &["--replace"]);
-    refused(&restore("bent.tar"), &["cut off or damaged", "nothing was touched"]);
-    refused(&restore("cut.tar"), &["cut off or damaged", "nothing was touched"]);
+    refused(&restore("bent.tar"), &["truncated or damaged", "nothing was changed"]);
+    refused(&restore("cut.tar"), &["truncated or damaged", "nothing was changed"]);
     refused(&restore("empty.tar"), &["is not a Cardinal backup"]);
     refused(&restore("text.tar"), &["is not a Cardinal backup"]);
     refused(&restore("none.tar"), &["none.tar"]);

@@ -86,7 +86,7 @@ async fn bad_rows_are_told_and_kept_in_a_file() {
     let out = run(command).await;
     assert_eq!(out.status.code(), Some(1), "{}", printed(&out));
     assert!(printed(&out).contains("1 created, 0 updated, 0 unchanged, 1 refused"), "{}", printed(&out));
-    assert!(printed(&out).contains("line 2: sku: A SKU is needed."), "{}", printed(&out));
+    assert!(printed(&out).contains("line 2: sku: A SKU is required."), "{}", printed(&out));
     let kept: Value = serde_json::from_str(std::fs::read_to_string(&errors).unwrap().trim()).unwrap();
     assert_eq!(kept["line"], 2);
     assert!(by_sku(owner, &sku).await.is_some());

@@ -76,15 +76,15 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
     refused("Write something.").await;
 
     let new = dev.edit("src/service.rs", "Ok(text)", "Ok(text", "did not compile").await;
-    assert!(new.contains("unclosed delimiter") && new.contains("the version that runs stays"), "{new}");
+    assert!(new.contains("unclosed delimiter") && new.contains("the running version stays"), "{new}");
     refused("Write something.").await;
     dev.edit("src/service.rs", "Ok(text", "Ok(text)", "no change to what runs").await;
 
     let new = dev.edit("manifest.json", r#""handler": "add""#, r#""handler": "ad""#, "did not compile").await;
     assert!(new.contains("there is no handler `ad` in src/; did you mean `add`?"), "{new}");
     // The code has a function of this name, which is no handler.
-    let new = dev.edit("manifest.json", r#""handler": "ad""#, r#""handler": "checked""#, "is not taken").await;
-    assert!(new.contains("route-missing") && new.contains("the version that runs stays"), "{new}");
+    let new = dev.edit("manifest.json", r#""handler": "ad""#, r#""handler": "checked""#, "was refused").await;
+    assert!(new.contains("route-missing") && new.contains("the running version stays"), "{new}");
     refused("Write something.").await;
     dev.edit("manifest.json", r#""handler": "checked""#, r#""handler": "add""#, "is live").await;
 

@@ -35,7 +35,7 @@ fn the_five_minutes_are_as_the_page_says() {
     let folder = tempfile::tempdir().unwrap();
     let (out, _) = exited(&shell(folder.path(), block(&page(), "## In five minutes")), 0);
     for good in
-        ["ok       routes", "ok       database", "ok       tools", "ok       swap", "ok       end", "all is well"]
+        ["ok       routes", "ok       database", "ok       tools", "ok       swap", "ok       end", "all checks passed"]
     {
         assert!(out.contains(good), "{good}: {out}");
     }

@@ -19,7 +19,7 @@ use super::kills::Dice;
 const CARDS: &str = "/v1/admin/master-cards";
 const ONE_SECRET: &str = "one secret for the logins on all hosts";
 /// The contract's bound is five seconds; the machine is shared.
-const TOLD_WITHIN: Duration = Duration::from_secs(7);
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(7);
 /// Hosts that start together.
 const HOSTS: usize = 3;
 
@@ -139,7 +139,7 @@ async fn hosts_on_one_database_serve_one_truth() {
 async fn within<T>(what: &str, condition: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     let value = eventually(what, condition).await;
-    assert!(begun.elapsed() < TOLD_WITHIN, "{what}: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < NOTICE_TIMEOUT, "{what}: {:?}", begun.elapsed());
     value
 }
 

@@ -63,7 +63,7 @@ async fn a_schema_that_hangs_holds_up_its_plugin_alone() {
     let answer = owner.call(Method::POST, &format!("{REGISTRY}/rescan")).send().await;
     answer.expect(200);
     eventually("what it has begun comes to nothing", async || {
-        host.log().contains("did not get its database").then_some(())
+        host.log().contains("failed to provision the plugin's database").then_some(())
     })
     .await;
     assert_eq!(state(owner, "versioned").await, "disabled");

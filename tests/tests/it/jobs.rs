@@ -257,7 +257,7 @@ async fn rights_are_asked_for_again_at_every_step() {
     owner.delete(&format!("/v1/admin/api-keys/{}", key["item"]["id"].as_str().unwrap())).await.expect(204);
     let job = over(owner, started["item"]["id"].as_str().unwrap()).await;
     assert_eq!(job["state"], "failed", "{job}");
-    assert!(job["reason"].as_str().unwrap().contains("may not"), "{job}");
+    assert!(job["reason"].as_str().unwrap().contains("may no longer"), "{job}");
     assert!(job["done"].as_i64().unwrap() < 30_000, "{job}");
 }
 

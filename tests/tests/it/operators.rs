@@ -99,7 +99,7 @@ async fn what_cannot_be_done_says_why_and_changes_nothing() {
         (vec!["user", "set-password", "nobody", "--generate"], 1, "cardinal user list"),
         (vec!["user", "set-password", "nobody\u{1b}[2J", "--generate"], 1, "there is no account"),
         (vec!["user", "create", OWNER, "--generate"], 1, "Another account has this username"),
-        (vec!["user", "create", "mpk_x", "--generate"], 1, "does not begin like a key"),
+        (vec!["user", "create", "mpk_x", "--generate"], 1, "must not begin like a key"),
         (vec!["user", "create", "bob", "--password-file", "/no/such/file"], 1, "/no/such/file"),
         (vec!["user", "create", "bob", "--password-file", &file, "--generate"], 64, "cannot be used with"),
         // Never as an argument.

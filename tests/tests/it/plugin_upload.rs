@@ -140,7 +140,7 @@ async fn no_upload_takes_another_plugins_place() {
     let pair = KeyPair::generate_unencrypted_keypair().unwrap();
     let keys = tempfile::tempdir().unwrap();
     let quick = library("quick");
-    // The plugin lies in a folder, and another one's file has the name that the upload would get.
+    // The plugin is already in a folder, and another one's file has the name that the upload would get.
     let folder = PluginsFolder::default().with("some-folder", &cardinal_tests::Package::fixture("quick"));
     let host = taking(&pair, keys.path()).plugins(folder).start().await;
     let owner = host.owner().await;

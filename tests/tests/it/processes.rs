@@ -156,9 +156,9 @@ async fn a_frozen_database_keeps_nobody_waiting() {
     drop(blocker);
     host.ready_again().await;
     owner.card("After").await;
-    eventually("its end is logged", async || host.log().contains("the database is connected again").then_some(()))
+    eventually("its end is logged", async || host.log().contains("the database is reachable again").then_some(()))
         .await;
-    assert_eq!(host.log().matches("there is no connection to the database").count(), 1);
+    assert_eq!(host.log().matches("the database is unreachable").count(), 1);
 }
 
 #[tokio::test]
@@ -174,13 +174,12 @@ async fn an_outage_of_the_database_is_one_line_at_its_start_and_one_at_its_end()
     let _database = database.again(|settings| settings).await;
     host.ready_again().await;
     owner.get("/v1/admin/master-cards").await.expect(200);
-    eventually("its end is logged", async || host.log().contains("the database is connected again").then_some(()))
+    eventually("its end is logged", async || host.log().contains("the database is reachable again").then_some(()))
         .await;
     let log = host.log();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let loud = lines.filter(|line| line["level"] != "INFO" && line["target"] != "cardinal::access");
-    let loud: Vec<Value> =
-        loud.filter(|line| line["message"] != "there is still no connection to the database").collect();
+    let loud: Vec<Value> = loud.filter(|line| line["message"] != "the database is still unreachable").collect();
     assert_eq!(loud.len(), 1, "{loud:?}");
     assert_eq!((&loud[0]["level"], &loud[0]["target"]), (&json!("ERROR"), &json!("cardinal::db::outage")), "{loud:?}");
 }

@@ -131,7 +131,8 @@ async fn an_answer_that_breaks_off_is_not_passed_off_as_whole() {
         let host = proxying().await;
         let answer = host.client().call(Method::GET, "/kept/x").header("x-script", script).try_send().await;
         assert!(answer.is_err(), "{script}: {answer:?}");
-        eventually("the log tells it", async || host.log().contains("broke off at the upstream").then_some(())).await;
+        eventually("the log tells it", async || host.log().contains("the upstream aborted its answer").then_some(()))
+            .await;
     }
 }
 

@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 
 /// From the end of the process until its role has nothing left: the next process closes it as it starts. Half a second on a
 /// machine of its own; the rest is for one that is shared.
-const CLOSED_WITHIN: Duration = Duration::from_secs(10);
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST: &str = "CREATE TABLE IF NOT EXISTS items (id int)";
 /// Waits for writers of cards.
 const LINKED: &str =
@@ -50,7 +50,7 @@ async fn kill_in_the_middle(host: &Host, owner: &User, locked: &str, signal: Sig
         kill_process(Pid::from_raw(provisioner(host)).unwrap(), signal).unwrap();
         let killed = Instant::now();
         while is_open(&database).await {
-            assert!(killed.elapsed() < CLOSED_WITHIN, "the role is still open after {:?}", killed.elapsed());
+            assert!(killed.elapsed() < CLOSING_TIMEOUT, "the role is still open after {:?}", killed.elapsed());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -389,7 +389,7 @@ async fn native_code_forges_no_line_of_the_log_and_loses_none_of_others() {
         let forge = format!("{UNRULY}/walls/forge");
         let (forged, ()) = tokio::join!(owner.get(&forge), requests);
         assert!(forged.status == 200 && forged.text() == "forged", "{forged}");
-        let dropped = "lines that are none of the host's log were dropped";
+        let dropped = "dropped lines that are not the host's";
         eventually("what was dropped is counted", async || host.log().contains(dropped).then_some(())).await;
         let log = host.log();
         let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -320,6 +320,7 @@ async fn a_level_is_changed_for_a_while_and_comes_back() {
     assert!(!host.log().contains(unseen.header("x-request-id").unwrap()), "{}", host.log());
     for (change, pointer) in [
         (json!({"target": "a b", "level": "info", "minutes": 1}), "/target"),
+        (json!({"target": "cardinal::stoer", "level": "info", "minutes": 1}), "/target"),
         (json!({"target": "cardinal", "level": "loud", "minutes": 1}), "/level"),
         (json!({"target": "cardinal", "level": "info", "minutes": 1441}), "/minutes"),
         (json!({"target": "cardinal", "level": "info", "seconds": 1}), "/seconds"),
@@ -359,7 +360,7 @@ async fn the_system_page_shows_what_is_in_force_and_no_secret() {
 
 #[tokio::test]
 async fn a_level_that_is_none_ends_the_start() {
-    for level in ["loud", "info,cardinal::db=verbose", "cardinal::db", "info,a b=debug"] {
+    for level in ["loud", "info,cardinal::db=verbose", "cardinal::db", "info,a b=debug", "info,cardinal::stoer=debug"] {
         let mut host = Host::settings().set("LOG_LEVEL", level).launch();
         assert_eq!(host.program().ended().await.code(), Some(64), "{level}: {}", host.log());
         assert!(host.log().contains("LOG_LEVEL"), "{level}: {}", host.log());

@@ -59,7 +59,8 @@ macro_rules! codes {
 
 codes! {
     INVALID_REQUEST = "invalid-request", 400, "The request is malformed",
-        "A header, the path or a query parameter is not what this endpoint takes; the detail names it. An unknown query parameter is refused too, so that a typing error is never silently ignored.",
+        "A header, the path or a query parameter is not valid; the detail names it. Unknown query parameters are \
+         refused too, so that a typo is never silently ignored.",
         "Correct what the detail names and send the request again.";
     INVALID_JSON = "invalid-json", 400, "The body is not JSON",
         "The request body could not be read as JSON.",
@@ -77,10 +78,11 @@ codes! {
         "The token was valid and has expired.",
         "Log in again, or ask for a new key.";
     REVOKED_TOKEN = "revoked-token", 401, "The credential has been revoked",
-        "Somebody ended this session or revoked this key. A new password, a new role and a disabled account end every session of a user.",
+        "The session was ended or the key was revoked. A new password, a new role and a disabled account end every \
+         session of a user.",
         "Log in again or use another key.";
     INVALID_CREDENTIALS = "invalid-credentials", 401, "Wrong username or password",
-        "The username and password do not belong together. The answer never says which of the two is wrong.",
+        "The username or the password is wrong. The answer never says which.",
         "Check both. After several failures the address has to wait before it may try again.";
     INSUFFICIENT_SCOPE = "insufficient-scope", 403, "The credential lacks a right",
         "The credential is valid, but its scopes do not cover this. What a key may do is what its own scopes and its owner's role both allow.",
@@ -97,8 +99,8 @@ codes! {
     METHOD_NOT_ALLOWED = "method-not-allowed", 405, "The method does not fit this path",
         "The path exists, but not for this method.",
         "Use a method that the `Allow` header lists.";
-    NOT_ACCEPTABLE = "not-acceptable", 406, "The answer would be of another type",
-        "The request's `Accept` leaves out what this endpoint answers with.",
+    NOT_ACCEPTABLE = "not-acceptable", 406, "No acceptable type of answer",
+        "The request's `Accept` header excludes every type that this endpoint can return.",
         "Send an `Accept` with one of the types that the detail names.";
     SKU_TAKEN = "sku-taken", 409, "Another card has this SKU",
         "A SKU is unique among the cards that are not deleted, and another card has this one.",
@@ -109,17 +111,18 @@ codes! {
     CARD_IN_USE = "card-in-use", 409, "A plugin still needs this card",
         "A row of a plugin's table refers to the card and forbids its removal, by its key or by another constraint of its table. The detail names the plugin.",
         "Remove what the plugin keeps of the card first, or leave the card deleted but not purged.";
-    COUNT_MOVED = "count-moved", 409, "The filter matches another number of cards now",
-        "A bulk action named how many cards it expects, and the filter matches more or fewer by now. Nothing was changed.",
+    COUNT_MOVED = "count-moved", 409, "The filter now matches a different number of cards",
+        "A bulk action stated how many cards it expects, and the filter now matches more or fewer. Nothing was \
+         changed.",
         "Look at the list again and start the action with the new number; `current_count` has it.";
     CONFLICT = "conflict", 409, "The state does not allow this now",
         "The object is in a state that does not allow this.",
-        "The detail says what is in the way.";
+        "The detail says why.";
     DESTRUCTIVE_MIGRATION = "destructive-migration", 409, "The schema change would lose data",
         "The plugin's new schema.sql drops, renames or converts a column or a table that is there, or deletes or changes rows in it.",
         "An operator has to confirm it, after a backup, or the plugin's author keeps what would be lost.";
-    VERSION_MISMATCH = "version-mismatch", 412, "The object has changed meanwhile",
-        "`If-Match` names another version than the current one: somebody has changed the object meanwhile.",
+    VERSION_MISMATCH = "version-mismatch", 412, "The object has changed in the meantime",
+        "`If-Match` does not name the current version: someone has changed the object in the meantime.",
         "Read the object again and repeat the change. The current version is in `current_version`.";
     PAYLOAD_TOO_LARGE = "payload-too-large", 413, "The body is too large",
         "The request body is larger than this endpoint takes; the detail names the limit.",
@@ -127,7 +130,7 @@ codes! {
     URI_TOO_LONG = "uri-too-long", 414, "The address is too long",
         "The address is over 8 KiB.",
         "Shorten the path or the query.";
-    UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type", 415, "The body's type does not fit",
+    UNSUPPORTED_MEDIA_TYPE = "unsupported-media-type", 415, "The body's type is not supported",
         "The `Content-Type` of the body is not one that this endpoint reads, or the body is encoded.",
         "Send the `Content-Type` that the detail names, and no `Content-Encoding`.";
     MISDIRECTED_REQUEST = "misdirected-request", 421, "This host name is not served here",
@@ -150,25 +153,25 @@ codes! {
         "Store less, or remove a source that is no longer needed.";
     RATE_LIMITED = "rate-limited", 429, "Too many requests",
         "The key, user or address has used up its requests, or a login failed too often.",
-        "Wait as long as `Retry-After` says. The headers `RateLimit` and `RateLimit-Policy` tell what is left.";
+        "Wait as long as `Retry-After` says. The headers `RateLimit` and `RateLimit-Policy` show what is left.";
     HEADERS_TOO_LARGE = "headers-too-large", 431, "The headers are too large",
         "The request's headers are over the limit.",
         "Send fewer or shorter headers.";
     INTERNAL_ERROR = "internal-error", 500, "Something went wrong on the server",
-        "Something failed that should not have. The cause is in the server's log, not in this answer.",
+        "An internal error occurred. The cause is in the server's log, not in this answer.",
         "Tell an operator the `request_id`: the server's log has the cause under it.";
-    PLUGIN_PANICKED = "plugin-panicked", 500, "The plugin broke down during this call",
+    PLUGIN_PANICKED = "plugin-panicked", 500, "The plugin crashed during this call",
         "The plugin's code panicked during this call. Only this call is lost.",
         "Try again; if it happens again, tell the plugin's author. The server's log has the cause under the `request_id`.";
     PLUGIN_ERROR = "plugin-error", 502, "The plugin's answer could not be used",
         "The plugin answered with something that cannot be sent: a bad status, a bad header, a body over its limit.",
         "Tell the plugin's author. The server's log has the cause under the `request_id`.";
     UPSTREAM_ERROR = "upstream-error", 502, "The server behind this path failed",
-        "The upstream of this proxy route could not be reached, broke off its answer, or did not answer in HTTP.",
+        "The upstream of this proxy route could not be reached, aborted its answer, or did not answer in HTTP.",
         "Try again later. If it keeps failing, tell an operator.";
-    STORAGE_FULL = "storage-full", 507, "There is no room",
-        "What was sent does not fit on the server's disk. Nothing of it was kept.",
-        "Ask an operator to make room, then send it again.";
+    STORAGE_FULL = "storage-full", 507, "The disk is full",
+        "The upload does not fit on the server's disk. None of it was kept.",
+        "Ask an operator to free disk space, then send it again.";
     PLUGIN_UNAVAILABLE = "plugin-unavailable", 503, "The plugin is not available",
         "The plugin is disabled, refused, failed, busy or being replaced.",
         "Try again after `Retry-After`. Operators find the reason in the plugin registry.";
@@ -179,10 +182,10 @@ codes! {
         "The identity provider's keys are needed to check a JWT, and it cannot be reached.",
         "Try again after `Retry-After`. Other credentials work meanwhile.";
     OVERLOADED = "overloaded", 503, "The server is busy",
-        "The server has as much work as it takes on, and refuses more instead of slowing everybody down.",
+        "The server is at its limit and refuses more work instead of slowing every request down.",
         "Try again after `Retry-After`.";
     STARTING = "starting", 503, "The host is starting",
-        "The host has been started and is not ready yet: it prepares its database and loads its plugins.",
+        "The host is not ready yet: it is preparing its database and loading its plugins.",
         "Wait as long as `Retry-After` says. The server's log says what it waits for.";
     DRAINING = "draining", 503, "The server is shutting down",
         "The server is shutting down and takes no new requests.",

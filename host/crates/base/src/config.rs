@@ -27,7 +27,7 @@ mod secret;
 
 pub use auth::{Auth, DEFAULT_OIDC_MAX_SCOPES};
 pub use cards::Cards;
-pub use client::{ClientSettings, Remote, RemoteSettings, Way};
+pub use client::{ClientSettings, HostEndpoint, Remote, RemoteSettings};
 pub use database::{BootstrapSettings, Database};
 pub use http::Http;
 pub use log_levels::LogLevels;

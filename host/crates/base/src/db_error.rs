@@ -39,7 +39,7 @@ fn is_conversion(error: &tokio_postgres::Error) -> bool {
 /// Raised by the trigger `master_cards_bound_size`.
 const CARD_TOO_LARGE: &str = "CRD01";
 
-/// What a writer is told whose card would be over the limit; none for other errors.
+/// The error of a write whose card would be over the limit; none for other errors.
 pub fn card_too_large(error: &tokio_postgres::Error) -> Option<String> {
     let raised = error.as_db_error().filter(|raised| raised.code().code() == CARD_TOO_LARGE)?;
     Some(card_size::describe_excess(raised.detail().unwrap_or("more")))

@@ -37,7 +37,7 @@ mod exchange;
 mod pool;
 mod reach;
 
-pub use address::OutOfReach;
+pub use address::AddressError;
 pub use exchange::{Answer, AnswerBody, ExchangeError, PoolingClient};
 pub use reach::Reach;
 
@@ -62,7 +62,7 @@ pub enum ConnectError {
     #[error("the name was not found")]
     NoSuchHost(#[source] io::Error),
     #[error("the server is out of reach")]
-    OutOfReach(#[source] OutOfReach),
+    OutOfReach(#[source] AddressError),
     #[error("connecting failed")]
     Connect(#[source] io::Error),
     #[error("the TLS handshake failed")]

@@ -15,6 +15,7 @@ pub mod hex;
 pub mod hop_by_hop;
 pub mod http_client;
 pub mod input;
+pub mod log_targets;
 pub mod mac;
 pub mod memory;
 pub mod page;

@@ -47,12 +47,12 @@ pub struct Page<T> {
 
 const MAC_LEN: usize = 16;
 /// Entries of a page when nothing else is asked for, and at most.
-const USUAL: i64 = 100;
+const DEFAULT_PAGE_SIZE: i64 = 100;
 const MAX_PAGE_SIZE: i64 = 200;
 
 /// How many entries were asked for.
 pub fn limit(asked: Option<i64>) -> Result<i64, PageError> {
-    match asked.unwrap_or(USUAL) {
+    match asked.unwrap_or(DEFAULT_PAGE_SIZE) {
         limit @ 1..=MAX_PAGE_SIZE => Ok(limit),
         _ => Err(PageError::Limit),
     }

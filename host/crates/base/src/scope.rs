@@ -56,7 +56,7 @@ pub fn explain_unknown(text: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct ScopeSet {
     grants: Vec<Grant>,
-    /// Written down when it is first asked for; a plugin gets it at every call.
+    /// Computed when it is first asked for; a plugin gets it at every call.
     text: OnceLock<String>,
 }
 

@@ -25,7 +25,7 @@ pub struct SealingKey {
 
 /// Why a sealed text does not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unopened {
+pub enum UnsealError {
     /// It was sealed by a host with another secret.
     OtherKey,
     /// It is not what was sealed, or not in its place.
@@ -76,22 +76,22 @@ impl SealingKey {
     /// Opens what was sealed for this place.
     ///
     /// # Errors
-    /// As [`Unopened`] tells them apart.
-    pub fn open(&self, place: &str, sealed: &str) -> Result<Vec<u8>, Unopened> {
+    /// As [`UnsealError`] tells them apart.
+    pub fn open(&self, place: &str, sealed: &str) -> Result<Vec<u8>, UnsealError> {
         let mut parts = sealed.split('.');
         let (Some(VERSION), Some(id), Some(text), None) = (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(Unopened::Damaged);
+            return Err(UnsealError::Damaged);
         };
         if id != self.id {
-            return Err(Unopened::OtherKey);
+            return Err(UnsealError::OtherKey);
         }
-        let mut whole = URL_SAFE_NO_PAD.decode(text).map_err(|_| Unopened::Damaged)?;
-        let (nonce, body) = whole.split_at_mut_checked(NONCE_LEN).ok_or(Unopened::Damaged)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unopened::Damaged)?;
-        let cipher = self.cipher().map_err(|_| Unopened::Damaged)?;
+        let mut whole = URL_SAFE_NO_PAD.decode(text).map_err(|_| UnsealError::Damaged)?;
+        let (nonce, body) = whole.split_at_mut_checked(NONCE_LEN).ok_or(UnsealError::Damaged)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| UnsealError::Damaged)?;
+        let cipher = self.cipher().map_err(|_| UnsealError::Damaged)?;
         let opened = cipher.open_in_place(nonce, Aad::from(place.as_bytes()), body);
-        opened.map(|text| text.to_vec()).map_err(|_| Unopened::Damaged)
+        opened.map(|text| text.to_vec()).map_err(|_| UnsealError::Damaged)
     }
 
     /// Nonces are random, and one that came twice would give no more away than that two texts are the same.
@@ -118,8 +118,8 @@ mod tests {
     fn what_was_sealed_opens_in_its_place_alone() {
         let (one, sealed) = (key("one"), key("one").seal("echo/token", b"hunter2").unwrap());
         assert_eq!(one.open("echo/token", &sealed).unwrap(), b"hunter2");
-        assert_eq!(one.open("other/token", &sealed), Err(Unopened::Damaged));
-        assert_eq!(key("two").open("echo/token", &sealed), Err(Unopened::OtherKey));
+        assert_eq!(one.open("other/token", &sealed), Err(UnsealError::Damaged));
+        assert_eq!(key("two").open("echo/token", &sealed), Err(UnsealError::OtherKey));
         assert_ne!(one.seal("echo/token", b"hunter2").unwrap(), sealed, "nobody sees that two are the same");
     }
 

@@ -45,7 +45,7 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
             () if kind.is_dir() => "a folder",
             () => "a device or a socket",
         };
-        return Err(invalid(format!("it is {found}, and only a regular file will do")));
+        return Err(invalid(format!("it is {found}, not a regular file")));
     }
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;

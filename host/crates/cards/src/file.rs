@@ -27,7 +27,7 @@ pub struct Columns {
     pub ignored: Vec<String>,
 }
 
-/// A row, or what is told of one that is none.
+/// A row, or the errors of one.
 pub type Read = Result<Row, Value>;
 
 /// A file that is being read.

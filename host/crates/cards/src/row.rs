@@ -139,12 +139,12 @@ impl Fields {
         if let Some(title) = &title {
             faults.title(title);
         } else if terms.mode == Mode::Create {
-            faults.add("/title", "A title is needed.");
+            faults.add("/title", "A title is required.");
         }
         let sku = required(self.sku, "/sku", &mut faults);
         match &sku {
             Some(sku) => faults.sku(sku),
-            None => faults.add("/sku", "A SKU is needed."),
+            None => faults.add("/sku", "A SKU is required."),
         }
         let status = required(self.status, "/status", &mut faults);
         let mut row = Row {
@@ -312,7 +312,7 @@ impl Sources {
         let mut listed = Vec::with_capacity(entries.len());
         for (key, entry) in entries {
             let Some((prefix, _)) = key.split_once(':') else {
-                return Err(format!("{key:?} is no source key: a plugin's name, a colon and a suffix."));
+                return Err(format!("{key:?} is not a source key: a plugin's name, a colon and a suffix."));
             };
             let plugin = entry.plugin.as_deref().unwrap_or(prefix).to_owned();
             source::check_key(prefix, &key).map_err(|broken| broken.detail)?;

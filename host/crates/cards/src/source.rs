@@ -14,31 +14,31 @@ const EXPONENT_LIMIT: u32 = 308;
 
 /// A rule that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct SourceError {
     /// A code of contract section 2.
     pub code: &'static str,
     pub detail: String,
 }
 
-impl Broken {
+impl SourceError {
     fn new(code: &'static str, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into() }
     }
 }
 
 /// `source-limit-exceeded`: the card has its full number of sources.
-pub fn too_many_sources() -> Broken {
-    Broken::new("source-limit-exceeded", format!("A card may have at most {SOURCES_PER_CARD} sources."))
+pub fn too_many_sources() -> SourceError {
+    SourceError::new("source-limit-exceeded", format!("A card may have at most {SOURCES_PER_CARD} sources."))
 }
 
 /// `card-too-large`, with the words of the database's own check.
-pub fn card_too_large(detail: String) -> Broken {
-    Broken::new("card-too-large", detail)
+pub fn card_too_large(detail: String) -> SourceError {
+    SourceError::new("card-too-large", detail)
 }
 
 /// A plugin's source key is `<plugin>:<suffix>`.
-pub fn check_key(plugin: &str, key: &str) -> Result<(), Broken> {
-    let invalid = |detail: String| Err(Broken::new("source-key-invalid", detail));
+pub fn check_key(plugin: &str, key: &str) -> Result<(), SourceError> {
+    let invalid = |detail: String| Err(SourceError::new("source-key-invalid", detail));
     let suffix = key.strip_prefix(plugin).and_then(|rest| rest.strip_prefix(':'));
     match suffix {
         None => invalid(format!("A source key of this plugin begins with \"{plugin}:\".")),
@@ -52,34 +52,34 @@ pub fn check_key(plugin: &str, key: &str) -> Result<(), Broken> {
 }
 
 /// A plugin writes the kinds that its manifest declares.
-pub fn check_kind(declared: &[String], kind: &str) -> Result<(), Broken> {
+pub fn check_kind(declared: &[String], kind: &str) -> Result<(), SourceError> {
     if declared.iter().any(|known| known == kind) {
         return Ok(());
     }
     let detail = format!("The kind {kind:?} is not among the plugin's provides_kinds ({}).", declared.join(", "));
-    Err(Broken::new("kind-not-declared", detail))
+    Err(SourceError::new("kind-not-declared", detail))
 }
 
 /// Size, nesting and what PostgreSQL's jsonb can't hold. `data` must be JSON already.
-pub fn check_data(data: &str) -> Result<(), Broken> {
+pub fn check_data(data: &str) -> Result<(), SourceError> {
     if data.len() > DATA_LIMIT {
         let detail = format!("The data has {} bytes; a source may have {DATA_LIMIT}.", data.len());
-        return Err(Broken::new("source-limit-exceeded", detail));
+        return Err(SourceError::new("source-limit-exceeded", detail));
     }
     check_json(data)
 }
 
 /// Nesting and what PostgreSQL's jsonb can't hold, whatever the size. `data` must be JSON already.
-pub fn check_json(data: &str) -> Result<(), Broken> {
+pub fn check_json(data: &str) -> Result<(), SourceError> {
     check_nested(data, 0)
 }
 
 /// The same for a member of an object.
-pub fn check_member(data: &str) -> Result<(), Broken> {
+pub fn check_member(data: &str) -> Result<(), SourceError> {
     check_nested(data, 1)
 }
 
-fn check_nested(data: &str, depth: usize) -> Result<(), Broken> {
+fn check_nested(data: &str, depth: usize) -> Result<(), SourceError> {
     let mut scan = Scan { bytes: data.as_bytes(), at: 0, depth };
     while let Some(byte) = scan.next() {
         match byte {
@@ -107,22 +107,22 @@ impl Scan<'_> {
         Some(byte)
     }
 
-    fn deeper(&mut self) -> Result<(), Broken> {
+    fn deeper(&mut self) -> Result<(), SourceError> {
         self.depth += 1;
         if self.depth > NESTING_LIMIT {
             let detail = format!("The data is nested deeper than {NESTING_LIMIT}.");
-            return Err(Broken::new("source-limit-exceeded", detail));
+            return Err(SourceError::new("source-limit-exceeded", detail));
         }
         Ok(())
     }
 
-    fn string(&mut self) -> Result<(), Broken> {
+    fn string(&mut self) -> Result<(), SourceError> {
         while let Some(byte) = self.next() {
             match byte {
                 b'"' => break,
                 b'\\' if self.bytes[self.at..].starts_with(b"u0000") => {
                     let detail = r"The data has the character \u0000, which the database can't hold.";
-                    return Err(Broken::new("validation-failed", detail));
+                    return Err(SourceError::new("validation-failed", detail));
                 }
                 b'\\' if self.bytes.get(self.at) == Some(&b'u') => self.unit()?,
                 b'\\' => self.at += 1,
@@ -133,8 +133,8 @@ impl Scan<'_> {
     }
 
     /// After the backslash of `\uXXXX`: half of a pair is no character.
-    fn unit(&mut self) -> Result<(), Broken> {
-        let half = Broken::new("validation-failed", r"The data has half of a surrogate pair (\ud800 to \udfff).");
+    fn unit(&mut self) -> Result<(), SourceError> {
+        let half = SourceError::new("validation-failed", r"The data has half of a surrogate pair (\ud800 to \udfff).");
         match self.hex(self.at) {
             0xD800..=0xDBFF => {
                 let low = self.bytes.get(self.at + 5) == Some(&b'\\')
@@ -158,7 +158,7 @@ impl Scan<'_> {
     }
 
     /// After the `e` of a number, or of `true` and `false`, which no digit follows.
-    fn exponent(&mut self) -> Result<(), Broken> {
+    fn exponent(&mut self) -> Result<(), SourceError> {
         let mut exponent: u32 = 0;
         if matches!(self.bytes.get(self.at), Some(b'+' | b'-')) {
             self.at += 1;
@@ -168,7 +168,7 @@ impl Scan<'_> {
             self.at += 1;
         }
         if exponent > EXPONENT_LIMIT {
-            return Err(Broken::new("validation-failed", "The data has a number beyond the range of a double."));
+            return Err(SourceError::new("validation-failed", "The data has a number beyond the range of a double."));
         }
         Ok(())
     }
@@ -179,7 +179,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn code(outcome: Result<(), Broken>) -> &'static str {
+    fn code(outcome: Result<(), SourceError>) -> &'static str {
         outcome.map_or_else(|broken| broken.code, |()| "ok")
     }
 

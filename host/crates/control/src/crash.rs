@@ -4,11 +4,14 @@
 
 pub mod current;
 pub mod descriptors;
+mod ending;
 pub mod handler;
 pub mod history;
 pub mod opened;
 pub mod record;
 pub mod shm;
+mod shown;
+mod tag;
 pub mod vital;
 
-pub use current::PluginTag;
+pub use tag::PluginTag;

@@ -191,15 +191,15 @@ struct Shared {
 
 type Answer = Result<PluginDatabase, ProvisionFault>;
 
-impl From<SupervisorGone> for ProvisionFault {
-    fn from(_: SupervisorGone) -> Self {
+impl From<LinkError> for ProvisionFault {
+    fn from(_: LinkError) -> Self {
         supervisor_gone()
     }
 }
 
 /// The supervisor can be asked nothing any more.
 #[derive(Debug)]
-pub struct SupervisorGone;
+pub struct LinkError;
 
 #[derive(Debug)]
 enum Waiting {
@@ -233,11 +233,11 @@ pub fn receive_start(
     socket.read_exact(&mut header[taken..])?;
     let mut start: WorkerStart = read_body(&mut socket, header)?;
     if descriptors.len() != start.listeners.len() + OWN_DESCRIPTORS {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "fewer descriptors than announced"));
     }
     let listeners = descriptors.split_off(OWN_DESCRIPTORS);
     let Ok([shm, log, local]) = <[OwnedFd; OWN_DESCRIPTORS]>::try_from(descriptors) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not as many descriptors as announced"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "fewer descriptors than announced"));
     };
     let sockets = SocketDir::open(&start.database.core.host, start.database.core.port)?;
     start.database.core = start.database.core.through(&sockets);
@@ -359,7 +359,7 @@ impl SupervisorLink {
     /// What the supervisor does not hear now it hears in another life, or it is gone and this worker is about to be.
     fn send(&self, message: &ToSupervisor) {
         if let Err(error) = self.shared.send(message) {
-            tracing::debug!(%error, "the supervisor could not be told");
+            tracing::debug!(%error, "failed to notify the supervisor");
         }
     }
 
@@ -367,11 +367,11 @@ impl SupervisorLink {
     ///
     /// # Errors
     /// The supervisor is gone.
-    pub async fn release(&self, plugin: &str) -> Result<bool, SupervisorGone> {
+    pub async fn release(&self, plugin: &str) -> Result<bool, LinkError> {
         let plugin = plugin.to_owned();
         match self.ask(|id| ToSupervisor::Release { id, plugin }).await? {
             ToWorker::Released { was_quarantined, .. } => Ok(was_quarantined),
-            _ => Err(SupervisorGone),
+            _ => Err(LinkError),
         }
     }
 
@@ -409,26 +409,26 @@ impl SupervisorLink {
         }
     }
 
-    async fn ask(&self, question: impl FnOnce(u64) -> ToSupervisor) -> Result<ToWorker, SupervisorGone> {
+    async fn ask(&self, question: impl FnOnce(u64) -> ToSupervisor) -> Result<ToWorker, LinkError> {
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         self.shared.expect_answer(id, sender)?;
         self.shared.send(&question(id)).map_err(|error| {
-            tracing::warn!(%error, "the supervisor cannot be asked");
-            SupervisorGone
+            tracing::warn!(%error, "cannot reach the supervisor");
+            LinkError
         })?;
-        answer.await.map_err(|_| SupervisorGone)
+        answer.await.map_err(|_| LinkError)
     }
 }
 
 impl Shared {
-    fn expect_answer(&self, id: u64, sender: oneshot::Sender<ToWorker>) -> Result<(), SupervisorGone> {
+    fn expect_answer(&self, id: u64, sender: oneshot::Sender<ToWorker>) -> Result<(), LinkError> {
         match &mut *self.waiting.lock() {
             Waiting::Open(waiting) => {
                 waiting.insert(id, sender);
                 Ok(())
             }
-            Waiting::Closed => Err(SupervisorGone),
+            Waiting::Closed => Err(LinkError),
         }
     }
 

@@ -62,7 +62,13 @@ impl LocalSocket {
     pub fn bind(&self) -> io::Result<UnixListener> {
         match fs::symlink_metadata(&self.path) {
             Ok(there) if there.file_type().is_socket() => fs::remove_file(&self.path)?,
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket is there")),
+            Ok(_) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    "a file that is not a socket is in its \
+                place",
+                ));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -110,7 +116,7 @@ impl LocalSocket {
     pub fn remove(&self) {
         for path in [&self.path, &self.token_file()] {
             if let Err(error) = fs::remove_file(path) {
-                tracing::debug!(%error, path = %path.display(), "a file of the local socket could not be removed");
+                tracing::debug!(%error, path = %path.display(), "failed to remove a file of the local socket");
             }
         }
     }

@@ -33,7 +33,7 @@ async fn ask(client: &mut Option<Client>, login: &Config, outages: &Outages) {
             Ok(Ok(())) => return outages.answered(),
             Ok(Err(error)) => {
                 // It is gone, which the pools find out at once and log.
-                tracing::debug!(%error, "the database could not be asked");
+                tracing::debug!(%error, "failed to query the database");
                 drop(answer);
                 *client = None;
                 return outages.hung_up();

@@ -37,7 +37,7 @@ enum OutageNotice {
 
 #[derive(Debug, thiserror::Error)]
 #[error("it does not answer, and closes no connection")]
-struct Silent;
+struct NoAnswerError;
 
 impl Default for Outages {
     fn default() -> Self {
@@ -64,7 +64,7 @@ impl Outages {
         let since = u64::try_from(since).unwrap_or(u64::MAX - 1) + 1;
         // It may have been silent before.
         let _ = self.silent_since.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
-        self.failed(&Silent);
+        self.failed(&NoAnswerError);
     }
 
     /// It has answered.
@@ -88,15 +88,11 @@ impl Outages {
             Some(OutageNotice::Begin) => {
                 tracing::error!(
                     error = chain(error),
-                    "there is no connection to the database; what needs it fails with 503 until there is one"
+                    "the database is unreachable; requests that need it get 503 until it is back"
                 );
             }
             Some(OutageNotice::Still(since)) => {
-                tracing::warn!(
-                    error = chain(error),
-                    seconds = since.as_secs(),
-                    "there is still no connection to the database"
-                );
+                tracing::warn!(error = chain(error), seconds = since.as_secs(), "the database is still unreachable");
             }
             Some(OutageNotice::End(_)) | None => {}
         }
@@ -109,7 +105,7 @@ impl Outages {
             return;
         }
         if let Some(OutageNotice::End(since)) = self.note_success(Instant::now()) {
-            tracing::info!(seconds = since.as_secs(), "the database is connected again");
+            tracing::info!(seconds = since.as_secs(), "the database is reachable again");
         }
     }
 

@@ -18,7 +18,7 @@ use tokio_postgres::NoTls;
 use super::outage::Outages;
 use cardinal_observe::request_timing::Waiting;
 
-/// How long a request waits for a connection before it is told that we are overloaded.
+/// How long a request waits for a connection before it gets 503.
 const WAIT: Duration = Duration::from_secs(5);
 const CREATE: Duration = Duration::from_secs(5);
 const RECYCLE: Duration = Duration::from_secs(5);

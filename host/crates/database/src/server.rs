@@ -36,5 +36,5 @@ pub async fn make_database(client: &Client, name: &str) -> anyhow::Result<()> {
     client
         .batch_execute(&format!("CREATE DATABASE {} TEMPLATE template0", sql::identifier(name)))
         .await
-        .context("making the database")
+        .context("creating the database")
 }

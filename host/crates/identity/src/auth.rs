@@ -25,9 +25,9 @@ use self::{
     bearer::Token,
     cache::{Cache, Found},
     caller::{Caller, CallerKind, SharedCaller},
-    oidc::{Failure, Identity, Oidc},
+    oidc::{Identity, Oidc, OidcError},
     password::Hasher,
-    session_token::{Refused, Ring},
+    session_token::{Ring, SessionTokenError},
     throttle::Throttle,
 };
 use crate::error::AuthError;
@@ -121,7 +121,7 @@ impl Auth {
     pub async fn local(&self, uid: u32) -> Result<SharedCaller, AuthError> {
         match look_up(cardinal_store::users::first_owner(&self.pool)).await? {
             Some(owner) => Ok(Arc::new(Caller::local(uid, owner))),
-            None => Err(AuthError::Disabled { detail: Some("There is no owner yet in whose name to act.") }),
+            None => Err(AuthError::Disabled { detail: Some("There is no owner yet to act as.") }),
         }
     }
 
@@ -160,8 +160,8 @@ impl Auth {
 
     async fn by_session(&self, text: &str, peer: IpAddr, fresh: time::Duration) -> Result<SharedCaller, AuthError> {
         let claims = self.ring.verify(text, self.clock.unix()).map_err(|refused| match refused {
-            Refused::Invalid => self.unauthorized(&codes::INVALID_TOKEN, None),
-            Refused::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
+            SessionTokenError::Invalid => self.unauthorized(&codes::INVALID_TOKEN, None),
+            SessionTokenError::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
         })?;
         let load = || async {
             let Some(session) = look_up(cardinal_store::sessions::find(&self.pool, claims.session_id)).await? else {
@@ -183,7 +183,7 @@ impl Auth {
     async fn by_jwt(&self, text: &str, fresh: time::Duration) -> Result<SharedCaller, AuthError> {
         // Without an identity provider there is nobody whose signature would count.
         let Some(oidc) = &self.oidc else {
-            return Err(self.unauthorized(&codes::INVALID_TOKEN, Some("This server accepts no JWTs.")));
+            return Err(self.unauthorized(&codes::INVALID_TOKEN, Some("This server does not accept JWTs.")));
         };
         let hash = api_key::hash(text);
         let load = || async {
@@ -210,15 +210,15 @@ impl Auth {
         if user.role.is_some() { most.intersect(&role_scopes(user)) } else { most }
     }
 
-    fn jwt_failure(&self, failure: Failure) -> AuthError {
+    fn jwt_failure(&self, failure: OidcError) -> AuthError {
         match failure {
-            Failure::Refused(oidc::Refused::Expired) => self.unauthorized(&codes::EXPIRED_TOKEN, None),
-            Failure::Refused(oidc::Refused::Invalid(reason)) => {
+            OidcError::Refused(oidc::JwtError::Expired) => self.unauthorized(&codes::EXPIRED_TOKEN, None),
+            OidcError::Refused(oidc::JwtError::Invalid(reason)) => {
                 let challenge = Some(self.challenge_for(&codes::INVALID_TOKEN));
                 let reason = Some(format!("the JWT is refused: {reason}"));
                 AuthError::Unauthorized { code: &codes::INVALID_TOKEN, challenge, detail: None, reason }
             }
-            Failure::Unavailable(retry_after) => AuthError::NoProvider { retry_after },
+            OidcError::Unavailable(retry_after) => AuthError::NoProvider { retry_after },
         }
     }
 
@@ -247,7 +247,7 @@ impl Auth {
     }
 
     /// A refusal for want of a scope tells an OAuth client what to ask its provider for, and where. All of it: some
-    /// clients ask for just what they are told, and would lose what they have.
+    /// clients ask for just the scopes that they are given here, and would lose what they have.
     pub fn step_up(&self, refusal: AuthError, caller: &Caller, scope: &str) -> AuthError {
         let AuthError::InsufficientScope { scope: missing, .. } = &refusal else { return refusal };
         if caller.kind != CallerKind::Oidc {

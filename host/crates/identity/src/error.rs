@@ -36,7 +36,7 @@ pub enum AuthError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Ours.
-    #[error("authentication failed by a fault of the host")]
+    #[error("authentication failed because of an internal error")]
     Internal(#[source] anyhow::Error),
 }
 

@@ -1,7 +1,7 @@
 //! W3C Trace Context: who began what this request is a part of, and what it is called from here on.
 //!
 //! Parsed strictly: a context that is not well-formed is none, and the trace begins here. Every request is a span of
-//! its own; whatever it calls (a plugin, an upstream) is told that span as its parent.
+//! its own; whatever it calls (a plugin, an upstream) gets that span as its parent.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::Rng;
@@ -44,10 +44,6 @@ impl Trace {
         let mut text = [0; 16];
         hex(&self.span, &mut text);
         text
-    }
-
-    pub fn is_sampled(&self) -> bool {
-        self.flags & SAMPLED != 0
     }
 
     /// `traceparent` for whatever this request calls.

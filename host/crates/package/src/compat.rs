@@ -41,7 +41,7 @@ pub fn check_features(required: &[String]) -> Result<(), Refusal> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Refusal::new(Code::FeatureMissing, "The plugin requires what this host does not have.")
+    Err(Refusal::new(Code::FeatureMissing, "The plugin requires a feature that this host does not have.")
         .expected(format!("requires of {}", FEATURES.join(", ")))
         .found(missing.join(", ")))
 }

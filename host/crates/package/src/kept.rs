@@ -71,7 +71,8 @@ impl Kept {
             Err(error) => Err(error),
         };
         let index = read.unwrap_or_else(|error| {
-            tracing::error!(file = %file.display(), %error, "the list of kept packages cannot be read; there is no way back to them");
+            tracing::error!(file = %file.display(), %error, "the list of kept packages cannot be read; rolling back \
+                to them is not possible");
             BTreeMap::new()
         });
         Self { folder, index: Mutex::new(index) }
@@ -128,7 +129,7 @@ impl Kept {
             _ => return,
         }
         if let Err(error) = self.save() {
-            tracing::error!(plugin, %error, "that the plugin was removed could not be written down");
+            tracing::error!(plugin, %error, "failed to record that the plugin was removed");
         }
     }
 

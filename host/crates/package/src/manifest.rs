@@ -200,7 +200,7 @@ impl From<Problems> for Refusal {
             "" => "the document".to_owned(),
             pointer => pointer.to_owned(),
         };
-        let mut reason = format!("manifest.json is wrong at {}.", place(first));
+        let mut reason = format!("manifest.json is invalid at {}.", place(first));
         if problems.len() > 1 {
             let others: Vec<_> = problems[1..]
                 .iter()

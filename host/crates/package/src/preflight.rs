@@ -222,8 +222,8 @@ fn check_header(header: &Header) -> Result<(), Refusal> {
     }
     let unknown = u32::from_le_bytes(header.flags) & FLAGS_REQUIRED;
     if unknown != 0 {
-        return Err(Refusal::new(Code::FeatureMissing, "The library needs what this host does not have.")
-            .expected("no flags that must be known")
+        return Err(Refusal::new(Code::FeatureMissing, "The library needs a feature that this host does not have.")
+            .expected("no unknown flags that must be understood")
             .found(format!("the flags {unknown:#06x}")));
     }
     match u32::from_le_bytes(header.panic) {
@@ -249,7 +249,7 @@ fn check_header(header: &Header) -> Result<(), Refusal> {
 }
 
 fn truncated(what: &str) -> Refusal {
-    Refusal::new(Code::Truncated, format!("The library is damaged or not complete: {what}."))
+    Refusal::new(Code::Truncated, format!("The library is damaged or incomplete: {what}."))
 }
 
 fn not_a_plugin(reason: &str) -> Refusal {

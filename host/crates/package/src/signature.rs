@@ -61,7 +61,7 @@ impl Signed {
             )
             .expected(expected)
             .found(format!("key {number}"))
-            .fix("Add the key's file to PLUGIN_TRUST_KEYS if you trust who holds it.")),
+            .fix("Add the key's file to PLUGIN_TRUST_KEYS if you trust its holder.")),
             Self::Wrong(why) => Err(wrong(why)),
         }
     }
@@ -76,7 +76,7 @@ impl Signed {
 }
 
 fn wrong(why: &str) -> Refusal {
-    Refusal::new(Code::SignatureInvalid, "The plugin's signature does not fit its files.")
+    Refusal::new(Code::SignatureInvalid, "The plugin's signature does not match its files.")
         .expected("a signature over the files as they are")
         .found(why)
 }
@@ -91,7 +91,7 @@ impl Keys {
         let keys = files.iter().filter_map(|file| match read_key(file) {
             Ok(key) => Some(key),
             Err(refusal) => {
-                tracing::error!(file = %file.display(), %refusal, "a key of PLUGIN_TRUST_KEYS does not count");
+                tracing::error!(file = %file.display(), %refusal, "a key of PLUGIN_TRUST_KEYS is ignored");
                 None
             }
         });
@@ -109,7 +109,7 @@ impl Keys {
         };
         match minisign::verify(key, &signature, Cursor::new(bytes), true, false, true) {
             Ok(()) => Signed::By(Signer(key.to_base64())),
-            Err(_) => Signed::Wrong(format!("a signature by key {number} over something else")),
+            Err(_) => Signed::Wrong(format!("a signature by key {number} over other content")),
         }
     }
 }

@@ -54,11 +54,6 @@ impl State {
             Self::Quarantined => "quarantined",
         }
     }
-
-    /// Whether its prefix is known but cannot be served: 503 `plugin-unavailable`.
-    pub fn is_out_of_service(self) -> bool {
-        self != State::Active
-    }
 }
 
 /// Why a plugin was refused. Stable: tests, scripts and the Admin UI know them by name.
@@ -191,7 +186,8 @@ impl Code {
                 "Install a version of the plugin made for this core, or another core; engine.core_version says which."
             }
             FeatureMissing => {
-                "Install a host that has it, or a version of the plugin that gets by without; `requires` in manifest.json says what it needs."
+                "Install a host that has it, or a version of the plugin that works without it; `requires` in \
+                 manifest.json says what it needs."
             }
             DuplicateName => "Keep one of the two packages in the plugins folder.",
             DuplicatePrefix | DuplicateTool | DuplicateTab | DuplicateContribution => {
@@ -237,7 +233,8 @@ impl Code {
                 "Put a corrected package into the folder, or take this one back: POST /v1/admin/plugin-registry/{name}/reload."
             }
             LowerVersion => {
-                "To go back to it: POST /v1/admin/plugin-registry/{name}/rollback. Else put a later version into the folder."
+                "To go back to it: POST /v1/admin/plugin-registry/{name}/rollback. Otherwise put a later version \
+                 into the folder."
             }
         }
     }
@@ -325,12 +322,6 @@ mod tests {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
         assert_eq!(Code::parse("no-such-code"), None);
-    }
-
-    #[test]
-    fn only_an_active_plugin_serves() {
-        assert!(!State::Active.is_out_of_service());
-        assert!(State::Quarantined.is_out_of_service());
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn routes<'a>(manifest: &'a Manifest, exports: &'a [Export]) -> Result<Vec<A
         if manifest.backend.is_none() {
             return Err(Refusal::new(
                 Code::RouteNotDeclared,
-                "The plugin has routes and its manifest has no `backend`.",
+                "The plugin has routes, but its manifest has no `backend`.",
             )
             .found(format!("{method} {path}")));
         }

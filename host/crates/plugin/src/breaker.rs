@@ -113,7 +113,7 @@ impl Breaker {
             state.faults.clear();
             self.closed.store(true, Ordering::Relaxed);
             drop(state);
-            tracing::info!(plugin = self.plugin, "a plugin gets its calls again");
+            tracing::info!(plugin = self.plugin, "a plugin receives calls again");
         }
     }
 
@@ -162,10 +162,10 @@ impl Breaker {
         let (plugin, seconds, faults) = (&self.plugin, pause.as_secs(), state.faults.len());
         match self.breaking {
             Breaking::On => {
-                tracing::warn!(plugin, seconds, faults, "a plugin gets no calls for a while: too many went wrong")
+                tracing::warn!(plugin, seconds, faults, "a plugin receives no calls for a while: too many failed")
             }
             Breaking::Observe => {
-                tracing::warn!(plugin, faults, "too many calls of a plugin go wrong; none is refused (PLUGIN_BREAKER)")
+                tracing::warn!(plugin, faults, "too many calls of a plugin fail; none is refused (PLUGIN_BREAKER)")
             }
         }
     }

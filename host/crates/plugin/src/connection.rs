@@ -39,10 +39,8 @@ use super::fault::Fault;
 use cardinal_control::link::PluginDatabase;
 use cardinal_database::connect::{ConnectParams, SocketDir};
 
-/// Connections of a plugin whose manifest does not say (`limits.db_connections`), and the most that
-/// it can ask for: the role's own CONNECTION LIMIT.
-pub const DEFAULT_CONNECTIONS: usize = 4;
-pub const MAX_CONNECTIONS_COUNT: usize = 8;
+/// Connections that a manifest can ask for (`limits.db_connections`): the role's own CONNECTION LIMIT.
+const MAX_CONNECTIONS: usize = 8;
 
 /// How long a caller waits for a free connection, and a new one may take.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -90,7 +88,7 @@ impl PluginPool {
         let socket = SocketDir::open(&database.connect.host, database.connect.port)?;
         let config = database.connect.clone().through(&socket).pg_config();
         let pool = managed::Pool::builder(Sessions::new(config, &database.schema, mend))
-            .max_size(size.clamp(1, MAX_CONNECTIONS_COUNT))
+            .max_size(size.clamp(1, MAX_CONNECTIONS))
             .runtime(deadpool::Runtime::Tokio1)
             .wait_timeout(Some(WAIT_TIMEOUT))
             .create_timeout(Some(CREATE_TIMEOUT))
@@ -301,7 +299,7 @@ impl Connection {
 
     fn run(self: &Arc<Self>) -> Result<Running, Fault> {
         if self.usage.broken.load(Ordering::SeqCst) {
-            let reason = "work on this connection was broken off before its end, so it is closed; take another";
+            let reason = "work on this connection was aborted, so it is closed; take another";
             return Err(Fault::Gone(reason.to_owned()));
         }
         let object = self.object.lock();

@@ -40,7 +40,7 @@ pub enum RegistryError {
     #[error("{detail}")]
     OtherPackage { detail: String, sha256: Option<String> },
     /// There is no way back past a version that gave up data.
-    #[error("With {0} data was given up that earlier versions need: there is no way back past it.")]
+    #[error("{0} gave up data that earlier versions need, so it cannot be rolled back.")]
     NoWayBack(String),
     /// The package loses data, and no operator has agreed to that.
     #[error("{} {} Nothing was changed.", .refusal.reason, .refusal.fix)]
@@ -53,7 +53,7 @@ pub enum RegistryError {
     Settings(Vec<FieldError>),
     #[error("Another plugin is being uploaded.")]
     UploadBusy { retry_after: u32 },
-    #[error("There is no room for the package where PLUGINS_DIR lies. Nothing of it was kept.")]
+    #[error("There is no space for the package on the disk of PLUGINS_DIR. None of it was kept.")]
     StorageFull(#[source] io::Error),
     #[error("The host may not write into PLUGINS_DIR.")]
     NotWritable(#[source] io::Error),

@@ -1,7 +1,7 @@
 //! Why the host does not do what a plugin asks.
 
 use cardinal_base::{db_error, http_client::ExchangeError};
-use cardinal_cards::source::{self, Broken};
+use cardinal_cards::source::{self, SourceError};
 use cardinal_store::{catalogue::EnrichError, error::StoreError};
 
 /// Why the host does not do what a plugin asks.
@@ -14,7 +14,7 @@ pub enum Fault {
     },
     NotFound(String),
     /// 422 with this code.
-    Refused(Broken),
+    Refused(SourceError),
     /// What the admin API would answer to the same question.
     Answer(StoreError),
     /// An argument that is none.
@@ -34,8 +34,8 @@ pub enum Fault {
     Internal(anyhow::Error),
 }
 
-impl From<Broken> for Fault {
-    fn from(broken: Broken) -> Self {
+impl From<SourceError> for Fault {
+    fn from(broken: SourceError) -> Self {
         Self::Refused(broken)
     }
 }
@@ -48,7 +48,7 @@ impl From<StoreError> for Fault {
             return Self::Refused(source::card_too_large(detail));
         }
         match error {
-            StoreError::Database(database) if is_bad_value(&database) => Self::Refused(Broken {
+            StoreError::Database(database) if is_bad_value(&database) => Self::Refused(SourceError {
                 code: "validation-failed",
                 detail: "The data has a value that the database can't hold.".to_owned(),
             }),

@@ -161,7 +161,7 @@ impl Instance {
         let (plugin, leases) = (self.scope.context.name(), &self.scope.leases);
         leases.close();
         if tokio::time::timeout(grace, leases.idle()).await.is_err() {
-            tracing::warn!(plugin, in_flight = leases.count(), "calls outlive the plugin's grace");
+            tracing::warn!(plugin, in_flight = leases.count(), "calls outlived the plugin's grace period");
         }
         self.scope.stopping.cancel();
         if let Err(reason) = self.stop().await {
@@ -179,7 +179,7 @@ impl Instance {
         });
         match tokio::time::timeout(STOP_LIMIT, stopped).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err("it broke off".to_owned()),
+            Ok(Err(_)) => Err("it was aborted".to_owned()),
             Err(_) => Err(format!("its threads are blocked: it did not begin to stop in {STOP_LIMIT:?}")),
         }
     }

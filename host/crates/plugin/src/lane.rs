@@ -268,7 +268,7 @@ impl Shared {
         let started = thread::Builder::new().name(format!("{}-lane", self.name)).spawn(move || lane.run());
         if let Err(error) = started {
             // What waits in the queue is run by another thread, or meets its deadline there.
-            tracing::error!(plugin = self.name, %error, "a thread for the plugin's calls cannot be started");
+            tracing::error!(plugin = self.name, %error, "failed to start a thread for the plugin's calls");
             self.queue.lock().threads -= 1;
         }
     }

@@ -105,7 +105,7 @@ impl Placement {
             tracing::error!(
                 plugin,
                 handlers,
-                "all threads of a plugin are held by calls that nobody waits for any more; it gets fresh ones, once"
+                "all threads of a plugin are held by abandoned calls; it gets fresh ones, once"
             );
         }
         relief

@@ -11,7 +11,7 @@ use cardinal_control::{
         history::{CrashHistory, Quarantined, Remembered},
         record::{Cause, Crash},
     },
-    link::{SupervisorGone, SupervisorLink},
+    link::{LinkError, SupervisorLink},
 };
 use cardinal_observe::log::{
     Log,
@@ -92,8 +92,8 @@ impl Quarantine {
     ///
     /// # Errors
     /// The supervisor, which keeps the record, is gone.
-    pub async fn release(&self, plugin: &str) -> Result<bool, SupervisorGone> {
-        let was_quarantined = self.supervisor.as_ref().ok_or(SupervisorGone)?.release(plugin).await?;
+    pub async fn release(&self, plugin: &str) -> Result<bool, LinkError> {
+        let was_quarantined = self.supervisor.as_ref().ok_or(LinkError)?.release(plugin).await?;
         self.history.write().release(plugin);
         Ok(was_quarantined)
     }

@@ -31,10 +31,11 @@ use self::{
     candidate::FoundPackage,
     claims::settle,
     descriptors::Tally,
+    entry::Entry,
     generations::Threads,
     load::Loader,
     policy::{Decided, Policy},
-    snapshot::{Before, Entry},
+    snapshot::Before,
     watcher::Watcher,
 };
 pub use self::{
@@ -64,6 +65,7 @@ mod configure;
 mod confirm;
 mod debounce;
 mod descriptors;
+mod entry;
 mod folder;
 mod generations;
 mod history;
@@ -278,7 +280,8 @@ impl Registry {
             Ok(looked) => looked,
             // A folder that is gone for a moment, as network drives are, takes nothing out of service.
             Err(error) if !is_first => {
-                tracing::warn!(folder = %self.watcher.folder().display(), %error, "the plugins folder cannot be read; what serves stays");
+                tracing::warn!(folder = %self.watcher.folder().display(), %error, "cannot read the plugins folder; \
+                    active plugins stay in service");
                 return HashSet::new();
             }
             Err(error) => {
@@ -293,13 +296,16 @@ impl Registry {
                 self.lead(found, &decided, &scope).await
             }
             Err(error) if !is_first => {
-                log_failure!(error, "the plugins were not looked at again: the database is away");
+                log_failure!(error, "the plugins were not scanned: the database is unreachable");
                 return half;
             }
             // What an operator has disabled must not run; so nothing runs until that is known.
             Err(error) => {
-                tracing::error!(error = ?error, "no plugin is loaded: the database is away");
-                found.into_iter().map(|found| Entry::failed(found.about, "The database is away.".to_owned())).collect()
+                tracing::error!(error = ?error, "no plugin is loaded: the database is unreachable");
+                found
+                    .into_iter()
+                    .map(|found| Entry::failed(found.about, "The database is unreachable.".to_owned()))
+                    .collect()
             }
         };
         self.scans.fetch_add(1, Ordering::Relaxed);
@@ -308,7 +314,7 @@ impl Registry {
         self.activation.publish(entries, &self.decided.load());
         self.activation.loads.forget_unwanted(&self.current());
         self.activation.loader.tell_in_service(&self.snapshot()).await;
-        tracing::info!(found = all, active, ms = took, "plugins looked at");
+        tracing::info!(found = all, active, ms = took, "scanned the plugins");
         half
     }
 

@@ -7,14 +7,18 @@ use cardinal_schema_sql as schema_sql;
 
 /// Why a plugin has no database.
 #[derive(Debug)]
-pub enum NoDatabase {
+pub enum ProvisionError {
     Refused(Refusal),
     /// Trying again may help.
     Unavailable(String),
 }
 
 /// Brings roles and schema in line with the package that has this content hash.
-pub async fn provision(supervisor: &SupervisorLink, plugin: &str, sha256: &str) -> Result<PluginDatabase, NoDatabase> {
+pub async fn provision(
+    supervisor: &SupervisorLink,
+    plugin: &str,
+    sha256: &str,
+) -> Result<PluginDatabase, ProvisionError> {
     supervisor.provision(plugin, sha256).await.map_err(why)
 }
 
@@ -26,17 +30,17 @@ pub fn check_sql(plugin: &str, schema_sql: Option<&str>) -> Result<(), Refusal> 
     let Some(schema_sql) = schema_sql else { return Ok(()) };
     match schema_sql::read(&plugin_schema_name(plugin), schema_sql).map_err(|error| why(error.into())) {
         Ok(_) => Ok(()),
-        Err(NoDatabase::Refused(refusal)) => Err(refusal),
-        Err(NoDatabase::Unavailable(reason)) => Err(Refusal::new(Code::SchemaFailed, reason)),
+        Err(ProvisionError::Refused(refusal)) => Err(refusal),
+        Err(ProvisionError::Unavailable(reason)) => Err(Refusal::new(Code::SchemaFailed, reason)),
     }
 }
 
-fn why(fault: ProvisionFault) -> NoDatabase {
+fn why(fault: ProvisionFault) -> ProvisionError {
     match fault {
-        ProvisionFault::Unavailable(reason) | ProvisionFault::Failed(reason) => NoDatabase::Unavailable(reason),
+        ProvisionFault::Unavailable(reason) | ProvisionFault::Failed(reason) => ProvisionError::Unavailable(reason),
         ProvisionFault::Refused { code, expected, found, fix, losses } => {
             let known = Code::parse(&code);
-            let reason = reason(known).unwrap_or_else(|| format!("The plugin's schema was not made ({code})."));
+            let reason = reason(known).unwrap_or_else(|| format!("The plugin's schema was not created ({code})."));
             let mut refusal = Refusal::new(known.unwrap_or(Code::SchemaFailed), reason);
             if !expected.is_empty() {
                 refusal = refusal.expected(expected);
@@ -47,16 +51,16 @@ fn why(fault: ProvisionFault) -> NoDatabase {
             if !fix.is_empty() {
                 refusal = refusal.fix(fix);
             }
-            NoDatabase::Refused(Refusal { losses: losses.into(), ..refusal })
+            ProvisionError::Refused(Refusal { losses: losses.into(), ..refusal })
         }
     }
 }
 
 fn reason(code: Option<Code>) -> Option<String> {
     let reason = match code? {
-        Code::SchemaFailed => "The plugin's schema.sql fails; nothing of it is kept.",
-        Code::SchemaUnsafe => "The plugin's schema has something that a plugin may not have.",
-        Code::SchemaTaken => "The plugin's schema belongs to somebody else.",
+        Code::SchemaFailed => "The plugin's schema.sql failed; none of it was kept.",
+        Code::SchemaUnsafe => "The plugin's schema contains something that plugins may not have.",
+        Code::SchemaTaken => "The plugin's schema belongs to another owner.",
         Code::PackageChanged => "The plugin's files changed while it was being loaded.",
         Code::DestructiveMigration => "The plugin's new schema.sql would lose data.",
         _ => return None,
@@ -71,14 +75,14 @@ mod tests {
     #[test]
     fn the_supervisors_words_are_kept() {
         let told = ProvisionFault::refused("schema-unsafe", "tables, views and indexes", "function f()", "drop it");
-        let NoDatabase::Refused(refusal) = why(told) else { panic!("a refusal") };
+        let ProvisionError::Refused(refusal) = why(told) else { panic!("a refusal") };
         assert_eq!((refusal.code, refusal.found.as_deref()), (Code::SchemaUnsafe, Some("function f()")));
         assert_eq!(refusal.fix, "drop it");
     }
 
     #[test]
     fn an_unknown_code_is_still_told() {
-        let NoDatabase::Refused(refusal) = why(ProvisionFault::refused("made-up", "", "", "load again")) else {
+        let ProvisionError::Refused(refusal) = why(ProvisionFault::refused("made-up", "", "", "load again")) else {
             panic!("a refusal")
         };
         assert_eq!(refusal.code, Code::SchemaFailed);

@@ -122,7 +122,7 @@ pub fn open_private_networks(schema: Option<&Value>, settings: &Value) -> bool {
 
 /// What an operator said of a plugin that is not there: a slip in a name changes nothing.
 #[derive(Debug, PartialEq, Eq)]
-pub struct OfNoPlugin {
+pub struct UnusedSetting {
     /// The variable that says it.
     pub variable: String,
     pub message: String,
@@ -135,17 +135,17 @@ pub fn of_no_plugin(
     settings: &BTreeMap<String, Value>,
     networks: &PluginNetworks,
     plugins: &[&str],
-) -> Vec<OfNoPlugin> {
+) -> Vec<UnusedSetting> {
     let variable = |name: &str| format!("PLUGIN_SETTINGS_{}", name.replace('-', "_").to_ascii_uppercase());
     let known: Vec<String> = plugins.iter().map(|name| variable(name)).collect();
     let set = settings.keys().map(|name| variable(name)).filter(|name| !known.contains(name));
-    let settings = set.map(|variable| OfNoPlugin {
+    let settings = set.map(|variable| UnusedSetting {
         message: "No plugin of this name is in PLUGINS_DIR, so the setting has no effect.".to_owned(),
         guess: nearest(&variable, known.iter().map(String::as_str)).map(str::to_owned),
         variable,
     });
     let named = networks.names().filter(|name| !plugins.contains(name));
-    let networks = named.map(|name| OfNoPlugin {
+    let networks = named.map(|name| UnusedSetting {
         variable: "PLUGIN_NETWORKS".to_owned(),
         message: format!("PLUGIN_NETWORKS names the plugin `{name}`, which is not in PLUGINS_DIR."),
         guess: nearest(name, plugins.iter().copied()).map(str::to_owned),
@@ -155,7 +155,7 @@ pub fn of_no_plugin(
 
 /// Logs each of those.
 pub fn warn_of_no_plugin(settings: &BTreeMap<String, Value>, networks: &PluginNetworks, plugins: &[&str]) {
-    for OfNoPlugin { variable, message, guess } in of_no_plugin(settings, networks, plugins) {
+    for UnusedSetting { variable, message, guess } in of_no_plugin(settings, networks, plugins) {
         let guess = guess.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
         tracing::warn!(variable, "{message}{guess}");
     }

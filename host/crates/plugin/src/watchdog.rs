@@ -39,7 +39,7 @@ const IDLE_TICKS: u32 = 200;
 const BLOCKED_TICKS: u32 = 10;
 /// How often a poll that goes on blocking is reported again, in ticks: every 100 ms.
 const REPORT_TICKS: u32 = 20;
-/// A lane's thread that has computed for this long meanwhile is put behind all others. One that waits costs no other
+/// A lane's thread that has computed for this long meanwhile runs at idle priority. One that waits costs no other
 /// anything, and one that a busy machine gave no time would get none at all then.
 const COMPUTED: Duration = Duration::from_millis(20);
 /// Threads of the runtime that share one count of places; more would meet in one cache line.
@@ -108,7 +108,7 @@ pub struct Slot {
     handler: AtomicU32,
     /// The number of the lane's thread; 0 for a thread of the core.
     thread: AtomicI32,
-    /// The lane's thread has been put behind all others.
+    /// The lane's thread runs at idle priority.
     put_back: AtomicBool,
     // The watchdog's own: what it saw last, and for how many ticks.
     seen: AtomicU64,

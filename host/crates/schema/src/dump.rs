@@ -16,7 +16,7 @@ const SESSION_SQL: &str =
     SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8'";
 
 /// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
-/// that they happened in; their readers are told to look again, and so are those of changed rights. What is in service is
+/// that they happened in; their readers have to fetch anew, and so are those of changed rights. What is in service is
 /// told by the hosts that live. An approval that was used since would be good once more. Lists' own tables are filled
 /// from the cards.
 const NOT_DUMPED: [&str; 14] = [
@@ -118,9 +118,11 @@ pub async fn commit(client: &Client) -> anyhow::Result<()> {
 pub async fn tables(client: &Client, schema: &str) -> anyhow::Result<Vec<Table>> {
     let rows = client
         .query(
-            "SELECT c.relname::text, coalesce(array_agg(a.attname::text ORDER BY a.attnum) FILTER (WHERE a.attname IS NOT NULL), '{}')
+            "SELECT c.relname::text,
+               coalesce(array_agg(a.attname::text ORDER BY a.attnum) FILTER (WHERE a.attname IS NOT NULL), '{}')
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-             LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+             LEFT JOIN pg_attribute a
+               ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
              WHERE n.nspname = $1 AND c.relkind = 'r' AND (n.nspname <> 'public' OR pg_has_role(c.relowner, 'USAGE'))
              GROUP BY c.relname ORDER BY c.relname",
             &[&schema],
@@ -250,7 +252,8 @@ pub async fn stand_aside(client: &Client, schema: &str) -> anyhow::Result<Vec<St
     let rows = client
         .query(
             "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', k.conrelid::regclass, k.conname),
-                    format('ALTER TABLE %s ADD CONSTRAINT %I %s', k.conrelid::regclass, k.conname, pg_get_constraintdef(k.oid))
+                    format('ALTER TABLE %s ADD CONSTRAINT %I %s', k.conrelid::regclass, k.conname,
+                           pg_get_constraintdef(k.oid))
              FROM pg_constraint k JOIN pg_namespace n ON n.oid = k.connamespace JOIN pg_class c ON c.oid = k.conrelid
              WHERE n.nspname = $1 AND k.contype = 'f' AND k.conparentid = 0 AND pg_has_role(c.relowner, 'USAGE')
              UNION ALL
@@ -375,7 +378,8 @@ pub async fn exchange(client: &Client, current: &str, new: &str, old: &str) -> a
     let moved = async {
         client
             .query(
-                "SELECT pg_catalog.pg_terminate_backend(pid, 10000) FROM pg_catalog.pg_stat_activity WHERE datname = $1",
+                "SELECT pg_catalog.pg_terminate_backend(pid, 10000) FROM pg_catalog.pg_stat_activity \
+                 WHERE datname = $1",
                 &[&current],
             )
             .await?;

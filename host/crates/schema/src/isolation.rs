@@ -87,11 +87,11 @@ pub async fn plugins(owner: &Client) -> anyhow::Result<Vec<PluginRecord>> {
     let rows = owner
         .query(
             "SELECT s.plugin, s.plugin_version, s.schema_sha256, ARRAY(
-               SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-               WHERE n.nspname = 'plugin_' || replace(s.plugin, '-', '_') AND c.relkind IN ('r', 'p')
-               ORDER BY 1 LIMIT $1) AS tables
-             FROM public.plugin_schema_state s
-             WHERE EXISTS (SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = 'plugin_' || replace(s.plugin, '-', '_'))
+               SELECT c.relname::text FROM pg_catalog.pg_class c
+               JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')
+               AND n.nspname = 'plugin_' || replace(s.plugin, '-', '_') ORDER BY 1 LIMIT $1) AS tables
+             FROM public.plugin_schema_state s WHERE EXISTS (
+               SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = 'plugin_' || replace(s.plugin, '-', '_'))
              ORDER BY 1",
             &[&(TABLES_TRIED as i64)],
         )

@@ -24,7 +24,7 @@ pub async fn takes_options(login: &ConnectParams) -> Result<bool, BadSettings> {
         }
         // The worker waits for the database; it says what is wrong.
         Err(error) => {
-            tracing::warn!(%error, "it could not be told whether there is a pooler before the database");
+            tracing::warn!(%error, "cannot determine whether there is a pooler in front of the database");
             return Ok(true);
         }
     }

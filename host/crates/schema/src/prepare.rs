@@ -272,7 +272,7 @@ impl Preparation {
             match found {
                 Ok(found) => return Ok(found),
                 Err(error) if unsupported::is_said_with(&error, &SqlState::UNDEFINED_OBJECT) => {
-                    bail!("the database holds nothing yet: no host has ever worked on it");
+                    bail!("the database is empty: no host has used it yet");
                 }
                 Err(error) => races.lost(error).await?,
             }

@@ -144,7 +144,7 @@ pub async fn watch(provisioner: ConnectParams, names: RoleNames) {
             Ok(watch) => watch.run().await,
             Err(error) => error,
         };
-        tracing::debug!(error = format!("{error:#}"), "the watch over plugins' locks begins anew");
+        tracing::debug!(error = format!("{error:#}"), "restarting the watch over plugins' locks");
         tokio::time::sleep(RECONNECT_INTERVAL).await;
     }
 }

@@ -39,7 +39,8 @@ const SERIAL_TYPES: Words = Words("serial serial2 serial4 serial8 bigserial smal
 /// PostgreSQL's other types, as far as a plugin might want to name them. Without a schema they would be the plugin's own.
 const OTHER_TYPES: Words = Words(
     "
-    aclitem cid cstring gtsvector int2vector jsonpath oidvector path polygon refcursor regcollation regdatabase regdictionary regnamespace
+    aclitem cid cstring gtsvector int2vector jsonpath oidvector path polygon refcursor regcollation regdatabase
+    regdictionary regnamespace
     regoper regoperator regproc regprocedure regrole regtype tid txid_snapshot xid xid8 xml
 ",
 );
@@ -107,7 +108,8 @@ const FUNCTIONS: Words = Words(
     upper_inf
 
     enum_first enum_last enum_range abbrev broadcast family host hostmask inet_merge inet_same_family masklen
-    netmask network set_masklen area box center circle diameter height point radius slope width array_to_tsvector numnode phraseto_tsquery plainto_tsquery setweight
+    netmask network set_masklen area box center circle diameter height point radius slope width
+    array_to_tsvector numnode phraseto_tsquery plainto_tsquery setweight
     strip to_tsquery to_tsvector ts_filter tsvector_to_array websearch_to_tsquery
 
     any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp cume_dist

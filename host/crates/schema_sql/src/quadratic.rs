@@ -19,8 +19,8 @@ const ALONE: Words = Words::new("normalize");
 const SETS: &[&str] = &["&&", "@>", "<@", "?|", "?&"];
 /// Types whose values have no elements, or are read in one pass.
 const RANGES: Words = Words::new(
-    "daterange datemultirange int4range int4multirange int8range int8multirange numrange nummultirange tsrange tsmultirange
-    tstzrange tstzmultirange inet cidr box circle lseg",
+    "daterange datemultirange int4range int4multirange int8range int8multirange numrange nummultirange tsrange
+    tsmultirange tstzrange tstzmultirange inet cidr box circle lseg",
 );
 /// A literal with so many elements may be compared with a value of any length.
 const MAX_ELEMENTS: usize = 8;

@@ -197,9 +197,10 @@ impl App {
         }
         match (made, made_up) {
             (true, true) => {
-                tracing::info!(username = name, file = %file.display(), "the first user was made; its password is in the file");
+                tracing::info!(username = name, file = %file.display(), "created the first user; its password is in \
+                    the file");
             }
-            (true, false) => tracing::info!(username = name, "the first user was made"),
+            (true, false) => tracing::info!(username = name, "created the first user"),
             // Another host on this database was first.
             (false, true) => drop(self.supervisor.bootstrap_password(None).await),
             (false, false) => {}
@@ -232,7 +233,7 @@ impl App {
         match self.first_login().await {
             Ok(Some(login)) => self.supervisor.first_login(login),
             Ok(None) => {}
-            Err(error) => log_failure!(error, "the first user could not be looked up"),
+            Err(error) => log_failure!(error, "failed to look up the first user"),
         }
     }
 }

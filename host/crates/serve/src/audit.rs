@@ -107,7 +107,7 @@ impl Audit {
         };
         let entries: Vec<Entry> = targets.into_iter().map(entry).collect();
         if let Err(error) = audit::add_all(&self.pool, &entries).await {
-            tracing::error!(?entries, ?error, "the audit lines could not be written");
+            tracing::error!(?entries, ?error, "failed to write audit lines");
         }
     }
 
@@ -278,7 +278,7 @@ impl Audit {
 
     async fn add(&self, entry: &Entry) {
         if let Err(error) = audit::add(&self.pool, entry).await {
-            tracing::error!(?entry, ?error, "the audit line could not be written");
+            tracing::error!(?entry, ?error, "failed to write an audit line");
         }
     }
 }

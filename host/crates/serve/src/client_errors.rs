@@ -12,8 +12,8 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::codes;
 
 /// Reports in a minute: of one plugin, and of one user about it. A tab that fails in a loop tells nothing new.
-const PER_PLUGIN: u32 = 120;
-const PER_USER: u32 = 30;
+const MAX_PER_PLUGIN: u32 = 120;
+const MAX_PER_USER: u32 = 30;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// How many were reported in the minute that runs.
@@ -36,15 +36,17 @@ impl ClientErrors {
         }
         let left = MINUTE.saturating_sub(now.saturating_duration_since(began.unwrap_or(now)));
         let (all, by_user) = minute.plugins.entry(plugin.to_owned()).or_default();
-        if *all < PER_PLUGIN {
+        if *all < MAX_PER_PLUGIN {
             let own = by_user.entry(user).or_default();
-            if *own < PER_USER {
+            if *own < MAX_PER_USER {
                 (*all, *own) = (*all + 1, *own + 1);
                 return Ok(());
             }
         }
         let seconds = u32::try_from(left.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
-        Err(ApiError::new(&codes::RATE_LIMITED).detail("The plugin's failures are known by now.").retry_after(seconds))
+        Err(ApiError::new(&codes::RATE_LIMITED)
+            .detail("Enough failures of this plugin have been reported.")
+            .retry_after(seconds))
     }
 }
 

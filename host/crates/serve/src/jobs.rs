@@ -63,7 +63,7 @@ pub struct Jobs {
     runner: Runner,
     /// Rings when this host has queued one.
     news: Notify,
-    /// Jobs that run here and can be told to stop at once.
+    /// Jobs that run here and can be asked to stop at once.
     own: Mutex<HashMap<Uuid, Running>>,
     imports: Arc<Semaphore>,
     tasks: Mutex<JoinSet<()>>,
@@ -75,7 +75,7 @@ pub struct Jobs {
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
     Done,
-    /// It can't go on; what the starter is told.
+    /// It can't go on; the reason for its starter.
     Failed(String),
     Cancelled,
     Interrupted(String),
@@ -157,7 +157,8 @@ impl Jobs {
         };
         if tokio::time::timeout(grace, over).await.is_err() {
             tracing::warn!(
-                "a job's step was still running at the end of the grace period; it is seen to after the next start"
+                "a job's step was still running at the end of the grace period; the job continues after the next \
+                 start"
             );
         }
     }
@@ -215,7 +216,7 @@ impl Drop for Own {
 async fn keep(jobs: Arc<Jobs>) {
     loop {
         if let Err(error) = take_what_waits(&jobs).await {
-            log_failure!(error, "jobs could not be looked for");
+            log_failure!(error, "failed to look for jobs");
         }
         tokio::select! {
             () = jobs.draining.cancelled() => return,
@@ -256,7 +257,7 @@ async fn hold(jobs: &Jobs, id: Uuid, cancelled: &CancellationToken) {
             Ok(Some(true)) => cancelled.cancel(),
             Ok(None) => return,
             // While the database is away nobody can take it over either; each step is counted under the lease.
-            Err(error) => tracing::warn!(job = %id, error = ?error, "a job's lease could not be held for longer"),
+            Err(error) => tracing::warn!(job = %id, error = ?error, "failed to extend a job's lease"),
         }
     }
 }
@@ -270,7 +271,7 @@ async fn settle(jobs: &Jobs, id: Uuid, end: &End, total: Option<i64>) -> Option<
         }
         End::Released => {
             if let Err(error) = jobs::release(&jobs.pool, id, jobs.runner).await {
-                tracing::warn!(job = %id, error = ?error, "a job could not be given back; its lease will run out");
+                tracing::warn!(job = %id, error = ?error, "failed to release a job; its lease will expire");
             }
             return None;
         }
@@ -286,7 +287,7 @@ async fn settle(jobs: &Jobs, id: Uuid, end: &End, total: Option<i64>) -> Option<
         }
         // Its lease runs out, and whoever takes it over finds nothing left to do.
         Err(error) => {
-            tracing::warn!(job = %id, state, error = ?error, "the end of a job could not be written down");
+            tracing::warn!(job = %id, state, error = ?error, "failed to record the end of a job");
             None
         }
     }
@@ -352,7 +353,7 @@ impl From<StepError> for End {
     }
 }
 
-/// What a job's reader is told of an error.
+/// The text of an error for a job's reader.
 fn describe(error: &ApiError) -> String {
     error.client_detail().map_or_else(|| error.to_string(), str::to_owned)
 }

@@ -71,7 +71,7 @@ pub fn run_worker(
     // All is open now that the worker lives by.
     let watched = low_numbers.map(drop).and_then(|()| descriptors::watch(is_guarded));
     if let Err(error) = watched {
-        tracing::warn!(%error, "it will not be noticed when a plugin closes descriptors of the host");
+        tracing::warn!(%error, "descriptors of the host that a plugin closes will go unnoticed");
     }
     let outcome = runtime.block_on(serve(start, link, sockets, log, prober));
     // A thread that a plugin never gives back must not keep the process from ending.
@@ -130,7 +130,7 @@ async fn drain(app: &App, mut serving: JoinSet<()>, stop: &CancellationToken, gr
     app.proxy.drain(deadline).await;
     app.plugins.shutdown(FAREWELL).await;
     if let Err(error) = app.auth.flush_uses().await {
-        log_failure!(error, "the last uses of keys could not be written down");
+        log_failure!(error, "failed to record when keys were last used");
     }
     app.audit.write_waiting(true).await;
 }
@@ -155,14 +155,14 @@ async fn prepare(app: Arc<App>, link: SupervisorLink) {
     while let Err(error) = app.bootstrap().await {
         // The outage itself is logged by the pools.
         match error.downcast_ref::<ApiError>() {
-            Some(error) => log_failure!(error, "the first user could not be looked for"),
-            None => tracing::warn!(error = format!("{error:#}"), "the first user could not be made"),
+            Some(error) => log_failure!(error, "failed to look for the first user"),
+            None => tracing::warn!(error = format!("{error:#}"), "failed to create the first user"),
         }
         tokio::time::sleep(RETRY_EVERY).await;
     }
     budget_lease::exchange(&app.limits, &app.pools.core, app.host_id).await; // before the first call is counted
     if let Err(error) = app.proxy_routes.read(&app.pools.core, &app.proxy).await {
-        log_failure!(error, "the stored proxy routes could not be read yet");
+        log_failure!(error, "failed to read the stored proxy routes");
     }
     app.plugins.scan().await;
     app.ready.store(true, Ordering::Release);
@@ -171,10 +171,10 @@ async fn prepare(app: Arc<App>, link: SupervisorLink) {
     let names: Vec<&str> = snapshot.names().collect();
     settings::warn_of_no_plugin(&plugins.settings, &plugins.networks, &names);
     let first_login = app.first_login().await.unwrap_or_else(|error| {
-        log_failure!(error, "the first user could not be looked up");
+        log_failure!(error, "failed to look up the first user");
         None
     });
     if let Err(error) = link.ready(first_login) {
-        tracing::warn!(%error, "the supervisor could not be told that the worker is ready");
+        tracing::warn!(%error, "failed to tell the supervisor that the worker is ready");
     }
 }

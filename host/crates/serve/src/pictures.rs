@@ -1,5 +1,5 @@
 //! Pictures of cards, read by the host from where they are: no browser of an editor asks a stranger's server, and what
-//! it gets is a picture. Never a proxy for anything else: the address is checked, the file is told by its own bytes.
+//! it gets is a picture. Never a proxy for anything else: the address is checked, the file is recognised by its own bytes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio::{
 use cardinal_base::{
     config::Cidr,
     hex::hex,
-    http_client::{ConnectError, HttpClient, OutOfReach},
+    http_client::{AddressError, ConnectError, HttpClient},
 };
 
 mod cache;
@@ -26,7 +26,7 @@ pub use fetch::{MAX_BYTES, MAX_URL};
 pub use format::Format;
 
 /// Pictures that are read at once: with [`MAX_BYTES`] the bound of the memory that reading takes.
-const AT_ONCE: usize = 8;
+const MAX_FETCHES: usize = 8;
 /// How long a request waits for its turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a tag that are enough to tell pictures apart.
@@ -52,7 +52,7 @@ pub enum PictureError {
     Credentials,
     /// One text for both: whoever could tell them apart could find out which names there are behind the host.
     #[error("The host of this address was not found, or is in a network that pictures are not read from.")]
-    OutOfReach(#[source] OutOfReach),
+    OutOfReach(#[source] AddressError),
     #[error("The host of this address was not found, or is in a network that pictures are not read from.")]
     NoSuchHost(#[source] std::io::Error),
     #[error("The site could not be connected to.")]
@@ -102,7 +102,7 @@ pub type Outcome = Result<Arc<Picture>, Arc<PictureError>>;
 impl Pictures {
     /// `opened` are the private networks that pictures may be read from.
     pub fn new(client: HttpClient, opened: Vec<Cidr>) -> Self {
-        Self { fetcher: Fetcher::new(client, opened), turns: Semaphore::new(AT_ONCE), cache: Cache::default() }
+        Self { fetcher: Fetcher::new(client, opened), turns: Semaphore::new(MAX_FETCHES), cache: Cache::default() }
     }
 
     /// The picture at `address`. However many ask for it at once, its site is asked once.

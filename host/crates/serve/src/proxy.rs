@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use self::{
     body::{Download, Progress, Upload},
-    headers::Way,
+    headers::Forwarding,
     table::{Route, Table},
     tunnel::Tunnels,
     upstream::Client,
@@ -117,8 +117,8 @@ impl Proxy {
     pub fn shared_origin(&self) -> Option<String> {
         let is_so = self.shares_origin && !self.table.load().routes().is_empty();
         is_so.then(|| {
-            "proxied pages share the Admin UI's origin: HTML from these routes could act as whoever is logged in; \
-             set PROXY_HOSTS or ADMIN_LISTEN_ADDR"
+            "proxied pages share the Admin UI's origin: HTML from these routes could act as any logged-in user; set \
+             PROXY_HOSTS or ADMIN_LISTEN_ADDR"
                 .to_owned()
         })
     }
@@ -156,13 +156,13 @@ impl Proxy {
             return Err(ApiError::new(&codes::METHOD_NOT_ALLOWED).header(header::ALLOW, METHODS));
         }
         if path::climbs(request.uri().path()) {
-            return refused("The path has segments that climb; send it resolved.");
+            return refused("The path has `..` segments; send it resolved.");
         }
         // hyper takes others that end in chunked; taken off here, they would be lost to the upstream.
         let mut encodings = request.headers().get_all(header::TRANSFER_ENCODING).iter();
         let chunked = encodings.next().is_none_or(|value| value.as_bytes().eq_ignore_ascii_case(b"chunked"));
         if !chunked || encodings.next().is_some() {
-            return refused("Of transfer codings only chunked is taken.");
+            return refused("The only supported transfer coding is chunked.");
         }
         if headers::wants_service_worker(request.headers()) {
             return Err(ApiError::new(&codes::FORBIDDEN).detail("Service workers are not served through this proxy."));
@@ -170,9 +170,7 @@ impl Proxy {
         let back =
             request.headers().get_all(header::VIA).iter().any(|via| contains(via.as_bytes(), self.via.as_bytes()));
         if back {
-            return Err(
-                ApiError::new(&codes::UPSTREAM_ERROR).detail("This route leads back to the host that it starts from.")
-            );
+            return Err(ApiError::new(&codes::UPSTREAM_ERROR).detail("This route leads back to this host."));
         }
         Ok(())
     }
@@ -210,7 +208,7 @@ impl Proxy {
         parts.extensions = http::Extensions::new();
         headers::forward(
             &mut parts.headers,
-            &Way {
+            &Forwarding {
                 request_id: &visitor.request_id,
                 peer: visitor.peer,
                 trusted: visitor.trusted,
@@ -273,8 +271,8 @@ impl Proxy {
         if self.shares_origin && headers::is_html(&parts.headers) && !route.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 prefix = route.settings.prefix,
-                "this proxy route answers HTML on the Admin UI's origin: its scripts could act as whoever is logged in; \
-                 set PROXY_HOSTS or ADMIN_LISTEN_ADDR"
+                "this proxy route answers HTML on the Admin UI's origin: its scripts could act as any logged-in \
+                 user; set PROXY_HOSTS or ADMIN_LISTEN_ADDR"
             );
         }
         if body.is_end_stream() {
@@ -297,7 +295,7 @@ impl Proxy {
         let asked = upgrade.zip(protocol).filter(|(upgrade, protocol)| upgrade.allows(protocol));
         let Some((upgrade, protocol)) = asked else {
             route.counters.errors.fetch_add(1, Ordering::Relaxed);
-            let cause = anyhow::anyhow!("the upstream changed to a protocol that nobody asked for");
+            let cause = anyhow::anyhow!("the upstream switched to a protocol that was not requested");
             return Err(ApiError::new(&codes::UPSTREAM_ERROR).cause(cause));
         };
         route.counters.tunnels.fetch_add(1, Ordering::Relaxed);
@@ -347,7 +345,7 @@ fn failure(error: hyper_util::client::legacy::Error, progress: Option<&Progress>
     match progress {
         Some(progress) if is(&progress.client_silent) => ApiError::new(&codes::REQUEST_TIMEOUT),
         Some(progress) if is(&progress.client_failed) => {
-            ApiError::new(&codes::INVALID_REQUEST).detail("The body broke off before its end.")
+            ApiError::new(&codes::INVALID_REQUEST).detail("The body ended before it was complete.")
         }
         _ => upstream::failure(error),
     }

@@ -49,9 +49,9 @@ impl Full {
     fn refusal(self) -> ApiError {
         match self {
             Self::Address => ApiError::new(&codes::RATE_LIMITED)
-                .detail("Too many connections of this address have a request under way.")
+                .detail("Too many connections from this address have a request in progress.")
                 .retry_after(RETRY_CONNECTING),
-            Self::Listener => ApiError::new(&codes::OVERLOADED).detail("Too many requests are under way."),
+            Self::Listener => ApiError::new(&codes::OVERLOADED).detail("Too many requests are in progress."),
         }
     }
 }

@@ -42,9 +42,9 @@ pub enum AddressLimit {
 }
 
 /// Bytes of a JSON body where the row says nothing else: a login, a key.
-pub const SMALL: usize = 16 * 1024;
-/// Bytes of a card's JSON body: more than the largest card, so that what is over the limit is told its size.
-pub const CARD: usize = 12 * 1024 * 1024;
+pub const DEFAULT_BODY_LIMIT: usize = 16 * 1024;
+/// Bytes of a card's JSON body: more than the largest card, so that the refusal of one over the limit can name its size.
+pub const CARD_BODY_LIMIT: usize = 12 * 1024 * 1024;
 
 /// A handler whose types are forgotten.
 type Run<S> = Box<dyn for<'a> Fn(&'a Arc<S>, CallHead) -> BoxFuture<'a, ApiResult<Reply>> + Send + Sync>;
@@ -122,7 +122,7 @@ impl<S: 'static> NewRoute<S> {
             path,
             access: Access::Authenticated,
             reads: B::READS,
-            body_limit: SMALL,
+            body_limit: DEFAULT_BODY_LIMIT,
             query: Q::names(),
             address_limit: AddressLimit::Refuses,
             is_polled: false,
@@ -173,7 +173,7 @@ impl<S: 'static> Route<S> {
         NewRoute::new(Method::DELETE, path, handler)
     }
 
-    /// Bytes of the JSON body; without this, [`SMALL`].
+    /// Bytes of the JSON body; without this, [`DEFAULT_BODY_LIMIT`].
     #[must_use]
     pub fn body_limit(self, bytes: usize) -> Self {
         Self { body_limit: bytes, ..self }
@@ -351,7 +351,10 @@ mod tests {
     #[test]
     fn a_row_takes_what_its_handler_reads_from_the_handlers_signature() {
         let row = Route::<()>::patch("/v1/x", change).scope("x:write");
-        assert_eq!((row.access, row.reads, row.body_limit), (Access::Scope("x:write"), Reads::MergePatch, SMALL));
+        assert_eq!(
+            (row.access, row.reads, row.body_limit),
+            (Access::Scope("x:write"), Reads::MergePatch, DEFAULT_BODY_LIMIT)
+        );
         assert!(row.query.check(Some("limit=1")).is_ok());
         for wrong in ["limt=1", "limit=1&limit=2"] {
             assert_eq!(row.query.check(Some(wrong)).unwrap_err().status(), 400, "{wrong}");

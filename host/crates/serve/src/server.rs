@@ -3,6 +3,7 @@
 mod connections;
 mod idle_queue;
 mod idle_timer;
+mod open_connection;
 mod unread_head;
 
 use std::{
@@ -29,8 +30,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    connections::{ConnectionSlot, Connections, OpenConnection},
+    connections::{ConnectionSlot, Connections},
     idle_timer::IdleTimer,
+    open_connection::OpenConnection,
     unread_head::UnreadHead,
 };
 use crate::{

@@ -181,7 +181,7 @@ pub struct ApprovalClient {
     pub version: Option<String>,
 }
 
-/// With the joined user; what has expired is shown as that before it is written down.
+/// With the joined user; what has expired is shown as that before it is recorded.
 const COLUMNS: &str = "a.id, CASE WHEN a.state IN ('pending', 'approved') AND a.expires_at <= clock_timestamp() \
      THEN 'expired' ELSE a.state END AS state, a.tool, a.title, a.plugin, a.arguments, a.difference, a.caller, a.user_id, \
      u.username, a.client_name, a.client_version, a.asked, a.request_id, a.created_at, a.expires_at, a.decided_at, \

@@ -12,7 +12,7 @@ use cardinal_cards::filter::Filter;
 
 const GOOD_FOR: Duration = Duration::seconds(5);
 /// How long one request may take to find out anew, while all others go by what was known. After that another one does.
-const RENEWED_WITHIN: Duration = Duration::seconds(2);
+const RENEWAL_TIMEOUT: Duration = Duration::seconds(2);
 const KEPT: usize = 256;
 
 /// The counts by filter.
@@ -37,7 +37,7 @@ impl Estimates {
         if now < known.until && known.until <= now + GOOD_FOR {
             return Ok(Some(known.count));
         }
-        known.until = now + RENEWED_WITHIN;
+        known.until = now + RENEWAL_TIMEOUT;
         Ok(None)
     }
 

@@ -122,7 +122,7 @@ impl Expiry {
             Err(RemoveError::Slow(_)) => return Ok(false),
             Err(RemoveError::Refused(error)) => match card_in_use(error) {
                 StoreError::CardInUse { plugin } => *removed.in_use.entry(plugin).or_default() += 1,
-                error => tracing::warn!(card = %id, ?error, "a deleted card could not be removed"),
+                error => tracing::warn!(card = %id, ?error, "failed to remove a deleted card"),
             },
         }
         Ok(true)

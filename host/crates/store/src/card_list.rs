@@ -43,9 +43,9 @@ const STEPS_ELSEWHERE: u32 = 4_000;
 /// A walk is planned for so many times the steps that it should take: words do not lie evenly.
 const MARGIN: f64 = 1.5;
 /// Where this few cards fit, gathering them takes less than a walk.
-const FEW: i64 = 2_500;
+const MAX_GATHERED: i64 = 2_500;
 /// From here on a walk to the end of the list takes less than gathering.
-const MANY: i64 = 100_000;
+const MIN_WALKED: i64 = 100_000;
 /// Up to this many that groups hold, they are counted: 0.05 µs each.
 const COUNTED_WHOLE: i64 = 20_000;
 /// Up to this many an estimate of all cards is exact.
@@ -176,7 +176,7 @@ impl Reading<'_> {
     /// A page of what is picked card by card.
     async fn selected(&self, known: Count) -> Result<Option<(FoundCards, Count)>, StoreError> {
         let can_gather = statements::can_gather(self.wanted.filter);
-        if !can_gather || !known.exact || known.cards > FEW {
+        if !can_gather || !known.exact || known.cards > MAX_GATHERED {
             let mut steps = self.first_steps(known);
             while let Some(most) = steps {
                 let Ok(walked) = self.walk(Some(most)).await? else { return Ok(None) };
@@ -189,7 +189,7 @@ impl Reading<'_> {
                 };
             }
         }
-        if can_gather && known.cards < MANY {
+        if can_gather && known.cards < MIN_WALKED {
             match self.gather(known).await? {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => {}
@@ -206,7 +206,7 @@ impl Reading<'_> {
 
     /// A walk that should find the page if the estimate is right, or else one that finds out.
     fn first_steps(&self, known: Count) -> Option<u32> {
-        if known.cards >= MANY { Some(self.most_steps()) } else { Some(PROBE) }
+        if known.cards >= MIN_WALKED { Some(self.most_steps()) } else { Some(PROBE) }
     }
 
     /// The steps that should find the page, when `found` were found in `steps`; none when they are too many.
@@ -221,7 +221,7 @@ impl Reading<'_> {
     /// is worth a try.
     async fn gathers_many(&self) -> Result<bool, StoreError> {
         let Some(text) = &self.wanted.filter.q else { return Ok(false) };
-        Ok(self.planned(statements::plan_of_words(text)).await? > FEW)
+        Ok(self.planned(statements::plan_of_words(text)).await? > MAX_GATHERED)
     }
 
     /// Whether a gathering had better go by the time of changes than by words, where the filter asks for both.

@@ -177,7 +177,7 @@ pub async fn restore_version(
     pool.note_message(card.attributes.get().len());
     precondition.check(card.version)?;
     if !(1..=card.version).contains(&version) {
-        return Err(StoreError::Version(format!("The card has had the versions 1 to {}.", card.version)));
+        return Err(StoreError::Version(format!("The card has the versions 1 to {}.", card.version)));
     }
     let earlier = card_history::fields_at(&transaction, id, version).await?;
     let earlier = earlier.ok_or(StoreError::NotFound("version of this card"))?;

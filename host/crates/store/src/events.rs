@@ -29,7 +29,7 @@ const LOOK_IDLE: Duration = Duration::from_secs(1);
 /// How long the database may take for one look; then it is taken for gone.
 const RAISE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events that are numbered, or read, in one statement.
-const AT_ONCE: i32 = 1_000;
+const MAX_BATCH: i32 = 1_000;
 /// Events that are kept in memory, and bytes of them: who is further behind is too slow.
 const MAX_RECENT: Bounds = Bounds { entries: 4_096, bytes: 8 << 20 };
 /// Readers of a host, and of one user.
@@ -160,7 +160,7 @@ impl Events {
     async fn look(&self) -> Result<(), StoreError> {
         let mut standing = crate::event_log::standing(&self.pool).await?;
         if standing.waiting {
-            while crate::event_log::number(&self.pool, AT_ONCE).await? == i64::from(AT_ONCE) {}
+            while crate::event_log::number(&self.pool, MAX_BATCH).await? == i64::from(MAX_BATCH) {}
             standing = crate::event_log::standing(&self.pool).await?;
         }
         let head = self.recent.read().head();
@@ -173,7 +173,7 @@ impl Events {
         }
         let mut head = head;
         while head < standing.last {
-            let events = crate::event_log::after(&self.pool, head, i64::from(AT_ONCE)).await?;
+            let events = crate::event_log::after(&self.pool, head, i64::from(MAX_BATCH)).await?;
             let Some(last) = events.last() else { break };
             head = last.id;
             self.publish(|recent| events.into_iter().for_each(|event| recent.add(event)));
@@ -220,7 +220,7 @@ pub async fn raise(pool: &Pool, event: &Event) {
         crate::event_log::raise(&*client, event).await
     };
     if let Err(error) = raised.await {
-        tracing::warn!(?event, ?error, "the event could not be written; its readers will not hear of it");
+        tracing::warn!(?event, ?error, "failed to write an event; its readers will miss it");
     }
 }
 

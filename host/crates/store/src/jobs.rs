@@ -120,7 +120,7 @@ async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> Result<Uuid, StoreE
         .await?
         .try_get(0)?;
     if open >= OPEN_JOBS {
-        let detail = format!("{open} jobs are waiting or running; that is as many as there may be.");
+        let detail = format!("{open} jobs are waiting or running, which is the maximum.");
         return Err(StoreError::Busy { detail, retry_after: RETRY_SECONDS });
     }
     let id = Uuid::now_v7();
@@ -234,7 +234,7 @@ async fn changed(
 
 /// Says of imports whose process has died that they are interrupted: what they read is gone with it.
 pub async fn bury_imports(pool: &Pool, runner: Runner) -> Result<Vec<Job>, StoreError> {
-    const REASON: &str = "The host ended while the import was running. What is counted as done was written.";
+    const REASON: &str = "The host ended while the import was running. Rows that are counted as done were written.";
     let mut client = pool.get().await?;
     let sql = format!(
         "UPDATE public.jobs AS j SET state = 'interrupted', finished_at = now(), reason = $3, runner = NULL, lease_until = NULL \
@@ -433,8 +433,8 @@ pub async fn errors(pool: &Pool, id: Uuid, after: i64, limit: i64) -> Result<Vec
 
 /// Removes jobs that ended more than `days` ago, some at a time; gives how many.
 pub async fn remove_old(pool: &Pool, days: i32) -> Result<u64, StoreError> {
-    const AT_ONCE: i64 = 20;
+    const BATCH: i64 = 20;
     let delete = "DELETE FROM public.jobs WHERE id IN (SELECT id FROM public.jobs \
                   WHERE finished_at < now() - make_interval(days => $1) ORDER BY id LIMIT $2)";
-    old_rows::remove(pool, delete, days, AT_ONCE).await
+    old_rows::remove(pool, delete, days, BATCH).await
 }

@@ -58,8 +58,9 @@ pub async fn replace(
     precondition.check(before.version)?;
     let version = before.version + 1;
     work.execute(
-        "INSERT INTO public.proxy_routes (routes, version, updated_by) VALUES ($1, $2, $3) ON CONFLICT (one_row) DO UPDATE \
-         SET routes = excluded.routes, version = excluded.version, updated_by = excluded.updated_by, updated_at = now()",
+        "INSERT INTO public.proxy_routes (routes, version, updated_by) VALUES ($1, $2, $3) \
+         ON CONFLICT (one_row) DO UPDATE SET routes = excluded.routes, version = excluded.version, \
+         updated_by = excluded.updated_by, updated_at = now()",
         &[&Json(lines), &version, by],
     )
     .await?;

@@ -123,7 +123,8 @@ pub async fn revoke(pool: &Pool, id: Uuid, reason: &str) -> Result<(), StoreErro
     let client = pool.get().await?;
     client
         .execute(
-            "UPDATE public.admin_sessions SET revoked_at = now(), revoked_reason = $2 WHERE id = $1 AND revoked_at IS NULL",
+            "UPDATE public.admin_sessions SET revoked_at = now(), revoked_reason = $2 \
+             WHERE id = $1 AND revoked_at IS NULL",
             &[&id, &reason],
         )
         .await?;
@@ -135,7 +136,8 @@ pub async fn revoke_all(pool: &Pool, user: Uuid, reason: &str) -> Result<u64, St
     let client = pool.get().await?;
     let ended = client
         .execute(
-            "UPDATE public.admin_sessions SET revoked_at = now(), revoked_reason = $2 WHERE user_id = $1 AND revoked_at IS NULL",
+            "UPDATE public.admin_sessions SET revoked_at = now(), revoked_reason = $2 \
+             WHERE user_id = $1 AND revoked_at IS NULL",
             &[&user, &reason],
         )
         .await?;

@@ -22,7 +22,7 @@ use cardinal_schema::{
 
 /// Whether there has to be a private database already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingDatabase {
     Refused,
     Made,
 }
@@ -42,7 +42,7 @@ pub struct Access {
 impl Access {
     /// # Errors
     /// In words for an operator.
-    pub async fn open(config: &Config, missing: Missing) -> anyhow::Result<Self> {
+    pub async fn open(config: &Config, missing: MissingDatabase) -> anyhow::Result<Self> {
         let data_dir = &config.paths.data_dir;
         let (login, postgres, data) = match &config.database.url {
             Some(url) => (ConnectParams::from_url(url).map_err(anyhow::Error::msg)?, None, None),
@@ -77,9 +77,9 @@ impl Access {
 async fn private(
     config: &Config,
     data_dir: &Path,
-    missing: Missing,
+    missing: MissingDatabase,
 ) -> anyhow::Result<(ConnectParams, Option<PrivatePostgres>, Option<DataDir>)> {
-    if missing == Missing::Refused && !PrivatePostgres::has_data(data_dir)? {
+    if missing == MissingDatabase::Refused && !PrivatePostgres::has_data(data_dir)? {
         bail!(
             "there is no database in DATA_DIR {}: name the folder of the host, or its DATABASE_URL",
             data_dir.display()

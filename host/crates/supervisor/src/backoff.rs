@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-const FIRST: Duration = Duration::from_millis(100);
+const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(10);
 /// A process that lived this long was well: its next death starts the count anew.
 const WELL_AFTER: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ impl Backoff {
             self.next = Duration::ZERO;
         }
         let wait = self.next;
-        self.next = (wait * 2).clamp(FIRST, MAX_DELAY);
+        self.next = (wait * 2).clamp(FIRST_DELAY, MAX_DELAY);
         wait
     }
 }

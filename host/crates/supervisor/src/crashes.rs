@@ -37,9 +37,10 @@ impl Crashes {
         let file = data_dir.join(FILE);
         let history = read(&file).unwrap_or_else(|error| {
             let aside = file.with_extension("json.damaged");
-            tracing::error!(file = %file.display(), aside = %aside.display(), %error, "the journal of crashes cannot be read; plugins that were quarantined are loaded again");
+            tracing::error!(file = %file.display(), aside = %aside.display(), %error, "failed to read the crash \
+                history; plugins that were quarantined are loaded again");
             if let Err(error) = fs::rename(&file, &aside) {
-                tracing::warn!(%error, "the damaged journal could not be set aside");
+                tracing::warn!(%error, "failed to set the damaged crash history aside");
             }
             CrashHistory::default()
         });
@@ -99,7 +100,7 @@ impl Crashes {
     /// Whole or not at all. What cannot be written still counts while this supervisor lives.
     fn save(&self) {
         if let Err(error) = self.try_save() {
-            tracing::error!(file = %self.file.display(), %error, "the journal of crashes cannot be written");
+            tracing::error!(file = %self.file.display(), %error, "failed to write the crash history");
         }
     }
 

@@ -35,7 +35,7 @@ impl FirstPassword {
             login.password_hash.as_deref().is_some_and(|stored| match password::verify(secret, stored) {
                 Ok(is_genuine) => is_genuine,
                 Err(error) => {
-                    tracing::warn!(error = format!("{error:#}"), "the first user's password could not be compared");
+                    tracing::warn!(error = format!("{error:#}"), "failed to compare the first user's password");
                     true // the file is not removed for that
                 }
             })
@@ -61,7 +61,7 @@ impl FirstPassword {
             Ok(()) => tracing::info!(file = %self.made.display(), "removed the first password: another one is set"),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!(%error, file = %self.made.display(), "the first password could not be removed")
+                tracing::warn!(%error, file = %self.made.display(), "failed to remove the first password")
             }
         }
     }

@@ -144,7 +144,7 @@ impl Server {
     fn spawn(&self) -> anyhow::Result<Child> {
         let program: PathBuf = self.installation.program("postgres");
         let mut command = self.launcher.server_command(self.account, &self.folder.cluster(), &program);
-        let (theirs, messages) = relay::channel().context("making the way of PostgreSQL's log")?;
+        let (theirs, messages) = relay::channel().context("making the socket for PostgreSQL's log")?;
         command.args(["-D", FOLDER]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(theirs);
         let child = tokio::process::Command::from(command).spawn().context("starting PostgreSQL")?;
         tokio::spawn(relay::relay(messages, self.last_words.clone()));
@@ -157,8 +157,8 @@ impl Server {
         let started = Instant::now();
         let mut patience = SILENCE_TIMEOUT;
         loop {
-            if let Some(status) = child.try_wait().context("looking after PostgreSQL")? {
-                bail!("PostgreSQL ended at its start ({status}): {}", self.last_words.text());
+            if let Some(status) = child.try_wait().context("watching PostgreSQL")? {
+                bail!("PostgreSQL failed to start ({status}): {}", self.last_words.text());
             }
             match connect::connect(&login).await {
                 Ok(_) => return Ok(()),
@@ -197,7 +197,7 @@ impl Server {
                         child = again;
                         break;
                     }
-                    Err(error) => tracing::error!(error = format!("{error:#}"), "PostgreSQL cannot be started again"),
+                    Err(error) => tracing::error!(error = format!("{error:#}"), "failed to start PostgreSQL again"),
                 }
             }
         }
@@ -212,7 +212,7 @@ impl Server {
 fn tell_death(status: std::io::Result<ExitStatus>) {
     match status {
         Ok(status) => tracing::error!(%status, "PostgreSQL ended on its own; starting it again"),
-        Err(error) => tracing::error!(%error, "PostgreSQL was lost sight of; starting it again"),
+        Err(error) => tracing::error!(%error, "lost track of PostgreSQL; starting it again"),
     }
 }
 

@@ -167,7 +167,7 @@ fn describe(plugin: &str, trouble: StepError) -> ProvisionFault {
             let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
             match said.and_then(|said| said.code().filter(|_| !is_unavailable(said))) {
                 Some(code) => ProvisionFault::Failed(format!("the database refused a part of it ({})", code.code())),
-                None => ProvisionFault::Unavailable("the database could not be had for it".to_owned()),
+                None => ProvisionFault::Unavailable("the database was not available for it".to_owned()),
             }
         }
     }

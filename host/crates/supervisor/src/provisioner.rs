@@ -21,7 +21,7 @@ use cardinal_control::link::{PluginDatabase, ProvisionFault, ProvisionRequest, P
 use cardinal_schema::plugin_schema::close;
 
 /// Processes side by side; what comes meanwhile waits for its turn, and goes together with what else waits.
-const AT_ONCE: usize = 2;
+const MAX_PROCESSES: usize = 2;
 /// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
 const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Steps of one process.
@@ -65,7 +65,7 @@ const MAX_REMEMBERED: usize = 1_000;
 impl Provisioner {
     /// `job` is what every step gets; its request is filled in for each.
     pub fn new(launcher: Launcher, job: Job) -> Self {
-        let [turns, places] = [AT_ONCE, MAX_AT_ONCE].map(|permits| Arc::new(Semaphore::new(permits)));
+        let [turns, places] = [MAX_PROCESSES, MAX_AT_ONCE].map(|permits| Arc::new(Semaphore::new(permits)));
         Self {
             launcher,
             job: Arc::new(job),
@@ -113,7 +113,7 @@ impl Provisioner {
             self.close(&request.plugin);
         }
         if let Err(fault) = &result {
-            tracing::warn!(plugin = request.plugin, %fault, "the plugin did not get its database");
+            tracing::warn!(plugin = request.plugin, %fault, "failed to provision the plugin's database");
         }
         result
     }
@@ -191,7 +191,7 @@ impl Provisioner {
             let mut wait = CLOSE_RETRY;
             while let Err(error) = this.try_close(&name).await {
                 let error = format!("{error:#}");
-                tracing::warn!(plugin = name, error, "the schema role could not be closed; trying again");
+                tracing::warn!(plugin = name, error, "failed to close the schema role; trying again");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(MAX_CLOSE_RETRY);
             }
@@ -248,7 +248,7 @@ impl Waiting {
 }
 
 fn not_made() -> ProvisionFault {
-    ProvisionFault::Unavailable("the schema step could not be made; the supervisor's log says why".to_owned())
+    ProvisionFault::Unavailable("the schema step failed; the supervisor's log says why".to_owned())
 }
 
 fn too_long() -> ProvisionFault {

@@ -63,7 +63,7 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
         let started = tokio::select! {
             started = Supervisor::start(config) => started?,
             () = stop.next() => {
-                tracing::info!("told to stop before the start was done");
+                tracing::info!("stopped before the start was complete");
                 return Ok(());
             }
         };
@@ -130,7 +130,7 @@ impl Supervisor {
                         ended
                     }
                     () = stop.next() => {
-                        tracing::info!("told to stop");
+                        tracing::info!("stopping");
                         // Ours would go on filling a queue that is not emptied.
                         self.listeners.clear();
                         self.control.local = None;

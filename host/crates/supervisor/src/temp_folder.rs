@@ -22,11 +22,12 @@ const MAX_DEPTH: usize = 64;
 /// The folder cannot be made, or something else is there.
 pub fn make_empty(path: &Path) -> anyhow::Result<()> {
     match fs::symlink_metadata(path) {
-        Ok(found) if !found.is_dir() => bail!("{} is no folder: move it away", path.display()),
+        Ok(found) if !found.is_dir() => bail!("{} is not a folder: move it away", path.display()),
         Ok(_) => {
             let removed = open_folder(CWD, path).and_then(|folder| remove_entries(&folder, MAX_DEPTH));
             if let Err(error) = removed.and_then(|()| fs::remove_dir(path)) {
-                tracing::warn!(%error, path = %path.display(), "plugins' temporary files could not all be removed");
+                tracing::warn!(%error, path = %path.display(), "failed to remove some of the plugins' temporary \
+                    files");
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -99,6 +100,6 @@ mod tests {
     fn a_link_in_its_place_is_refused() {
         let data = tempfile::tempdir().unwrap();
         symlink("/", data.path().join(FOLDER)).unwrap();
-        assert!(make_empty(&data.path().join(FOLDER)).unwrap_err().to_string().contains("is no folder"));
+        assert!(make_empty(&data.path().join(FOLDER)).unwrap_err().to_string().contains("is not a folder"));
     }
 }

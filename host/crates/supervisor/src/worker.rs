@@ -88,7 +88,7 @@ impl Worker {
         ours.set_nonblocking(true).context("preparing the control socket")?;
         let mut socket = UnixStream::from_std(ours).context("preparing the control socket")?;
         let shm = shm::Shared::new().context("making the shared memory")?;
-        let (handover, local) = handover::channel().context("making the way for local connections")?;
+        let (handover, local) = handover::channel().context("making the sockets for local connections")?;
         send_start(&mut socket, start, [shm.memory(), ends.log.as_fd(), local.as_fd()], listeners)
             .await
             .context("telling the worker its settings")?;
@@ -162,10 +162,10 @@ impl Worker {
         tracing::error!(
             seconds_silent = silent,
             seconds_without_answer = unanswered,
-            "the worker does not answer any more; ending it"
+            "the worker no longer answers; ending it"
         );
         if let Err(error) = self.child.start_kill() {
-            tracing::warn!(%error, "the worker could not be ended");
+            tracing::warn!(%error, "failed to end the worker");
         }
     }
 
@@ -177,7 +177,7 @@ impl Worker {
         }
         tracing::error!("the worker closed its log or its connection to the host and did not end; ending it");
         if let Err(error) = self.child.start_kill() {
-            tracing::warn!(%error, "the worker could not be ended");
+            tracing::warn!(%error, "failed to end the worker");
         }
         self.child.wait().await.ok()
     }
@@ -189,7 +189,7 @@ impl Worker {
         tokio::select! {
             death = self.until_death(control) => tracing::info!(ended = describe_exit(death.status), "the worker has drained"),
             () = tokio::time::sleep(grace + DRAIN_MARGIN) => tracing::warn!("the worker did not drain in time; ending it"),
-            () = hurry => tracing::warn!("told to stop once more; ending the worker at once"),
+            () = hurry => tracing::warn!("asked to stop again; ending the worker at once"),
         }
         if let Err(error) = self.child.kill().await {
             tracing::debug!(%error, "the worker had ended already");

@@ -145,7 +145,7 @@ impl WorkerLog {
             tracing::warn!(
                 target: PROCESS,
                 lines = refused,
-                "lines that are none of the host's log were dropped: a plugin's native code writes to it"
+                "dropped lines that are not the host's: a plugin's native code writes to its log"
             );
         }
         if too_many > 0 {

@@ -72,12 +72,12 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args) -> anyhow::Result<()> {
     let format = Format::choose(args.format, &args.file);
     if args.spreadsheet && format != Format::Csv {
-        bail!("--spreadsheet goes with CSV alone; name the file .csv, or add --format csv");
+        bail!("--spreadsheet needs CSV: name the file .csv, or add --format csv");
     }
     let client = Client::new(&args.host.read()?)?;
     let to_stdout = args.file.as_os_str() == "-";
     if !to_stdout && !args.overwrite && args.file.exists() {
-        bail!("{} is there already; --overwrite puts the export in its place", args.file.display());
+        bail!("{} exists: choose another name, or pass --overwrite", args.file.display());
     }
     let filters: Vec<(&str, Option<&str>)> = vec![
         ("q", args.q.as_deref()),
@@ -106,15 +106,15 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<()> {
     let told =
         format!("{rows} lines in {}", if to_stdout { Path::new("standard output") } else { &args.file }.display());
     if to_stdout { writeln!(io::stderr(), "{told}") } else { writeln!(io::stdout(), "{told}") }
-        .context("telling what was done")
+        .context("writing to standard output")
 }
 
 fn stdout() -> anyhow::Result<File> {
-    let stdout = io::stdout().as_fd().try_clone_to_owned().context("taking standard output")?;
+    let stdout = io::stdout().as_fd().try_clone_to_owned().context("opening standard output")?;
     Ok(File::from_std(stdout.into()))
 }
 
-async fn expected(client: &Client, filters: &[(&str, Option<&str>)]) -> Result<Option<u64>, client::Failure> {
+async fn expected(client: &Client, filters: &[(&str, Option<&str>)]) -> Result<Option<u64>, client::RequestError> {
     let mut query = filters.to_vec();
     query.extend([("limit", Some("1")), ("fields", Some("id"))]);
     Ok(client.get(&format!("{LIST}{}", client::query(&query))).await?["total_estimate"].as_u64())
@@ -130,10 +130,10 @@ async fn keep(
     name.push(".part");
     let draft = file.with_file_name(name);
     let saved = async {
-        let mut out = BufWriter::new(File::create(&draft).await.context("making the file")?);
+        let mut out = BufWriter::new(File::create(&draft).await.context("creating the file")?);
         let rows = copy(client, answer, &mut out, bar).await?;
         out.into_inner().sync_all().await.context("writing the file")?;
-        fs::rename(&draft, file).await.context("naming the file")?;
+        fs::rename(&draft, file).await.context("renaming the file")?;
         anyhow::Ok(rows)
     };
     let saved = saved.await;

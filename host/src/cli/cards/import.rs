@@ -82,7 +82,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<()> {
     let sent = client.send(&path(args), request(args, source, Arc::clone(&bar))?).await;
     let answer = client.whole(sent.inspect_err(|_| finish(&bar))?).await?;
     let mut job = answer["item"].clone();
-    let id = job["id"].as_str().context("the answer names no job")?.to_owned();
+    let id = job["id"].as_str().context("the answer has no job id")?.to_owned();
     while ["queued", "running"].contains(&job["state"].as_str().unwrap_or_default()) {
         tokio::time::sleep(LOOK_EVERY).await;
         job = client.get(&format!("/v1/admin/jobs/{id}")).await?["item"].take();
@@ -102,7 +102,7 @@ async fn open(file: &PathBuf) -> anyhow::Result<(Box<dyn AsyncRead + Send + Sync
     let opened = File::open(file).await.with_context(|| format!("opening {}", file.display()))?;
     let facts = opened.metadata().await.with_context(|| format!("opening {}", file.display()))?;
     if facts.is_dir() {
-        anyhow::bail!("{} is a folder: name a file of CSV or NDJSON, or - for standard input", file.display());
+        anyhow::bail!("{} is a folder: give a CSV or NDJSON file, or - for standard input", file.display());
     }
     Ok((Box::new(opened), facts.is_file().then_some(facts.len())))
 }
@@ -184,9 +184,9 @@ fn report(args: &Args, job: &Value) -> anyhow::Result<()> {
         count("updated"),
         count("unchanged"),
     );
-    writeln!(io::stdout(), "{told}").context("telling what was done")?;
+    writeln!(io::stdout(), "{told}").context("writing to standard output")?;
     if state != "done" {
-        anyhow::bail!("the import did not come to its end: {}", job["reason"].as_str().unwrap_or(state));
+        anyhow::bail!("the import did not finish: {}", job["reason"].as_str().unwrap_or(state));
     }
     anyhow::ensure!(failed == 0, "{failed} rows were refused");
     Ok(())

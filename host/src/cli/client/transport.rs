@@ -9,13 +9,13 @@ use url::Url;
 
 use super::Upload;
 use cardinal_base::{
-    config::Way,
+    config::HostEndpoint,
     http_client::{self, HttpClient, Stream},
 };
 use cardinal_control::local_socket::LocalSocket;
 
 /// From the look-up of the name to the end of the TLS handshake.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a host is reached.
 pub(super) enum Transport {
@@ -30,10 +30,10 @@ pub(super) struct Address {
 }
 
 impl Transport {
-    pub(super) fn new(way: &Way) -> anyhow::Result<Self> {
+    pub(super) fn new(way: &HostEndpoint) -> anyhow::Result<Self> {
         match way {
-            Way::Address(url) => Self::over_tcp(url),
-            Way::Local(data_dir) => Ok(Self::local(data_dir)),
+            HostEndpoint::Address(url) => Self::over_tcp(url),
+            HostEndpoint::Local(data_dir) => Ok(Self::local(data_dir)),
         }
     }
 
@@ -68,7 +68,7 @@ impl Transport {
             tokio::spawn(connection);
             anyhow::Ok(sender)
         };
-        tokio::time::timeout(CONNECT_WITHIN, connecting).await.context("no connection in time")?
+        tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.context("the connection timed out")?
     }
 }
 

@@ -69,6 +69,6 @@ impl Create {
             Some(key) if !self.json => key.to_owned(),
             _ => serde_json::to_string_pretty(&made)?,
         };
-        writeln!(std::io::stdout(), "{text}").context("telling the key")
+        writeln!(std::io::stdout(), "{text}").context("writing to standard output")
     }
 }

@@ -120,7 +120,7 @@ async fn records(direct: &Direct) -> anyhow::Result<Vec<KeyRecord>> {
 }
 
 async fn get(direct: &Direct, id: Uuid) -> anyhow::Result<KeyRecord> {
-    api_keys::get(&direct.pool, id).await.map_err(explain)?.context("there is no such API key any more")
+    api_keys::get(&direct.pool, id).await.map_err(explain)?.context("the API key no longer exists")
 }
 
 async fn revoke_direct(direct: &Direct, id: Uuid, keeps_children: bool) -> anyhow::Result<()> {
@@ -147,7 +147,7 @@ async fn rotate_direct(direct: &Direct, id: Uuid, overlap_seconds: u32) -> anyho
         RotateOutcome::Before => bail!(ROTATED_BEFORE),
         RotateOutcome::Changed => bail!(CHANGED_MEANWHILE),
         // No key has asked for it.
-        RotateOutcome::ByItsDescendant | RotateOutcome::CallerOver => bail!("the key could not be rotated"),
+        RotateOutcome::ByItsDescendant | RotateOutcome::CallerOver => bail!("failed to rotate the key"),
     }
     direct.record(AuditAction::RotateKey, new.id.to_string(), shown::audited(&new)).await;
     Ok(json!({"item": shown::show(&new), "key": key.expose()}))
@@ -165,12 +165,11 @@ pub(super) fn find(keys: &[Value], wanted: &str) -> anyhow::Result<Uuid> {
     }
     let named: Vec<&Value> = keys.iter().filter(|key| key["name"] == wanted && state(key) == "active").collect();
     match named[..] {
-        [one] => id(one).context("the host names a key without an id"),
+        [one] => id(one).context("the host returned a key without an id"),
         [] => bail!("there is no active API key {wanted:?}: `cardinal key list` shows names and ids"),
-        _ => bail!(
-            "{} active API keys have the name {wanted:?}: say which by its id, see `cardinal key list`",
-            named.len()
-        ),
+        _ => {
+            bail!("{} active API keys are named {wanted:?}: give the id instead, see `cardinal key list`", named.len())
+        }
     }
 }
 

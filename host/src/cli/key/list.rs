@@ -33,7 +33,7 @@ impl List {
             let lines: Vec<[String; 7]> = keys.iter().map(line).collect();
             table(["NAME", "KEY", "STATE", "EXPIRES", "LAST USED", "ID", "SCOPES"], &lines)
         };
-        std::io::stdout().write_all(text.as_bytes()).context("printing the keys")
+        std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")
     }
 }
 

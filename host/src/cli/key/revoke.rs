@@ -35,6 +35,6 @@ impl Revoke {
         } else {
             format!("Revoked {id}.")
         };
-        writeln!(std::io::stdout(), "{text}").context("printing what was done")
+        writeln!(std::io::stdout(), "{text}").context("writing to standard output")
     }
 }

@@ -36,6 +36,6 @@ impl Rotate {
             Some(key) if !self.json => key.to_owned(),
             _ => serde_json::to_string_pretty(&made)?,
         };
-        writeln!(std::io::stdout(), "{text}").context("printing the key")
+        writeln!(std::io::stdout(), "{text}").context("writing to standard output")
     }
 }

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::headers::{self, HeaderArguments};
-use crate::cli::client::{self, Client, Failure, events::Events};
+use crate::cli::client::{self, Client, RequestError, events::Events};
 
 const ENDPOINT: &str = "/api";
 const BOTH: &str = "application/json, text/event-stream";
@@ -137,8 +137,8 @@ impl Bridge {
             eprint_line(&text);
             return;
         }
-        let data = match failure.downcast_ref::<Failure>() {
-            Some(Failure::Refused { status, problem }) => {
+        let data = match failure.downcast_ref::<RequestError>() {
+            Some(RequestError::Refused { status, problem }) => {
                 json!({"status": status.as_u16(), "code": problem["code"], "request_id": problem["request_id"]})
             }
             _ => Value::Null,
@@ -190,12 +190,13 @@ impl Bridge {
             while let Some(frame) = in_time(body.frame()).await? {
                 let frame = frame.map_err(|error| self.client.broken_off(error.into()))?;
                 let Some(data) = frame.data_ref() else { continue };
-                let messages = events.take(data).ok_or_else(|| anyhow::anyhow!("an event of the host is too large"))?;
+                let messages =
+                    events.take(data).ok_or_else(|| anyhow::anyhow!("an event from the host is too large"))?;
                 for message in messages {
                     is_answered |= self.deliver(&message.data, id, begins).await;
                 }
             }
-            anyhow::ensure!(is_answered, "the host has ended the stream before its answer");
+            anyhow::ensure!(is_answered, "the host ended the stream before it answered");
             return Ok(());
         }
         let status = answer.status();
@@ -221,7 +222,7 @@ impl Bridge {
         if message["result"]["tools"].is_array() {
             self.arguments.lock().learn(&message);
         }
-        // An error that the host could not put down to the request; its client would wait for ever.
+        // An error that the host could not attribute to the request; its client would wait for ever.
         if let Some(id) = id
             && is_answer
             && message["id"].is_null()
@@ -281,7 +282,7 @@ impl Bridge {
         if status == StatusCode::OK {
             self.pass_on(answer, None, false, events).await?;
         }
-        anyhow::ensure!(!status.is_server_error(), "the host cannot open its stream now");
+        anyhow::ensure!(!status.is_server_error(), "the host cannot open a stream at the moment");
         Ok(status)
     }
 
@@ -296,7 +297,7 @@ impl Bridge {
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         let rest = async { while tasks.join_next().await.is_some() {} };
         if timeout(LAST_ANSWERS, rest).await.is_err() {
-            eprint_line("the host has not answered all requests in time");
+            eprint_line("the host did not answer all requests in time");
         }
         tasks.shutdown().await;
         if let Some(listening) = self.listening.lock().take() {
@@ -314,7 +315,9 @@ impl Bridge {
 }
 
 async fn in_time<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
-    timeout(SILENCE, work).await.map_err(|_| anyhow::anyhow!("the host is silent for {} seconds", SILENCE.as_secs()))
+    timeout(SILENCE, work)
+        .await
+        .map_err(|_| anyhow::anyhow!("the host has been silent for {} seconds", SILENCE.as_secs()))
 }
 
 fn error(id: &Value, code: i32, text: &str, data: Value) -> String {

@@ -18,7 +18,7 @@ use crate::cli::client::Client;
 use cardinal_base::config::ClientSettings;
 
 /// Lines that wait for a client that reads slowly; then the host's streams wait.
-const WAITING: usize = 64;
+const MAX_WAITING_LINES: usize = 64;
 
 /// Speak MCP over standard input and output, for clients that start a program
 ///
@@ -30,7 +30,7 @@ Example, in a client's configuration:
   {\"mcpServers\": {\"cardinal\": {\"command\": \"cardinal\",
     \"args\": [\"mcp\", \"stdio\", \"--url\", \"https://shop.example.com\", \"--key-file\", \"/home/ada/cardinal.key\"]}}}")]
 pub(super) struct Args {
-    /// Only these tools: names by commas, * in them for any text, e.g. cards_*
+    /// Only these tools: comma-separated names, in which * stands for any text, e.g. cards_*
     #[arg(long, value_name = "NAMES")]
     tools: Option<String>,
     /// Only tools that read and that no person confirms
@@ -47,7 +47,12 @@ impl Args {
     fn narrowing(&self) -> anyhow::Result<HeaderMap> {
         let mut headers = HeaderMap::new();
         if let Some(tools) = &self.tools {
-            let Ok(tools) = HeaderValue::from_str(tools) else { bail!("--tools takes names of tools by commas") };
+            let Ok(tools) = HeaderValue::from_str(tools) else {
+                bail!(
+                    "--tools takes a comma-separated list of tool \
+                names"
+                )
+            };
             headers.insert("x-mcp-tools", tools);
         }
         for (name, is_on) in [("x-mcp-readonly", self.readonly), ("x-mcp-search", self.search)] {
@@ -69,10 +74,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn speak(client: Client, narrowing: HeaderMap) -> anyhow::Result<()> {
-    let (out, written) = mpsc::channel(WAITING);
+    let (out, written) = mpsc::channel(MAX_WAITING_LINES);
     let bridge = Arc::new(Bridge::new(client, narrowing, out));
     let mut writer = tokio::spawn(write(written));
-    let input = io::stdin().as_fd().try_clone_to_owned().context("taking standard input")?;
+    let input = io::stdin().as_fd().try_clone_to_owned().context("opening standard input")?;
     let mut input = BufReader::new(File::from_std(input.into()));
     loop {
         let line = tokio::select! {
@@ -82,7 +87,7 @@ async fn speak(client: Client, narrowing: HeaderMap) -> anyhow::Result<()> {
         };
         match line {
             Line::Message(line) => bridge.take(&line).await,
-            Line::TooLong => bridge.refuse(&format!("the message has over {LINE_LIMIT} bytes")).await,
+            Line::TooLong => bridge.refuse(&format!("the message is over {LINE_LIMIT} bytes")).await,
             Line::End => break,
         }
     }
@@ -92,7 +97,7 @@ async fn speak(client: Client, narrowing: HeaderMap) -> anyhow::Result<()> {
 }
 
 async fn write(mut lines: mpsc::Receiver<String>) -> anyhow::Result<()> {
-    let out = io::stdout().as_fd().try_clone_to_owned().context("taking standard output")?;
+    let out = io::stdout().as_fd().try_clone_to_owned().context("opening standard output")?;
     let mut out = File::from_std(out.into());
     while let Some(mut line) = lines.recv().await {
         line.push('\n');

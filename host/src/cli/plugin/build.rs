@@ -60,16 +60,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         told = match &seen.refusal {
             Some(refusal) => format!("{name} {version} would be refused: {refusal}"),
             None => {
-                format!("{name} {version} would be taken by a host; put it into one with `cardinal plugin install`")
+                format!("a host would accept {name} {version}; install it with `cardinal plugin install`")
             }
         };
         for warning in &seen.warnings {
             told.push_str(&format!("; warning: {warning}"));
         }
     }
-    writeln!(std::io::stdout(), "{}", library.display()).context("telling where the library is")?;
+    writeln!(std::io::stdout(), "{}", library.display()).context("writing to standard output")?;
     if !told.is_empty() {
-        writeln!(std::io::stderr(), "{}", plain(&told)).context("telling what it is")?;
+        writeln!(std::io::stderr(), "{}", plain(&told)).context("writing to standard output")?;
     }
     Ok(if seen.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -77,6 +77,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// A folder with a manifest.
 pub(super) fn is_plugin(folder: &Path) -> anyhow::Result<()> {
     let manifest = folder.join(MANIFEST);
-    ensure!(manifest.is_file(), "{} is missing: `cardinal plugin new NAME` makes a crate with one", manifest.display());
+    ensure!(
+        manifest.is_file(),
+        "{} is missing: `cardinal plugin new NAME` creates a crate with one",
+        manifest.display()
+    );
     Ok(())
 }

@@ -38,7 +38,7 @@ pub(super) async fn build(folder: &Path, profile: Profile, arguments: &[String])
     }
     match library {
         Some(library) => Ok(Some(library)),
-        None => bail!("the crate makes no shared library: write crate-type = [\"cdylib\"] below [lib] in Cargo.toml"),
+        None => bail!("the crate builds no shared library: write crate-type = [\"cdylib\"] below [lib] in Cargo.toml"),
     }
 }
 

@@ -25,7 +25,7 @@ use super::{
     stop::Stop,
 };
 use crate::cli::{
-    client::{Client, Failure},
+    client::{Client, RequestError},
     text::{plain, plain_lines, print_line},
 };
 use cardinal_base::config::ClientSettings;
@@ -36,7 +36,7 @@ const OWN_FOLDER: &str = "target/cardinal";
 const KEY_FILE: &str = "key";
 /// How long a host may take to decide about a version.
 const SWAP_TIMEOUT: Duration = Duration::from_secs(60);
-const STAYS: &str = "; the version that runs stays";
+const STAYS: &str = "; the running version stays";
 const WAITING: &str = "; waiting for the next edit";
 
 /// Build a plugin's crate and run it, again after each edit
@@ -132,7 +132,7 @@ impl Session<'_> {
                     // What is wrong with a version is the author's to correct: the next change is waited for.
                     match self.swap(library, &plugins, &times).await {
                         Ok(()) => {}
-                        Err(error) if error.is::<Failure>() => return Err(error),
+                        Err(error) if error.is::<RequestError>() => return Err(error),
                         Err(error) => print_line(&plain_lines(&format!("{error:#}{}", self.stays())))?,
                     }
                 }
@@ -176,7 +176,7 @@ impl Session<'_> {
     async fn swap(&mut self, library: &Path, plugins: &Path, times: &Times) -> anyhow::Result<()> {
         let began = Instant::now();
         let package = folder::package(&self.folder, library)?;
-        let name = manifest::hints(&package.manifest).name.context("manifest.json names no plugin")?;
+        let name = manifest::hints(&package.manifest).name.context("manifest.json has no plugin name")?;
         let client = self.client.as_ref().context("there is no host")?;
         let replaced = match &self.running {
             Some(running) if running.name != name => {
@@ -198,7 +198,7 @@ impl Session<'_> {
         if code != 0 {
             let refused = describe(&item);
             let why = refused.split_once('\n').map_or("", |(_, why)| why.trim_end());
-            return print_line(&format!("{} is not taken{}\n{why}", plain(&name), stays(&item)));
+            return print_line(&format!("{} was refused{}\n{why}", plain(&name), stays(&item)));
         }
         let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
         let build = times.build.map(|time| format!("build {}, ", seconds(time))).unwrap_or_default();
@@ -232,13 +232,13 @@ impl Session<'_> {
     /// Leaves a host that was there before as it was, as far as that is possible, and ends one of its own.
     async fn end(&mut self) -> anyhow::Result<()> {
         if let Some(host) = self.host.take() {
-            print_line("\nending the host")?;
+            print_line("\nstopping the host")?;
             return host.stop().await.map(|_| ());
         }
         let (Some(client), Some(running)) = (&self.client, &self.running) else { return Ok(()) };
         if running.replaced {
             return print_line(&format!(
-                "\n{} stays in the host as it is now: {}",
+                "\n{} stays in the host as it is: {}",
                 plain(&running.name),
                 running.place.display()
             ));
@@ -246,7 +246,7 @@ impl Session<'_> {
         install::remove(&running.place)?;
         // A host that is gone looks when it starts.
         let _ = client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await;
-        print_line(&format!("\n{} is out of the host again; its tables stay", plain(&running.name)))
+        print_line(&format!("\n{} was removed from the host; its tables stay", plain(&running.name)))
     }
 }
 
@@ -255,7 +255,7 @@ fn stays(item: &Value) -> &'static str {
 }
 
 fn is_unreachable(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref::<Failure>(), Some(Failure::Unreachable { .. }))
+    matches!(error.downcast_ref::<RequestError>(), Some(RequestError::Unreachable { .. }))
 }
 
 /// The first user, whose password stands in a file until it is changed.
@@ -278,7 +278,7 @@ async fn key(client: &Client, own: &Path) -> anyhow::Result<PathBuf> {
     };
     let body = json!({"name": "cardinal plugin dev", "scopes": ["*"]});
     let made = client.ask(Method::POST, "/v1/admin/api-keys", Some(&body)).await?;
-    let key = made["key"].as_str().context("the host made no key")?;
+    let key = made["key"].as_str().context("the host returned no key")?;
     ensure!(writeln!(opened, "{key}").is_ok(), "{} cannot be written", file.display());
     Ok(file)
 }

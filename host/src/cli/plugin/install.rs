@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::remote::{REGISTRY, block_on, describe};
 use crate::cli::{
-    client::{Client, Failure},
+    client::{Client, RequestError},
     text::{plain, print_line},
 };
 use cardinal_base::config::{ClientSettings, PluginsDir};
@@ -33,7 +33,7 @@ const DRAFT: &str = ".cardinal-install-";
 /// Put a plugin into a host's PLUGINS_DIR and wait until it serves
 ///
 /// The package is checked as by `cardinal plugin check`, copied whole or not at all, and takes the place of the
-/// package of the same plugin that lies there. Then the host is asked to look, and what became of the plugin is told:
+/// package of the same plugin that lies there. Then the host is asked to look, and prints the plugin's state:
 /// exit 0 when it is in service, 1 when it is not, with the reason. To be run on the host's own machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -71,8 +71,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // As the host sees it: the file's name is part of the hash.
         let sha256 = checked(&placed)?.sha256;
         match client.ask(Method::POST, "/v1/admin/plugin-registry/rescan", None).await {
-            Err(Failure::Unreachable { host, .. }) => {
-                print_line(&format!("{host} does not run; it loads the plugin when it starts."))?;
+            Err(RequestError::Unreachable { host, .. }) => {
+                print_line(&format!("{host} is not running; it loads the plugin when it starts."))?;
                 Ok(ExitCode::SUCCESS)
             }
             Err(failure) => Err(failure.into()),
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// The folder of a host that runs on this machine.
 pub(super) async fn folder_of(client: &Client) -> anyhow::Result<PathBuf> {
     let system = client.get("/v1/admin/system").await?;
-    let folder = PathBuf::from(system["settings"]["PLUGINS_DIR"].as_str().context("the host names no PLUGINS_DIR")?);
+    let folder = PathBuf::from(system["settings"]["PLUGINS_DIR"].as_str().context("the host reports no PLUGINS_DIR")?);
     ensure!(folder.is_dir(), "the host's PLUGINS_DIR {} is not on this machine", folder.display());
     Ok(folder)
 }
@@ -103,7 +103,7 @@ pub(super) fn checked(path: &Path) -> anyhow::Result<Package> {
 pub(super) fn place(package: &Package, source: &Path, name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let before = packages_of(name, folder)?;
-    ensure!(before.len() < 2, "{name} lies in {} more than once: remove all but one of its packages", folder.display());
+    ensure!(before.len() < 2, "{name} is in {} more than once: remove all but one of its packages", folder.display());
     let before = before.into_iter().next();
     let same_form = |path: &&PathBuf| path.is_dir() == (package.form == Form::Folder);
     let target = match before.as_ref().filter(same_form) {
@@ -229,7 +229,7 @@ pub(super) async fn decided(
             Some((code, item)) => return Ok((code, item.clone())),
             None if began.elapsed() > patience => {
                 bail!(
-                    "the host has not decided about {name} in {} seconds; look at `cardinal plugin list`",
+                    "the host is not done with {name} after {} seconds; see `cardinal plugin list`",
                     patience.as_secs()
                 );
             }
@@ -243,7 +243,7 @@ fn verdict(item: &Value, sha256: &str) -> Option<u8> {
     let is_this_one = item["sha256"] == sha256;
     match item["state"].as_str()? {
         "active" if is_this_one && item["refusal"].is_null() => Some(0),
-        // What was there before goes on serving, because this package is no good.
+        // The package before stays in service, because this one is refused.
         "active" => item["refusal"].is_object().then_some(1),
         "refused" | "failed" | "quarantined" | "disabled" => Some(1),
         _ => None,

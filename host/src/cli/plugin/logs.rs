@@ -77,7 +77,7 @@ async fn follow(args: &Args, client: &Client, path: &str) -> anyhow::Result<()> 
         let mut events = Events::after(last_id, EVENT_LIMIT);
         while let Some(Ok(frame)) = body.frame().await {
             let read = events.take(frame.data_ref().map_or(&[][..], |data| data));
-            let read = read.context("what the host sends is no stream of events")?;
+            let read = read.context("the host's answer is not an event stream")?;
             read.iter().filter_map(line_in).try_for_each(|line| print(args, &line))?;
         }
         last_id = events.last_id;

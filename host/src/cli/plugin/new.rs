@@ -122,7 +122,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     check_name(&args.name)?;
     let into = args.into.canonicalize().with_context(|| format!("--into {}", args.into.display()))?;
     let folder = into.join(&args.name);
-    ensure!(!folder.exists(), "{} is there already", folder.display());
+    ensure!(!folder.exists(), "{} already exists", folder.display());
     let sdk = Sdk::find(args.sdk.as_ref(), &into)?;
     let parts = complete(&args.with);
     write(&folder, &files(&args.name, &parts, &sdk)?)?;
@@ -191,7 +191,7 @@ fn check_name(name: &str) -> anyhow::Result<()> {
         Ok(_) => Ok(()),
         Err(problems) => {
             let expected = problems.0.first().map_or("", |problem| problem.expected.as_str());
-            bail!("NAME {:?} cannot be a plugin's name; expected {expected}", plain(name))
+            bail!("NAME {:?} is not a valid plugin name; expected {expected}", plain(name))
         }
     }
 }

@@ -59,12 +59,12 @@ impl OwnHost {
         let (client, began) = (self.client(), Instant::now());
         loop {
             if let Some(status) = self.process.try_wait().context("watching the host")? {
-                bail!("the host ended instead of starting ({status}):\n{}", last_lines(&self.folder));
+                bail!("the host exited while starting ({status}):\n{}", last_lines(&self.folder));
             }
             match client.get("/v1/admin/system").await {
                 Ok(_) => return Ok(()),
                 Err(failure) if began.elapsed() > START_TIMEOUT => {
-                    bail!("the host does not serve after {START_TIMEOUT:?}: {failure}\n{}", last_lines(&self.folder))
+                    bail!("the host is not ready after {START_TIMEOUT:?}: {failure}\n{}", last_lines(&self.folder))
                 }
                 // Nobody answers yet, it is not ready, or its first user is still to be made.
                 Err(_) => tokio::time::sleep(ASK_AGAIN).await,
@@ -80,10 +80,10 @@ impl OwnHost {
     pub(super) async fn stop(mut self) -> anyhow::Result<ExitStatus> {
         self.signal(Signal::TERM);
         match tokio::time::timeout(STOP_TIMEOUT, self.process.wait()).await {
-            Ok(ended) => ended.context("waiting for the host's end"),
+            Ok(ended) => ended.context("waiting for the host to stop"),
             Err(_) => {
-                self.process.kill().await.context("ending the host")?;
-                bail!("the host did not end within {STOP_TIMEOUT:?} and was killed");
+                self.process.kill().await.context("stopping the host")?;
+                bail!("the host did not stop within {STOP_TIMEOUT:?} and was killed");
             }
         }
     }
@@ -134,7 +134,7 @@ pub(super) fn url(folder: &Path) -> anyhow::Result<String> {
     let file = data_dir(folder).join("addresses.json");
     let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let addresses: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))?;
-    Ok(addresses["base_url"].as_str().context("the host says no address")?.to_owned())
+    Ok(addresses["base_url"].as_str().context("the host reports no address")?.to_owned())
 }
 
 /// The address that is wished for where it is free, else a port that the system chooses.

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         .with_context(|| format!("writing into {}", folder.display()))?;
     file.write_all(&package.library).context("writing the library")?;
     strip(file.path())?;
-    let packed = checked(file.path()).context("the stripped library is no good")?;
+    let packed = checked(file.path()).context("the stripped library is not valid")?;
     anyhow::ensure!(packed.carried() == package.carried(), "the files inside did not survive stripping");
     std::fs::set_permissions(file.path(), Permissions::from_mode(0o644)).context("setting the file's mode")?;
     file.persist(&output).with_context(|| format!("writing {}", output.display()))?;

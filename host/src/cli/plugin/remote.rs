@@ -79,7 +79,7 @@ pub(super) fn list(args: &List) -> anyhow::Result<()> {
         let lines: Vec<[String; 5]> = items.map(line).collect();
         table(["NAME", "VERSION", "STATE", "PACKAGE", "WHY"], &lines)
     };
-    std::io::stdout().write_all(text.as_bytes()).context("telling the plugins")
+    std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")
 }
 
 /// A plugin's name as part of a path, as it is typed; what has no place there, no plugin is called.
@@ -92,7 +92,7 @@ pub(super) fn say(args: &One, word: Word) -> anyhow::Result<ExitCode> {
     let answer = block_on(async { Ok(Client::new(&args.host.read()?)?.ask(Method::POST, &path, None).await?) })?;
     let item = &answer["item"];
     let text = if args.json { serde_json::to_string_pretty(&answer)? + "\n" } else { describe(item) };
-    std::io::stdout().write_all(text.as_bytes()).context("telling the plugin")?;
+    std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")?;
     Ok(if word.is_fulfilled(item) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

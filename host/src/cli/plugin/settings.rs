@@ -87,7 +87,7 @@ fn changed(now: &Value, changes: &[String], unset: &[String]) -> anyhow::Result<
         let property = &now["schema"]["properties"][key];
         ensure!(
             property["writeOnly"] != true,
-            "{key} is a secret, and others can read arguments: put it into a file and name that with --file"
+            "{key} is a secret, and others can read arguments: put it in a file and pass that with --file"
         );
         let text = || Value::from(value);
         let parsed =

@@ -89,8 +89,8 @@ fn generate(file: &Path) -> anyhow::Result<PathBuf> {
     let mut public = file.as_os_str().to_owned();
     public.push(PUBLIC);
     let public = PathBuf::from(public);
-    ensure!(!public.exists(), "{} is there already", public.display());
-    let pair = KeyPair::generate_unencrypted_keypair().context("making the keys")?;
+    ensure!(!public.exists(), "{} already exists", public.display());
+    let pair = KeyPair::generate_unencrypted_keypair().context("generating the keys")?;
     let secret = pair.sk.to_box(Some("Cardinal plugins: secret key")).context("writing the secret key")?;
     let mut written = fs::OpenOptions::new()
         .write(true)
@@ -108,7 +108,7 @@ fn secret(file: &Path) -> anyhow::Result<SecretKey> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("{} is not there; `cardinal plugin sign --generate --key FILE` makes a key", file.display())
+            bail!("{} does not exist; `cardinal plugin sign --generate --key FILE` generates a key", file.display())
         }
         Err(error) => return Err(error).with_context(|| format!("reading {}", file.display())),
     };
@@ -117,7 +117,7 @@ fn secret(file: &Path) -> anyhow::Result<SecretKey> {
         Ok(key) => Ok(key),
         // With a password, which is asked for at the terminal.
         Err(_) => {
-            boxed()?.into_secret_key(None).with_context(|| format!("{} is no minisign secret key", file.display()))
+            boxed()?.into_secret_key(None).with_context(|| format!("{} is not a minisign secret key", file.display()))
         }
     }
 }

@@ -11,7 +11,7 @@ impl Stop {
     pub(super) fn listen() -> anyhow::Result<Self> {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         let [interrupt, terminate, hangup] = kinds.map(signal);
-        let context = "taking signals";
+        let context = "installing signal handlers";
         Ok(Self([interrupt.context(context)?, terminate.context(context)?, hangup.context(context)?]))
     }
 

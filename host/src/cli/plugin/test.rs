@@ -31,7 +31,7 @@ use crate::cli::{
     client::Client,
     text::{plain, plain_lines, print_line},
 };
-use cardinal_base::config::{Remote, Secret, Way};
+use cardinal_base::config::{HostEndpoint, Remote, Secret};
 use cardinal_package::manifest;
 
 /// How long the host may take to put the plugin into service.
@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let ended = session.end(outcome.is_ok()).await;
         outcome.and(ended)?;
         let (text, code) = match session.failed {
-            0 => ("\nall is well".to_owned(), ExitCode::SUCCESS),
+            0 => ("\nall checks passed".to_owned(), ExitCode::SUCCESS),
             failed => (format!("\n{failed} failed"), ExitCode::FAILURE),
         };
         print_line(&text)?;
@@ -125,11 +125,11 @@ impl Session<'_> {
         let item = self.load(&local, &library).await?;
         let key = make_key(&local).await?;
         let url = own_host::url(self.place)?;
-        let remote = Remote { way: Way::Address(url.parse()?), key: Some(Secret::new(key.clone())) };
+        let remote = Remote { way: HostEndpoint::Address(url.parse()?), key: Some(Secret::new(key.clone())) };
         let client = Client::new(&remote)?;
         let card = json!({"sku": "TEST-1", "title": "A card for tests"});
         let card = client.ask(Method::POST, "/v1/admin/master-cards", Some(&card)).await?;
-        let card = card["item"]["id"].as_str().context("the host made no card")?.to_owned();
+        let card = card["item"]["id"].as_str().context("the host returned no card")?.to_owned();
         let subject = Subject { client, item, card };
         self.note("routes", routes::check(&subject).await)?;
         self.note("database", database_wall::check(self.place).await)?;
@@ -140,7 +140,7 @@ impl Session<'_> {
             let variables = [(URL_VARIABLE, url.as_str()), (KEY_VARIABLE, key.as_str())];
             let outcome = match cargo::test(&self.args.folder, &self.args.cargo, &variables).await? {
                 true => Outcome::Good("the crate's own tests pass".to_owned()),
-                false => Outcome::Bad("the crate's own tests fail; cargo has said which".to_owned()),
+                false => Outcome::Bad("the crate's own tests fail; see cargo's output".to_owned()),
             };
             self.note("own tests", Ok(outcome))?;
         }
@@ -150,13 +150,13 @@ impl Session<'_> {
     /// The plugin's entry in the registry, once it is in service.
     async fn load(&self, client: &Client, library: &Path) -> anyhow::Result<Value> {
         let package = install::checked(library)?;
-        let name = manifest::hints(&package.manifest).name.context("manifest.json names no plugin")?;
+        let name = manifest::hints(&package.manifest).name.context("manifest.json has no plugin name")?;
         let placed = install::place(&package, library, &name, &own_host::plugins_dir(self.place))?;
         let sha256 = install::checked(&placed)?.sha256;
         client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
         match install::decided(client, &name, &sha256, LOAD_TIMEOUT).await? {
             (0, item) => Ok(item),
-            (_, item) => bail!("the host does not take it: {}", describe(&item).trim_end()),
+            (_, item) => bail!("the host refuses it: {}", describe(&item).trim_end()),
         }
     }
 
@@ -181,8 +181,8 @@ impl Session<'_> {
             return Ok(());
         }
         let outcome = ended.map(|status| match status.success() {
-            true => Outcome::Good("host and plugin ended in order".to_owned()),
-            false => Outcome::Bad(format!("the host ended with {status}: {}", own_host::last_lines(self.place))),
+            true => Outcome::Good("host and plugin stopped cleanly".to_owned()),
+            false => Outcome::Bad(format!("the host exited with {status}: {}", own_host::last_lines(self.place))),
         });
         self.note("end", outcome)
     }
@@ -191,7 +191,7 @@ impl Session<'_> {
 async fn make_key(client: &Client) -> anyhow::Result<String> {
     let body = json!({"name": "cardinal plugin test", "scopes": ["*"]});
     let made = client.ask(Method::POST, "/v1/admin/api-keys", Some(&body)).await?;
-    Ok(made["key"].as_str().context("the host made no key")?.to_owned())
+    Ok(made["key"].as_str().context("the host returned no key")?.to_owned())
 }
 
 /// Some of a list, so that a line stays readable.

@@ -44,7 +44,9 @@ fn walk(root: &Path, dir: &str, files: &mut Vec<File>) -> Result<(), String> {
         match entry.file_type().map_err(fault)? {
             kind if kind.is_dir() => walk(root, &name, files)?,
             kind if kind.is_file() => files.push(file(root, &name)?),
-            _ => return Err(format!("{name} is neither a file nor a folder; a plugin's frontend takes no links")),
+            _ => {
+                return Err(format!("{name} is neither a file nor a folder; a plugin's frontend cannot contain links"));
+            }
         }
     }
     Ok(())

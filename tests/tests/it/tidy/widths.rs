@@ -7,6 +7,10 @@ pub(super) struct Width {
     pub(super) code: usize,
     /// The longest string literal, or the part of one, that stands in it.
     pub(super) longest_string: usize,
+    /// Whether it begins within a string literal.
+    pub(super) begins_in_string: bool,
+    /// Its code alone, without strings and comments.
+    pub(super) bare: String,
 }
 
 enum State {
@@ -30,6 +34,7 @@ pub(super) fn of_lines(source: &str) -> Vec<Width> {
             _ if rest[0] == '\n' => {
                 width.longest_string = width.longest_string.max(string);
                 lines.push(std::mem::take(&mut width));
+                width.begins_in_string = is_string;
                 (column, string) = (0, 0);
                 if matches!(state, State::LineComment) {
                     state = State::Code;
@@ -64,6 +69,9 @@ pub(super) fn of_lines(source: &str) -> Vec<Width> {
             State::Raw(_) => {}
         }
         let is_comment = matches!(state, State::LineComment | State::BlockComment);
+        if length == 1 && !is_string && matches!(state, State::Code) {
+            width.bare.push(rest[0]);
+        }
         (at, column) = (at + length, column + length);
         if is_string {
             string += length;

@@ -43,7 +43,7 @@ pub(super) struct Args {
     /// Login name of the first user, made when no user exists, e.g. alice [default: admin]
     #[arg(long, env, value_name = "NAME")]
     admin_bootstrap_username: Option<String>,
-    /// Password of the first user, e.g. from a secret store; everybody on this machine can read a flag in the list of
+    /// Password of the first user, e.g. from a secret store; every user of this machine can read a flag in the list of
     /// processes [default: random, in DATA_DIR/bootstrap-password]
     #[arg(long, env, value_name = "PASSWORD", hide_env_values = true)]
     admin_bootstrap_password: Option<String>,
@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// Hours that a login lasts, 1 to 8760, e.g. 8 [default: 24]
     #[arg(long, env, value_name = "HOURS")]
     admin_token_ttl_hours: Option<String>,
-    /// Secret that signs login tokens, 32 bytes or more, e.g. from `openssl rand -hex 32`; everybody on this machine can
+    /// Secret that signs login tokens, 32 bytes or more, e.g. from `openssl rand -hex 32`; every user of this machine can
     /// read a flag in the list of processes [default: made in DATA_DIR]
     #[arg(long, env, value_name = "SECRET", hide_env_values = true)]
     admin_token_secret: Option<String>,

@@ -38,7 +38,7 @@ pub struct RemoteSettings {
 
 /// Where a host is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum HostEndpoint {
     /// Scheme and authority alone.
     Address(Url),
     /// On this machine, by its `DATA_DIR`.
@@ -48,7 +48,7 @@ pub enum Way {
 /// A host to talk to, and with what credential.
 #[derive(Debug, Clone)]
 pub struct Remote {
-    pub way: Way,
+    pub way: HostEndpoint,
     pub key: Option<Secret>,
 }
 
@@ -70,9 +70,9 @@ impl ClientSettings {
         let (url, key) = self.remote.read_parts(key, &mut reader);
         let data_dir = reader.optional("DATA_DIR", &self.data_dir, folder);
         let way = match url {
-            Some(url) => Way::Address(url),
+            Some(url) => HostEndpoint::Address(url),
             // Without a key a host on this machine knows who asks by the system's word.
-            None => Way::Local(
+            None => HostEndpoint::Local(
                 data_dir
                     .map_or_else(|| absolute(DEFAULT_DATA_DIR).map_err(|it| BadSettings::one("DATA_DIR", it)), Ok)?,
             ),
@@ -89,7 +89,7 @@ impl RemoteSettings {
     pub fn read(&self) -> Result<Option<Remote>, BadSettings> {
         let mut reader = Reader::default();
         let (url, key) = self.read_parts(std::env::var(KEY).ok(), &mut reader);
-        reader.finish(url.map(|url| Remote { way: Way::Address(url), key }))
+        reader.finish(url.map(|url| Remote { way: HostEndpoint::Address(url), key }))
     }
 
     /// Whoever has a key and no address means the host at the usual one.
@@ -107,7 +107,7 @@ impl RemoteSettings {
         };
         let key = key.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         if key.as_ref().is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
-            reader.fault(KEY, "this is no credential: it holds spaces or characters beyond ASCII");
+            reader.fault(KEY, "this is not a credential: it contains spaces or non-ASCII characters");
         }
         let url = url.or_else(|| key.as_ref().and_then(|_| address(DEFAULT_URL).ok()));
         (url, key.map(Secret::new))
@@ -115,10 +115,10 @@ impl RemoteSettings {
 }
 
 fn address(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("{text:?} is no address: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("{text:?} is not a URL: {error}"))?;
     let is_plain = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
     if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() || !is_plain || url.password().is_some() {
-        return Err(format!("{text:?} is not http:// or https:// and a name, without a path"));
+        return Err(format!("{text:?} must be http:// or https:// and a host name, without a path"));
     }
     Ok(url)
 }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_address_is_a_scheme_and_a_name() {
-        let way = |url: &str| Way::Address(Url::parse(url).unwrap());
+        let way = |url: &str| HostEndpoint::Address(Url::parse(url).unwrap());
         assert_eq!(read(None, Some("mpk_x")).unwrap().way, way("http://127.0.0.1:8080"));
         assert_eq!(read(Some("https://shop.example.com"), None).unwrap().way, way("https://shop.example.com"));
         for bad in ["shop.example.com", "ftp://x", "http://x/path", "http://user:secret@x", "http://x?y", "unix:/x"] {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn without_key_and_address_the_host_on_this_machine_is_meant() {
-        let Way::Local(folder) = read(None, None).unwrap().way else { panic!("an address") };
+        let HostEndpoint::Local(folder) = read(None, None).unwrap().way else { panic!("an address") };
         assert!(folder.is_absolute() && folder.ends_with("var/data"), "{folder:?}");
     }
 

@@ -27,7 +27,7 @@ pub struct Database {
 #[command(next_help_heading = "Database")]
 #[group(skip)]
 pub(super) struct Args {
-    /// PostgreSQL to use, e.g. postgres://admin:secret@db.internal/cardinal; everybody on this machine can read a flag in
+    /// PostgreSQL to use, e.g. postgres://admin:secret@db.internal/cardinal; every user of this machine can read a flag in
     /// the list of processes [default: a private one in DATA_DIR]
     #[arg(long, env, value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
@@ -103,7 +103,8 @@ fn secret_file(text: &str) -> Result<PathBuf, String> {
         secret_file::read_small(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
     if secret.trim().len() < SHORTEST_SECRET {
         return Err(format!(
-            "{} holds no secret of {SHORTEST_SECRET} characters or more: make one with `cardinal database bootstrap-sql`",
+            "{} has no secret of {SHORTEST_SECRET} characters or more: create one with `cardinal database \
+             bootstrap-sql`",
             file.display()
         ));
     }

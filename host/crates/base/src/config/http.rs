@@ -62,7 +62,7 @@ pub(super) struct Args {
     /// Private key of TLS_CERT, e.g. /etc/cardinal/tls.key
     #[arg(long, env, value_name = "FILE")]
     tls_key: Option<String>,
-    /// Seconds that running requests get when the host is told to stop, e.g. 10 [default: 25]
+    /// Seconds that running requests get when the host is asked to stop, e.g. 10 [default: 25]
     #[arg(long, env, value_name = "SECONDS")]
     shutdown_grace_seconds: Option<String>,
 }
@@ -127,7 +127,8 @@ fn refuse_tls(args: &Args, reader: &mut Reader) {
         if raw.as_deref().is_some_and(|text| !text.trim().is_empty()) {
             reader.fault(
                 setting,
-                "this version does not serve TLS itself; put a TLS-terminating proxy before it and set BASE_URL to its https address",
+                "this version does not serve TLS itself; put a TLS-terminating proxy before it and set BASE_URL to \
+                 its https address",
             );
         }
     }

@@ -4,8 +4,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use tracing::level_filters::LevelFilter;
 
-/// Longest name of a module, and the most directives of one setting.
-const TARGET_LIMIT: usize = 100;
+use crate::log_targets::{is_within, resolve};
+
+/// The most directives of one setting.
 const DIRECTIVES_LIMIT: usize = 64;
 
 /// Libraries that write several INFO lines for each request: at the default level only their warnings are logged.
@@ -29,8 +30,13 @@ impl Default for LogLevels {
 impl LogLevels {
     /// The level of a module.
     pub fn get(&self, module: &str) -> LevelFilter {
-        let fits = self.modules.iter().filter(|(own, _)| is_within(module, own));
-        fits.max_by_key(|(own, _)| own.len()).map_or_else(|| self.unnamed(module), |(_, level)| *level)
+        self.get_by([module, module])
+    }
+
+    /// The level of a module that has two names.
+    pub fn get_by(&self, names: [&str; 2]) -> LevelFilter {
+        let fits = self.modules.iter().filter(|(own, _)| names.iter().any(|name| is_within(name, own)));
+        fits.max_by_key(|(own, _)| own.len()).map_or_else(|| self.unnamed(names[0]), |(_, level)| *level)
     }
 
     /// The level of a module that no directive names. `debug` and `trace` mean everything.
@@ -63,17 +69,6 @@ impl LogLevels {
     }
 }
 
-fn is_within(module: &str, outer: &str) -> bool {
-    module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
-}
-
-/// Whether this can be the name of a module: `cardinal::db`, `plugin::price-watch`, `hyper`.
-pub fn is_module(text: &str) -> bool {
-    let is_name =
-        |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    text.len() <= TARGET_LIMIT && text.split("::").all(is_name)
-}
-
 /// A level by its name.
 pub fn level(text: &str) -> Option<LevelFilter> {
     match text.to_ascii_lowercase().as_str() {
@@ -93,7 +88,7 @@ impl FromStr for LogLevels {
     /// Strict: a misspelt level must not be taken for the name of a module, or all goes silent.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = |what: &str| {
-            format!("{what:?} is no level: write off, error, warn, info, debug or trace, or info,module=debug")
+            format!("{what:?} is not a level: write off, error, warn, info, debug or trace, or info,module=debug")
         };
         let mut levels = Self::default();
         let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
@@ -106,10 +101,7 @@ impl FromStr for LogLevels {
                 None => (None, directive),
             };
             let level = level(name).ok_or_else(|| bad(directive))?;
-            match module {
-                Some(module) if !is_module(module) => return Err(format!("{module:?} is not the name of a module")),
-                module => levels.set(module, level),
-            }
+            levels.set(module.map(resolve).transpose()?.as_deref(), level);
         }
         Ok(levels)
     }
@@ -177,9 +169,16 @@ mod tests {
 
     #[test]
     fn what_is_misspelt_is_refused() {
-        for text in
-            ["loud", "info,cardinal::db=verbose", "cardinal::db", "a b=info", "=info", "cardinal:=info", "::=info"]
-        {
+        for text in [
+            "loud",
+            "info,cardinal::stoer=debug",
+            "info,cardinal::db=verbose",
+            "cardinal::db",
+            "a b=info",
+            "=info",
+            "cardinal:=info",
+            "::=info",
+        ] {
             assert!(text.parse::<LogLevels>().is_err(), "{text:?} was taken");
         }
     }

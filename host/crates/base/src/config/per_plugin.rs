@@ -24,7 +24,7 @@ pub enum Breaking {
     /// Its calls are refused for a while.
     #[default]
     On,
-    /// It is told, and nothing is refused.
+    /// It is reported, and nothing is refused.
     Observe,
 }
 
@@ -78,7 +78,7 @@ impl<T: Word> PerPlugin<T> {
         let found = T::WORDS.iter().find(|(known, _)| *known == word);
         let Some((_, value)) = found else {
             let words = T::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-            return Err(format!("{word:?} is none of {words}; write WORD for all plugins or NAME=WORD for one"));
+            return Err(format!("{word:?} is not one of {words}; write WORD for all plugins or NAME=WORD for one"));
         };
         match plugin {
             Some(name) if !is_name(name) => Err(format!("{name:?} is not the name of a plugin")),

@@ -76,7 +76,7 @@ pub(super) struct Args {
     plugin_networks: Option<String>,
     /// Settings of one plugin, repeatable, e.g. 'supplier={"allow_private_addresses":true}' (as a variable:
     /// PLUGIN_SETTINGS_SUPPLIER='{"allow_private_addresses":true}', or PLUGIN_SETTINGS_SUPPLIER_FILE=/run/secrets/supplier);
-    /// everybody on this machine can read a flag in the list of processes
+    /// every user of this machine can read a flag in the list of processes
     #[arg(long, value_name = "NAME=JSON")]
     plugin_settings: Vec<String>,
 }
@@ -112,7 +112,7 @@ impl Plugins {
         if plugins.upload && plugins.trust_keys.is_empty() {
             reader.fault(
                 "PLUGIN_UPLOAD",
-                "on needs a public key in PLUGIN_TRUST_KEYS, so that not just any file is taken",
+                "on needs a public key in PLUGIN_TRUST_KEYS, so that unsigned files are refused",
             );
         }
         plugins
@@ -140,7 +140,7 @@ fn trust(text: &str) -> Result<Trust, String> {
         "record" => Ok(Trust::Record),
         "lock" => Ok(Trust::Lock),
         "signed" => Ok(Trust::Signed),
-        _ => Err(format!("{text:?} is none of record, lock and signed")),
+        _ => Err(format!("{text:?} is not one of record, lock and signed")),
     }
 }
 

@@ -51,7 +51,7 @@ impl Proxy {
         let routes: Vec<ProxyRoute> = reader.list("PROXY_ROUTES", &args.proxy_routes, route);
         for (index, route) in routes.iter().enumerate() {
             if routes[..index].iter().any(|earlier| earlier.prefix == route.prefix) {
-                reader.fault("PROXY_ROUTES", format!("{:?} stands there twice", route.prefix));
+                reader.fault("PROXY_ROUTES", format!("{:?} is listed twice", route.prefix));
             }
         }
         let mut seconds =

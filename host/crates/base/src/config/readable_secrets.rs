@@ -3,7 +3,7 @@
 use super::{BadSettings, Config, Fault};
 use crate::secret_file::{OWN_SECRETS, Readers, readers};
 
-/// Refuses files with secrets that everybody on this machine can read, those that a setting names and our own.
+/// Refuses files with secrets that every user of this machine can read, those that a setting names and our own.
 ///
 /// # Errors
 /// [`BadSettings`], with what to run.
@@ -20,8 +20,8 @@ pub fn refuse_readable_secrets(config: &Config) -> Result<(), BadSettings> {
             Readers::Everybody => faults.push(Fault {
                 setting: setting.to_owned(),
                 problem: format!(
-                    "every user of this machine can read the secret in {0}: run `chmod 0600 '{0}'`, and change the secret \
-                     if somebody may have read it",
+                    "every user of this machine can read the secret in {0}: run `chmod 0600 '{0}'`, and change the \
+                     secret if someone may have read it",
                     file.display()
                 ),
             }),

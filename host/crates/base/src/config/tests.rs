@@ -307,7 +307,7 @@ fn a_secret_that_is_set_twice_or_whose_file_is_no_good_is_refused() {
             ("/does/not/exist".to_owned(), "cannot be read"),
             (folder.path().to_str().unwrap().to_owned(), "it is a folder"),
             (pipe.clone(), "it is a pipe"),
-            ("/dev/zero".to_owned(), "only a regular file"),
+            ("/dev/zero".to_owned(), "not a regular file"),
             (file("empty", b" \n"), "is empty"),
             (file("large", &[b'x'; 70_000]), "too large"),
             (file("binary", b"\xff\xfe"), "UTF-8"),

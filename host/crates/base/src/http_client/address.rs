@@ -12,7 +12,7 @@ use crate::config::Cidr;
 /// Why an address is out of reach, in words that follow "is".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("its address is {0}")]
-pub struct OutOfReach(pub &'static str);
+pub struct AddressError(pub &'static str);
 
 /// A range of addresses that is not the internet.
 struct Range {
@@ -27,7 +27,7 @@ struct Range {
 const SPECIAL: [Range; 31] = [
     v4([100, 100, 100, 200], 32, false, "a cloud metadata service"),
     v4([168, 63, 129, 16], 32, false, "a cloud metadata service"),
-    v4([0, 0, 0, 0], 8, false, "no address of a machine"),
+    v4([0, 0, 0, 0], 8, false, "not the address of a machine"),
     v4([10, 0, 0, 0], 8, true, "in a private network"),
     v4([100, 64, 0, 0], 10, true, "in a provider's private network"),
     v4([127, 0, 0, 0], 8, true, "this machine itself"),
@@ -69,16 +69,16 @@ const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 
 ///
 /// # Errors
 /// The address is not on the internet, and not in a network that is open.
-pub(super) fn check(address: IpAddr, opened: &[Cidr]) -> Result<(), OutOfReach> {
+pub(super) fn check(address: IpAddr, opened: &[Cidr]) -> Result<(), AddressError> {
     let address = mapped(address);
     if let Some(range) = SPECIAL.iter().find(|range| range.network.contains(&address)) {
         let is_open = range.private && opened.iter().any(|network| network.contains(address.into()));
-        return if is_open { Ok(()) } else { Err(OutOfReach(range.what)) };
+        return if is_open { Ok(()) } else { Err(AddressError(range.what)) };
     }
     if address.to_ipv4_mapped().is_some() || INTERNET_V6.contains(&address) {
         Ok(())
     } else {
-        Err(OutOfReach("reserved"))
+        Err(AddressError("reserved"))
     }
 }
 
@@ -219,6 +219,6 @@ mod tests {
 
     #[test]
     fn the_refusal_says_what_the_address_is() {
-        assert_eq!(check("127.0.0.1".parse().unwrap(), &[]), Err(OutOfReach("this machine itself")));
+        assert_eq!(check("127.0.0.1".parse().unwrap(), &[]), Err(AddressError("this machine itself")));
     }
 }

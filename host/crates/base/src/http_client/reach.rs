@@ -7,7 +7,7 @@ use url::{Host, Url};
 
 use super::{
     ConnectError,
-    address::{self, OutOfReach},
+    address::{self, AddressError},
     resolve,
 };
 use crate::config::Cidr;
@@ -53,7 +53,7 @@ impl Reach {
     }
 
     fn permitted(&self, addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, ConnectError> {
-        let mut refused = OutOfReach("missing");
+        let mut refused = AddressError("missing");
         let mut permitted = Vec::new();
         for socket in addresses {
             match address::check(socket.ip(), &self.opened) {

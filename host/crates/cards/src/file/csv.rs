@@ -93,7 +93,7 @@ impl Records {
                 Ok(())
             }
             None if start.len() > HEAD_LIMIT => {
-                Err(CardError::field("", format!("The first {HEAD_LIMIT} bytes have no line of column names.")))
+                Err(CardError::field("", format!("The first {HEAD_LIMIT} bytes contain no header row.")))
             }
             None => Ok(()),
         }
@@ -287,5 +287,5 @@ fn put(members: &mut Object, path: &[String], value: Box<RawValue>) -> serde_jso
 
 /// A head that can't be read.
 fn not_a_head() -> CardError {
-    CardError::Columns { detail: "The first line of the file has to name its columns, in UTF-8.", columns: Vec::new() }
+    CardError::Columns { detail: "The first line of the file must be a header row, in UTF-8.", columns: Vec::new() }
 }

@@ -21,10 +21,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 
-use super::{
-    current::{self, PluginTag},
-    handler, opened, shm, vital,
-};
+use super::{ending::end_for_descriptors, opened, shm, shown, tag::PluginTag, vital};
 
 /// How often everything is looked at.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
@@ -98,7 +95,7 @@ pub fn with_reserve<T>(open: impl FnOnce() -> T) -> T {
     let raised = set(&limit.with_reserve);
     let opened = open();
     if let Err(error) = raised.and_then(|()| set(&limit.usual)) {
-        tracing::debug!(%error, "the limit of open files could not be changed");
+        tracing::debug!(%error, "failed to change the limit of open files");
     }
     opened
 }
@@ -129,7 +126,7 @@ pub fn watch(is_guarded: bool) -> io::Result<()> {
     }
     WATCHING.store(true, Ordering::SeqCst);
     thread::Builder::new().name("descriptors".to_owned()).spawn(|| {
-        current::be_ours();
+        shown::be_ours();
         let mut never_wait = NeverWait::default();
         while WATCHING.load(Ordering::SeqCst) {
             check();
@@ -149,12 +146,12 @@ pub fn stop_watching() {
 
 /// Ends the process when a standard stream or a tripwire is gone or another one.
 pub fn check() {
-    end_unless(are_whole(), current::shown());
+    end_unless(are_whole(), shown::shown());
 }
 
 /// The same for the tripwires alone: for wherever a plugin's code returns.
 pub fn check_tripwires() {
-    end_unless(!WATCHING.load(Ordering::Relaxed) || !vital::is_tripped(), current::shown());
+    end_unless(!WATCHING.load(Ordering::Relaxed) || !vital::is_tripped(), shown::shown());
 }
 
 /// Whether nothing was closed or replaced, as far as it is watched. May be asked in a signal handler.
@@ -168,7 +165,7 @@ fn are_kept(watched: &OnceLock<Vec<OpenDescriptor>>) -> bool {
 
 fn end_unless(whole: bool, mark: PluginTag) {
     if !whole && WATCHING.load(Ordering::SeqCst) {
-        handler::end_for_descriptors(mark);
+        end_for_descriptors(mark);
     }
 }
 
@@ -181,8 +178,8 @@ fn put_limit_back() {
         return;
     }
     match set(&limit.usual) {
-        Ok(()) => tracing::warn!(found, "the limit of open files was changed; it is put back"),
-        Err(_) => handler::end_for_descriptors(PluginTag::NOBODY),
+        Ok(()) => tracing::warn!(found, "the limit of open files was changed; restoring it"),
+        Err(_) => end_for_descriptors(PluginTag::NOBODY),
     }
 }
 
@@ -206,7 +203,7 @@ impl NeverWait {
             } else if self.0.contains(&descriptor) {
                 // SAFETY: sets flags that were asked for, and one more.
                 unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) };
-                tracing::warn!(descriptor, "native code made a socket of the host block; it does not any more");
+                tracing::warn!(descriptor, "native code made a socket of the host block; restored it");
                 restored += 1;
             }
         }

@@ -14,9 +14,11 @@ use std::{
 };
 
 use super::{
-    current::{self, PluginTag},
-    descriptors,
+    current, descriptors,
+    ending::who_changed_descriptors,
     shm::{self, CrashShm, flags},
+    shown,
+    tag::PluginTag,
 };
 
 /// The ends of a process that a fault in code can cause.
@@ -32,9 +34,6 @@ const WORDS: usize = 64;
 /// The stack that a plugin's thread gets to have its overflow reported on.
 const SIGNAL_STACK: usize = 32 * 1024;
 
-/// The status of a worker that ended itself because its descriptors were changed.
-const DESCRIPTORS_LOST: c_int = 71;
-
 /// Watches over this process from now on. Nothing is watched without shared memory.
 ///
 /// # Errors
@@ -46,7 +45,7 @@ pub fn install() -> io::Result<()> {
         // SAFETY: only asks; the out pointer is valid.
         check(unsafe { libc::sigaction(*signal, std::ptr::null(), before) })?;
     }
-    BEFORE.set(before).map_err(|_| io::Error::other("the handlers are there already"))?;
+    BEFORE.set(before).map_err(|_| io::Error::other("the handlers are already installed"))?;
     // SAFETY: as above.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_signal as *const () as usize;
@@ -117,29 +116,6 @@ extern "C" fn on_exit() {
     }
 }
 
-/// Ends the process because descriptors that it lives by were changed. This thread runs code of `mark`.
-pub fn end_for_descriptors(mark: PluginTag) {
-    let Some(shm) = shm::mine() else { return };
-    let culprit = who_changed_descriptors(shm, mark);
-    let end = &shm.end;
-    if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-        end.flags.store(flags::DESCRIPTORS, Ordering::Relaxed);
-        end.mark.store(culprit.bits(), Ordering::Relaxed);
-        end.state.store(2, Ordering::SeqCst);
-    }
-    // SAFETY: ends the process at once. What `exit` would run first may use descriptors that are somebody else's.
-    unsafe { libc::_exit(DESCRIPTORS_LOST) }
-}
-
-/// All code of plugins is followed by a look at the descriptors, so it was code that runs still: of this thread, or of
-/// another where this one runs none. When several plugins run it is not known whose it was.
-fn who_changed_descriptors(shm: &CrashShm, mark: PluginTag) -> PluginTag {
-    match shm.only_running() {
-        Some(only) if mark.page().is_none() || only.page() == mark.page() => mark.or(only),
-        _ => PluginTag::NOBODY,
-    }
-}
-
 fn write_down(shm: &CrashShm, signal: c_int, seen: u32, at: &Registers) {
     let end = &shm.end;
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
@@ -172,7 +148,7 @@ fn culprit(shm: &CrashShm, at: &Registers) -> (PluginTag, usize) {
         let same = mark.page().is_some_and(|page| owner.page() == Some(page));
         return (if same { mark } else { owner }, offset + 1);
     }
-    if mark != PluginTag::NOBODY || current::is_ours() {
+    if mark != PluginTag::NOBODY || shown::is_ours() {
         return (mark, 0);
     }
     // A thread of nobody's: a plugin's own, in the C library. Who called there is on its stack.

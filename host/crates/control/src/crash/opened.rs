@@ -1,13 +1,13 @@
 //! How many descriptors the code of each plugin has opened and not closed. The system does not say who opened one, so
 //! the open ones are counted whenever code begins or ends to run on a plugin's own threads: what is opened while one
-//! plugin alone runs there is put down to it. What the host opens meanwhile is counted, too, so this is evidence of who
+//! plugin alone runs there is attributed to it. What the host opens meanwhile is counted, too, so this is evidence of who
 //! opened what is there in the end, and no sum.
 
 use std::{collections::BTreeMap, fs::File, sync::OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::current::PluginTag;
+use super::tag::PluginTag;
 
 static FOLDER: OnceLock<Option<File>> = OnceLock::new();
 static STRETCHES: Mutex<Stretches> = Mutex::new(Stretches::new());

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
 use super::{
-    current::PluginTag,
     shm::{CrashShm, PluginSlot, flags},
+    tag::PluginTag,
 };
 
 /// A worker that ended on its own.

@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-use super::current::PluginTag;
+use super::tag::PluginTag;
 
 /// Different packages that one worker can tell apart; what it loads beyond is nobody's.
 const PAGES: usize = 256;
@@ -160,7 +160,7 @@ impl View {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         let length = size_of::<CrashShm>();
         if rustix::fs::fstat(memory)?.st_size != i64::try_from(length).map_err(io::Error::other)? {
-            return Err(io::Error::other("the shared memory is of another size"));
+            return Err(io::Error::other("the shared memory has an unexpected size"));
         }
         // SAFETY: a new mapping, where the system likes it, of memory that is as long and sealed against being cut.
         let at = unsafe {
@@ -200,7 +200,7 @@ pub(super) fn mine() -> Option<&'static CrashShm> {
 /// It cannot be mapped.
 pub fn adopt(memory: OwnedFd) -> io::Result<()> {
     let view = View::map(File::from(memory).as_fd())?;
-    LEDGER.set(view).map_err(|_| io::Error::other("there is a shm already"))
+    LEDGER.set(view).map_err(|_| io::Error::other("the shared memory is already mapped"))
 }
 
 /// Says that this process ends because it wants to, when it is dropped.
@@ -224,7 +224,11 @@ pub fn enlist(name: &str, version: &str, sha256: &str) -> PluginTag {
         return PluginTag::of_page(page);
     }
     let Some(free) = shm.pages.iter().position(|page| page.used.load(Ordering::Acquire) == 0) else {
-        tracing::warn!(plugin = name, "too many packages were loaded since the start: this one's crashes are nobody's");
+        tracing::warn!(
+            plugin = name,
+            "too many packages were loaded since the start: crashes of this one cannot be \
+            attributed to it"
+        );
         return PluginTag::NOBODY;
     };
     let page = &shm.pages[free];

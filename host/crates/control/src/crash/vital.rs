@@ -53,7 +53,7 @@ pub fn guard() -> io::Result<()> {
     for number in TRIPWIRES {
         lay(number, &alarm)?;
     }
-    ALARM.set(alarm).map_err(|_| io::Error::other("the tripwires are there already"))?;
+    ALARM.set(alarm).map_err(|_| io::Error::other("the tripwires are already open"))?;
     let nothing = File::open("/dev/null")?;
     loop {
         let filler = fcntl_dupfd_cloexec(&nothing, NUMBERS.start)?;

@@ -31,7 +31,7 @@ const DUP2: Option<c_long> = None;
 /// The system does not filter system calls, or not on this processor.
 pub fn restrict(numbers: Range<RawFd>, limits: &[usize]) -> anyhow::Result<()> {
     let program = program(numbers, limits).context("making the filter for descriptors")?;
-    seccompiler::apply_filter(&program).context("putting the filter for descriptors in force")
+    seccompiler::apply_filter(&program).context("installing the filter for descriptors")
 }
 
 fn program(numbers: Range<RawFd>, limits: &[usize]) -> anyhow::Result<BpfProgram> {

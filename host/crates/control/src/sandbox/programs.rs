@@ -28,7 +28,7 @@ const EXECUTING: [c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
 pub fn refuse() -> anyhow::Result<()> {
     let missing = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     for program in [filter(rules()?, libc::EPERM)?, filter(missing, libc::ENOSYS)?] {
-        seccompiler::apply_filter(&program).context("putting the filter for processes in force")?;
+        seccompiler::apply_filter(&program).context("installing the filter for processes")?;
     }
     Ok(())
 }

@@ -122,7 +122,7 @@ pub fn restrict(unix_sockets: bool) -> anyhow::Result<()> {
         filter(missing, libc::ENOSYS).context("making the second filter")?,
         second_table(),
     ];
-    filters.iter().try_for_each(|program| seccompiler::apply_filter(program)).context("putting the filter in force")
+    filters.iter().try_for_each(|program| seccompiler::apply_filter(program)).context("installing the filter")
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;

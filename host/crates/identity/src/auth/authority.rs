@@ -35,7 +35,7 @@ pub fn person(caller: &Caller) -> Result<(), AuthError> {
     if caller.session_id.is_some() {
         return Ok(());
     }
-    Err(AuthError::Forbidden("A password is set by a person who has logged in, never by a key or a JWT."))
+    Err(AuthError::Forbidden("Only a logged-in person can set passwords, not a key or a JWT."))
 }
 
 /// The first of `scopes` that the caller does not hold.

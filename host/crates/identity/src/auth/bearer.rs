@@ -42,13 +42,13 @@ pub fn read(headers: &HeaderMap) -> Result<Option<Token<'_>>, &'static str> {
         return Err("The Authorization header is not `Bearer <token>`.");
     };
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err("Only the Bearer scheme is served here.");
+        return Err("Only the Bearer scheme is supported.");
     }
     if token.len() > TOKEN_LIMIT {
         return Err("The token is too long.");
     }
     if token.is_empty() || !token.bytes().all(is_token_byte) {
-        return Err("The token has characters that no token has.");
+        return Err("The token contains invalid characters.");
     }
     Ok(Some(Token::detect(token)))
 }

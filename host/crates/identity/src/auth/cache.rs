@@ -22,7 +22,7 @@ pub(super) const FRESH: Duration = Duration::seconds(5);
 pub(super) const FRESH_UNFOLLOWED: Duration = Duration::milliseconds(250);
 const SHARDS: usize = 16;
 /// Findings per shard; a full shard drops what is no longer fresh, then everything.
-const PER_SHARD: usize = 2_048;
+const MAX_PER_SHARD: usize = 2_048;
 
 /// What a credential turned out to be.
 #[derive(Clone)]
@@ -71,8 +71,8 @@ impl Cache {
         F: Future<Output = Result<Found, AuthError>>,
     {
         let known = self.shard(key).read().get(key).cloned();
+        // Not when the clock was set back: then its age is not known.
         if let Some(entry) = &known
-            // Not when the clock was set back: then its age is not known.
             && (Duration::ZERO..fresh).contains(&(now - entry.checked))
         {
             self.hits.count();
@@ -96,10 +96,10 @@ impl Cache {
         if self.forgotten.load(Ordering::Acquire) != forgotten {
             return;
         }
-        if shard.len() >= PER_SHARD {
+        if shard.len() >= MAX_PER_SHARD {
             shard.retain(|_, entry| now - entry.checked < FRESH);
         }
-        if shard.len() >= PER_SHARD {
+        if shard.len() >= MAX_PER_SHARD {
             shard.clear();
         }
         shard.insert(*key, entry);
@@ -119,7 +119,7 @@ impl Cache {
     }
 }
 
-/// When keys or sessions were last used, until it is written down. There is one entry for each that is alive and was
+/// When keys or sessions were last used, until it is written to the database. There is one entry for each that is alive and was
 /// used since, so the number of those bounds it.
 #[derive(Default)]
 pub(super) struct Uses([Mutex<UseShard>; SHARDS]);

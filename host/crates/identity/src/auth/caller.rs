@@ -109,7 +109,7 @@ impl Caller {
         if !self.is_mcp_only {
             return Ok(());
         }
-        Err(AuthError::Forbidden("This key is for MCP alone: it is good at /api and nowhere else."))
+        Err(AuthError::Forbidden("This key is for MCP only: it works at /api and nowhere else."))
     }
 
     /// Whether it shows one of these keys, or one that was made with one of them.

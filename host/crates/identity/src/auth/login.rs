@@ -22,19 +22,19 @@ pub struct Opened {
 }
 
 /// A login that did not.
-pub struct Failed {
+pub struct LoginError {
     pub error: AuthError,
     /// Whose account was meant, when there is such a one.
     pub meant: Option<(Uuid, String)>,
 }
 
-impl From<AuthError> for Failed {
+impl From<AuthError> for LoginError {
     fn from(error: AuthError) -> Self {
         Self { error, meant: None }
     }
 }
 
-impl From<StoreError> for Failed {
+impl From<StoreError> for LoginError {
     fn from(error: StoreError) -> Self {
         AuthError::from(error).into()
     }
@@ -49,7 +49,7 @@ pub async fn open(
     password: Secret,
     ip: IpAddr,
     agent: Option<&str>,
-) -> Result<Opened, Failed> {
+) -> Result<Opened, LoginError> {
     let find = async || {
         let user = cardinal_store::users::by_login(pool, username).await?;
         let stored = user.as_ref().and_then(|user| user.password_hash.clone());
@@ -57,7 +57,7 @@ pub async fn open(
     };
     let (user, is_right) = check(auth, pool, ip, username, password, find).await?;
     let meant = user.as_ref().map(|user| (user.id, user.username.clone()));
-    let refused = |error| Failed { error, meant };
+    let refused = |error| LoginError { error, meant };
     let wrong = || AuthError::Unauthorized {
         code: &codes::INVALID_CREDENTIALS,
         challenge: Some("Bearer".to_owned()),
@@ -148,7 +148,7 @@ pub async fn check<T>(
         }
     };
     if let Err(error) = cardinal_store::login_failures::give_back(pool, &subjects, is_over).await {
-        tracing::debug!(?error, "a login that did not fail counts as one that did, for fifteen minutes");
+        tracing::debug!(?error, "a successful login counts as a failed one for fifteen minutes");
     }
     outcome
 }

@@ -19,7 +19,7 @@ use self::{
     verified::TokenCache,
 };
 pub use self::{
-    token::{LEEWAY, Refused},
+    token::{JwtError, LEEWAY},
     verified::Identity,
 };
 use cardinal_base::{
@@ -33,8 +33,8 @@ const WAITS: usize = 2;
 
 /// Why a token is not accepted.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Failure {
-    Refused(Refused),
+pub enum OidcError {
+    Refused(JwtError),
     /// Nobody can say; how many seconds later it is worth asking again.
     Unavailable(u32),
 }
@@ -103,15 +103,15 @@ impl Oidc {
     }
 
     /// Whom `text` is about. `hash` is the token's, for the memory of what has been verified.
-    pub async fn verify(&self, text: &str, hash: &[u8; 32]) -> Result<Arc<Identity>, Failure> {
+    pub async fn verify(&self, text: &str, hash: &[u8; 32]) -> Result<Arc<Identity>, OidcError> {
         if let Some(identity) = self.verified.get(hash, self.clock.now()) {
             return Ok(identity);
         }
-        let jwt = Jwt::parse(text).map_err(Failure::Refused)?;
+        let jwt = Jwt::parse(text).map_err(OidcError::Refused)?;
         let mut state = self.source.state();
         let mut waits = WAITS;
         loop {
-            if let Some(identity) = self.judge(&jwt, &state).map_err(Failure::Refused)? {
+            if let Some(identity) = self.judge(&jwt, &state).map_err(OidcError::Refused)? {
                 self.verified.keep(hash, Arc::clone(&identity), self.clock.now());
                 return Ok(identity);
             }
@@ -128,7 +128,7 @@ impl Oidc {
     }
 
     /// The identity, or `None` when no key that is known has signed the token.
-    fn judge(&self, jwt: &Jwt<'_>, state: &State) -> Result<Option<Arc<Identity>>, Refused> {
+    fn judge(&self, jwt: &Jwt<'_>, state: &State) -> Result<Option<Arc<Identity>>, JwtError> {
         let Some(trusted) = &state.trusted else { return Ok(None) };
         // Claims before the signature: what is not meant for us costs no cryptography.
         jwt.claims.judge(&trusted.issuer, &self.audience, self.clock.now())?;
@@ -138,15 +138,15 @@ impl Oidc {
 
     /// No known key has signed it. While the provider can't be asked it may be a new key's token, and an
     /// outage must not log anybody out.
-    fn unsettled(&self, state: &State) -> Failure {
+    fn unsettled(&self, state: &State) -> OidcError {
         if state.failed || state.trusted.is_none() {
             return self.unavailable(state);
         }
-        Failure::Refused(Refused::Invalid("no key of the provider has signed it"))
+        OidcError::Refused(JwtError::Invalid("no key of the provider has signed it"))
     }
 
-    fn unavailable(&self, state: &State) -> Failure {
-        Failure::Unavailable(state.retry_after(self.clock.now()))
+    fn unavailable(&self, state: &State) -> OidcError {
+        OidcError::Unavailable(state.retry_after(self.clock.now()))
     }
 
     fn identity(&self, claims: &Claims, signed_by: [u8; 32]) -> Identity {

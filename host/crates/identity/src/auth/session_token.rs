@@ -28,7 +28,7 @@ pub struct Claims {
 
 /// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum SessionTokenError {
     Invalid,
     Expired,
 }
@@ -74,9 +74,9 @@ impl Ring {
     }
 
     /// Checks a token's form, signature and expiry, in this order.
-    pub fn verify(&self, token: &str, now_unix: u64) -> Result<Claims, Refused> {
-        let claims = self.read(token).ok_or(Refused::Invalid)?;
-        if u64::from(claims.expires) <= now_unix { Err(Refused::Expired) } else { Ok(claims) }
+    pub fn verify(&self, token: &str, now_unix: u64) -> Result<Claims, SessionTokenError> {
+        let claims = self.read(token).ok_or(SessionTokenError::Invalid)?;
+        if u64::from(claims.expires) <= now_unix { Err(SessionTokenError::Expired) } else { Ok(claims) }
     }
 
     fn read(&self, token: &str) -> Option<Claims> {
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(token.len(), 108);
         assert!(!token.contains('.'));
         assert!(ring.verify(&token, 199).is_ok());
-        assert_eq!(ring.verify(&token, 200), Err(Refused::Expired));
+        assert_eq!(ring.verify(&token, 200), Err(SessionTokenError::Expired));
     }
 
     #[test]
@@ -142,7 +142,10 @@ mod tests {
             for other in ['A', 'z', '-', '.'] {
                 let mut changed = token.clone();
                 changed.replace_range(i..=i, &other.to_string());
-                assert!(changed == token || ring.verify(&changed, 150) == Err(Refused::Invalid), "{i} {other}");
+                assert!(
+                    changed == token || ring.verify(&changed, 150) == Err(SessionTokenError::Invalid),
+                    "{i} {other}"
+                );
             }
         }
     }
@@ -152,7 +155,7 @@ mod tests {
         let (old, new) = (&b"old old old old old old old old!"[..], &b"new new new new new new new new!"[..]);
         let token = Ring::derive([old]).mint(&claims());
         assert!(Ring::derive([new, old]).verify(&token, 150).is_ok());
-        assert_eq!(Ring::derive([new]).verify(&token, 150), Err(Refused::Invalid));
+        assert_eq!(Ring::derive([new]).verify(&token, 150), Err(SessionTokenError::Invalid));
     }
 
     proptest! {

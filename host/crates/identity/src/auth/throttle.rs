@@ -28,7 +28,7 @@ use tokio::{sync::Notify, time::Instant};
 
 pub use self::{failures::Rule, wait_queue::Rank};
 use self::{
-    failures::{Failures, NotNow, Pair},
+    failures::{Failures, Pair, ThrottledError},
     returns::{Candidate, Returns},
     wait_queue::WaitQueue,
 };
@@ -112,8 +112,8 @@ impl Throttle {
             changed.as_mut().enable();
             let wait = match self.try_begin(pair, rank) {
                 Ok(attempt) => return Ok(attempt),
-                Err(NotNow::Later(ms)) => Duration::from_millis(ms),
-                Err(NotNow::Pending) => Duration::ZERO,
+                Err(ThrottledError::Later(ms)) => Duration::from_millis(ms),
+                Err(ThrottledError::Pending) => Duration::ZERO,
             };
             let now = Instant::now();
             if now >= until || now + wait > until || !self.hold(pair, rank, &mut held) {
@@ -128,14 +128,14 @@ impl Throttle {
         }
     }
 
-    fn try_begin(&self, pair: Pair, rank: Rank) -> Result<Attempt<'_>, NotNow> {
+    fn try_begin(&self, pair: Pair, rank: Rank) -> Result<Attempt<'_>, ThrottledError> {
         let (mut state, now) = (self.state(), self.now());
         let is_known = state.book.is_known(pair, now);
         if let Some(wait) = state.book.wait(pair, is_known, now) {
             return Err(wait);
         }
         if state.line.is_after_another(rank, pair, is_known, &state.book, now) {
-            return Err(NotNow::Pending);
+            return Err(ThrottledError::Pending);
         }
         let was_known = state.book.begin(pair, now)?;
         Ok(Attempt { throttle: self, pair, was_known, rank, is_open: true })

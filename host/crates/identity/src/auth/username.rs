@@ -19,7 +19,7 @@ pub fn check(text: &str, pointer: &str) -> Result<String, AuthError> {
     }
     // Somebody pasted a credential into the wrong field; names are shown and logged.
     if ["mpk_", "mps_"].iter().any(|prefix| name.starts_with(prefix)) {
-        return refused("A username does not begin like a key or a token.".into());
+        return refused("A username must not begin like a key or a token.".into());
     }
     Ok(name.to_owned())
 }

@@ -15,7 +15,7 @@ use super::gcra::{Limit, SpentUntil};
 
 const SHARDS: usize = 64;
 /// Networks in a shard; 24 bytes each.
-const PER_SHARD: usize = 1_024;
+const MAX_PER_SHARD: usize = 1_024;
 
 /// An address as it is charged: IPv6 by its /64, which is one subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -79,7 +79,7 @@ impl Addresses {
     pub fn charge(&self, network: Network, now: u64) -> SpentUntil {
         let shard = self.shard(network);
         let mut networks = shard.networks.lock();
-        if networks.len() >= PER_SHARD && !networks.contains_key(&network) {
+        if networks.len() >= MAX_PER_SHARD && !networks.contains_key(&network) {
             forget_the_least(&mut networks, now);
         }
         let spent_until = networks.entry(network).or_insert(0);
@@ -99,7 +99,7 @@ impl Addresses {
         for shard in &self.shards {
             let mut networks = shard.networks.lock();
             networks.retain(|_, spent_until| *spent_until > now);
-            networks.shrink_to(PER_SHARD / 8);
+            networks.shrink_to(MAX_PER_SHARD / 8);
             shard.tracked.store(networks.len(), Ordering::Relaxed);
         }
     }
@@ -108,11 +108,11 @@ impl Addresses {
 /// First all whose time is over; where there are none, the quarter that has spent least.
 fn forget_the_least(networks: &mut HashMap<Network, SpentUntil>, now: u64) {
     networks.retain(|_, spent_until| *spent_until > now);
-    if networks.len() < PER_SHARD {
+    if networks.len() < MAX_PER_SHARD {
         return;
     }
     let mut all: Vec<SpentUntil> = networks.values().copied().collect();
-    let (_, quarter, _) = all.select_nth_unstable(PER_SHARD / 4);
+    let (_, quarter, _) = all.select_nth_unstable(MAX_PER_SHARD / 4);
     let quarter = *quarter;
     networks.retain(|_, spent_until| *spent_until > quarter);
 }
@@ -175,7 +175,7 @@ mod tests {
         }
         assert!(book.admit(offender, 10).is_err());
         let tracked: usize = book.shards.iter().map(|shard| shard.networks.lock().len()).sum();
-        assert!(tracked <= SHARDS * PER_SHARD, "{tracked}");
+        assert!(tracked <= SHARDS * MAX_PER_SHARD, "{tracked}");
         book.sweep(10 + 60 * SECOND);
         assert!(book.shards.iter().all(|shard| shard.networks.lock().is_empty()));
         assert!(book.admit(offender, 10 + 60 * SECOND).is_ok());

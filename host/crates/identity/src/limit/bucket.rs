@@ -18,7 +18,7 @@ const CALL: i64 = 1_000;
 const QUIET: i64 = i64::MIN;
 /// How much more than it asked for last time a caller may ask for next time.
 const HEADROOM: f64 = 1.5;
-/// What a caller without a portion is told to wait at most, when the budget has room: one exchange.
+/// The longest `Retry-After` of a caller without a portion, when the budget has room: one exchange.
 const NEXT_EXCHANGE: u64 = 1_000_000_000;
 
 /// The spending of one key or user on this host.

@@ -15,7 +15,7 @@ use super::{bucket::Bucket, gcra::Limit};
 
 const SHARDS: usize = 16;
 /// Buckets in a shard. Only who has a valid credential has one.
-const PER_SHARD: usize = 4_096;
+const MAX_PER_SHARD: usize = 4_096;
 
 type Shard = Mutex<HashMap<Uuid, Arc<Bucket>>>;
 
@@ -44,7 +44,7 @@ impl Buckets {
             bucket.follow(limit, now);
             return Arc::clone(bucket);
         }
-        if shard.len() >= PER_SHARD {
+        if shard.len() >= MAX_PER_SHARD {
             forget_the_least(&mut shard, now);
         }
         let bucket = Arc::new(Bucket::new(subject, limit, self.hosts() > 1));
@@ -94,11 +94,11 @@ fn in_use(bucket: &Arc<Bucket>) -> bool {
 /// First the buckets that nothing is left of, then the quarter that has spent least.
 fn forget_the_least(shard: &mut HashMap<Uuid, Arc<Bucket>>, now: u64) {
     shard.retain(|_, bucket| in_use(bucket) || !bucket.is_spent_nothing(now));
-    if shard.len() < PER_SHARD {
+    if shard.len() < MAX_PER_SHARD {
         return;
     }
     let mut all: Vec<u64> = shard.values().map(|bucket| bucket.spent_until()).collect();
-    let (_, quarter, _) = all.select_nth_unstable(PER_SHARD / 4);
+    let (_, quarter, _) = all.select_nth_unstable(MAX_PER_SHARD / 4);
     let quarter = *quarter;
     shard.retain(|_, bucket| bucket.spent_until() > quarter);
 }

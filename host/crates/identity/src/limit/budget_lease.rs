@@ -21,7 +21,7 @@ const AHEAD_SECONDS: f64 = 1.3;
 /// How long the database may take; then it is taken for gone.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Callers of one exchange; the rest waits for the next one.
-const AT_ONCE: usize = 10_000;
+const MAX_CALLERS: usize = 10_000;
 
 /// Keeps the budgets while the host lives.
 pub async fn keep(limits: &Limits, pool: &Pool, host: Uuid) {
@@ -76,7 +76,7 @@ fn asks(limits: &Limits, hosts: u32) -> Vec<Ask> {
     let now = limits.at(Instant::now());
     let mut asks = Vec::new();
     limits.buckets.each(|bucket: &std::sync::Arc<Bucket>| {
-        if asks.len() < AT_ONCE {
+        if asks.len() < MAX_CALLERS {
             asks.extend(bucket.ask(now, hosts));
         }
     });
@@ -92,7 +92,12 @@ fn line(ask: &Ask) -> rate_budgets::BudgetRow {
 }
 
 fn unanswered(limits: &Limits, asks: &[Ask], now: u64, why: &str) {
-    tracing::debug!(callers = asks.len(), why, "the budgets of callers could not be shared; portions are halved");
+    tracing::debug!(
+        callers = asks.len(),
+        why,
+        "failed to share rate budgets with the other hosts; portions are \
+        halved"
+    );
     for ask in asks {
         if let Some(bucket) = limits.buckets.get(ask.subject) {
             bucket.unanswered(ask, now);

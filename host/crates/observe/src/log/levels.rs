@@ -32,7 +32,7 @@ pub struct Override {
 
 /// Why a level was not changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{MAX_OVERRIDES} levels are changed already")]
+#[error("{MAX_OVERRIDES} levels are already changed")]
 pub struct OverrideFault;
 
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Levels {
             POOL_TARGET if levels.get(POOL_TARGET) < LevelFilter::DEBUG => {
                 levels.get(POOL_TARGET).min(LevelFilter::ERROR)
             }
-            target => levels.get(&targets::name(target)),
+            target => levels.get_by([&targets::name(target), &targets::name_by_crate(target)]),
         };
         most >= *place.level()
     }
@@ -118,7 +118,7 @@ impl Levels {
     pub(super) fn revert(&self, now: OffsetDateTime) -> Option<OffsetDateTime> {
         let mut overrides = self.overrides.lock();
         for ended in overrides.extract_if(.., |known| known.until <= now) {
-            tracing::info!(changed = ended.target, to = ended.level, "the level of log lines is as it was set again");
+            tracing::info!(changed = ended.target, to = ended.level, "the log level is back to its setting");
         }
         let mut levels = self.setting.clone();
         for known in overrides.iter() {

@@ -23,7 +23,7 @@ const LINES_A_SECOND: u32 = 500;
 const BYTES_A_SECOND: usize = 1 << 20;
 /// Plugins whose lines are kept, more than a folder holds.
 const MAX_PLUGINS: usize = 1_000;
-/// How long dropped lines are summed up before they are told.
+/// How long dropped lines are summed up before they are reported.
 const SUM_UP: Duration = Duration::from_secs(1);
 
 /// Who wrote a line.

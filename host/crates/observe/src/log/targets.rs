@@ -3,38 +3,37 @@
 
 use std::borrow::Cow;
 
+use cardinal_base::log_targets::{CRATES, LogCrate};
+
 pub(super) const ACCESS_TARGET: &str = "cardinal::access";
 /// Plugins' lines have this target, and the plugin's name in a field; by name they are `plugin::<name>`.
 pub(super) const PLUGIN_TARGET: &str = "plugin";
 
-/// A crate of the host, and the name that its lines have in its place.
-const CRATES: [(&str, &str); 14] = [
-    ("cardinal_base", "cardinal"),
-    ("cardinal_cards", "cardinal::cards"),
-    ("cardinal_control", "cardinal"),
-    ("cardinal_database", "cardinal::db"),
-    ("cardinal_identity", "cardinal"),
-    ("cardinal_observe", "cardinal::observe"),
-    ("cardinal_package", "cardinal::plugin"),
-    ("cardinal_plugin_host", "cardinal::plugin"),
-    ("cardinal_schema", "cardinal::db"),
-    ("cardinal_schema_sql", "cardinal::schema_sql"),
-    ("cardinal_serve", "cardinal"),
-    ("cardinal_store", "cardinal::db"),
-    // A process of its own, whose lines another process passes on.
-    ("cardinal_supervisor::provision", "cardinal::provision"),
-    ("cardinal_supervisor", "cardinal::keeper"),
-];
-
 /// The name of a target, in two parts that belong together.
 pub(super) fn parts(target: &str) -> [&str; 2] {
-    for (own, shown) in CRATES {
-        match target.strip_prefix(own) {
-            Some(rest) if rest.is_empty() || rest.starts_with("::") => return [shown, rest],
-            _ => {}
+    // A process of its own, whose lines another process passes on.
+    if let Some(rest) = target.strip_prefix("cardinal_supervisor::provision").filter(|rest| is_path(rest)) {
+        return ["cardinal::provision", rest];
+    }
+    let Some(inside) = target.strip_prefix("cardinal_") else { return [target, ""] };
+    for LogCrate { name, shown, .. } in CRATES {
+        if let Some(rest) = inside.strip_prefix(name).filter(|rest| is_path(rest)) {
+            return [shown, rest];
         }
     }
     [target, ""]
+}
+
+fn is_path(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with("::")
+}
+
+/// The name by the crate of today, `cardinal::store::jobs`: levels may be chosen by it as well.
+pub(super) fn name_by_crate(target: &str) -> Cow<'_, str> {
+    match target.strip_prefix("cardinal_") {
+        Some(inside) => format!("cardinal::{inside}").into(),
+        None => target.into(),
+    }
 }
 
 /// The same as one text.

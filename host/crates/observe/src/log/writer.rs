@@ -182,7 +182,7 @@ impl Buffers {
     fn tell_dropped(&self, told: u64) -> u64 {
         let dropped = self.dropped.read();
         if dropped > told {
-            tracing::warn!(lines = dropped - told, "log lines were dropped: standard error did not take them in time");
+            tracing::warn!(lines = dropped - told, "log lines were dropped: standard error was too slow");
         }
         dropped
     }

@@ -99,7 +99,7 @@ fn name(object: &Object) -> Option<String> {
         return None;
     }
     if is_reserved(name) {
-        field.wrong(Code::ReservedName, "a name that the core does not keep for itself");
+        field.wrong(Code::ReservedName, "a name that the core does not reserve");
         return None;
     }
     Some(name.to_owned())

@@ -49,7 +49,7 @@ fn to_error(plugin: &str, fault: Fault) -> Error {
             Error { flags: error.flags | flags::RETRY, ..error }
         }
         Fault::Unavailable(cause) => {
-            tracing::warn!(plugin, error = format!("{cause:#}"), "a plugin could not have the database");
+            tracing::warn!(plugin, error = format!("{cause:#}"), "a plugin could not use the database");
             unavailable()
         }
         Fault::Internal(cause) => {
@@ -90,7 +90,7 @@ pub(super) const fn http_kind_of(error: &ExchangeError) -> &'static str {
 
 fn unavailable() -> Error {
     let details = json!({"status": 503, "code": "database-unavailable"});
-    let error = public(error::UNAVAILABLE, "The database could not be had in time.".to_owned(), details);
+    let error = public(error::UNAVAILABLE, "The database was not available in time.".to_owned(), details);
     Error { flags: error.flags | flags::RETRY, ..error }
 }
 
@@ -116,7 +116,7 @@ fn public(code: u32, message: String, details: Value) -> Error {
 /// away is the client's to know, too, when the plugin has nothing better to say.
 fn database(plugin: &str, cause: &tokio_postgres::Error) -> Error {
     if is_gone(cause) {
-        tracing::warn!(plugin, error = plain(cause), "the database went away under a plugin");
+        tracing::warn!(plugin, error = plain(cause), "the database went away during a plugin's call");
         return unavailable();
     }
     let Some(fault) = cause.as_db_error() else {

@@ -87,7 +87,7 @@ fn end_overdue(connection: &Arc<Connection>, role: &str) {
         connection.usage.clock.stop();
         connection.session.cut();
     } else {
-        tracing::warn!(role, "a plugin's statement took longer than a statement may: cancelled");
+        tracing::warn!(role, "a plugin's statement exceeded its time limit: cancelled");
         let session = connection.session.clone();
         connection.runtime.spawn(async move { session.cancel().await });
     }

@@ -38,7 +38,7 @@ impl LoginRepair {
             }
             *last = Some(now);
         }
-        tracing::warn!("the database does not let a plugin in any more; having its login put back");
+        tracing::warn!("the database no longer accepts a plugin's login; having it restored");
         (self.ask)().await
     }
 }

@@ -45,7 +45,7 @@ impl PreparedStatement {
             params.push(RawParam(value.map(|value| buffer.slice_ref(value))));
         }
         if !reader.is_done() {
-            return Err(Fault::Invalid("the parameters are not laid out as the plugin API says".to_owned()));
+            return Err(Fault::Invalid("the parameters do not have the layout of the plugin API".to_owned()));
         }
         if params.len() != expected {
             let found = params.len();

@@ -34,7 +34,7 @@ const CACHED_STATEMENTS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// Why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
-    #[error("the database does not take the plugin's connection")]
+    #[error("the database refuses the plugin's connection")]
     Database(#[from] tokio_postgres::Error),
     #[error("the session's search_path is {0:?}")]
     SearchPath(String),
@@ -173,8 +173,8 @@ impl Session {
         let cancel = self.client.cancel_token();
         match tokio::time::timeout(CANCEL_LIMIT, cancel.cancel_query(NoTls)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(error = %error, "a plugin's statement could not be cancelled"),
-            Err(_) => tracing::debug!("a plugin's statement could not be cancelled in time"),
+            Ok(Err(error)) => tracing::debug!(error = %error, "failed to cancel a plugin's statement"),
+            Err(_) => tracing::debug!("cancelling a plugin's statement took too long"),
         }
     }
 

@@ -155,11 +155,7 @@ impl DroppedHeaders {
         drop(known);
         if !new.is_empty() {
             let headers = new.join(", ");
-            tracing::warn!(
-                plugin,
-                headers,
-                "the plugin's replies have headers that are not a plugin's to set: dropped"
-            );
+            tracing::warn!(plugin, headers, "dropped headers of a plugin's replies that plugins may not set");
         }
     }
 }

@@ -20,7 +20,7 @@ use cardinal_control::crash::current;
 const HEADER_COUNT_LIMIT: usize = 100;
 const HEADER_BYTES_LIMIT: usize = 64 << 10;
 /// Room for the plugin's own few and for those that the host adds.
-const USUAL_HEADERS: usize = 12;
+const EXPECTED_HEADERS: usize = 12;
 /// A body that is not streamed (contract 5.2).
 pub const BODY_LIMIT: usize = 8 << 20;
 
@@ -81,8 +81,8 @@ fn header_map(buffer: &[u8]) -> Result<HeaderMap, String> {
     if buffer.len() > HEADER_BYTES_LIMIT {
         return Err(format!("{} bytes of headers", buffer.len()));
     }
-    let pairs = pairs::read(buffer).ok_or("headers that are not laid out as the plugin API says")?;
-    let mut headers = HeaderMap::with_capacity(USUAL_HEADERS);
+    let pairs = pairs::read(buffer).ok_or("headers that do not have the layout of the plugin API")?;
+    let mut headers = HeaderMap::with_capacity(EXPECTED_HEADERS);
     for (count, (name, value)) in pairs.enumerate() {
         if count == HEADER_COUNT_LIMIT {
             return Err(format!("more than {HEADER_COUNT_LIMIT} headers"));

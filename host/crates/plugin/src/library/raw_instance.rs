@@ -22,10 +22,7 @@ use cardinal_plugin_abi::{
 use tokio::runtime::Handle;
 
 use super::{Library, forked};
-use cardinal_control::crash::{
-    current::{self, PluginTag},
-    descriptors,
-};
+use cardinal_control::crash::{PluginTag, current, descriptors};
 use cardinal_package::state::{Code, Refusal};
 
 static RESIDENT: AtomicUsize = AtomicUsize::new(0);
@@ -37,18 +34,18 @@ pub fn resident() -> usize {
 
 /// Why `routes` gave no router.
 #[derive(Debug)]
-pub enum NotMade {
+pub enum CreateError {
     Failed(String),
     Panicked(String),
 }
 
-impl From<NotMade> for Refusal {
-    fn from(reason: NotMade) -> Self {
+impl From<CreateError> for Refusal {
+    fn from(reason: CreateError) -> Self {
         match reason {
-            NotMade::Panicked(text) => {
+            CreateError::Panicked(text) => {
                 Self::new(Code::CreatePanicked, "The plugin's `routes` function panicked.").found(text)
             }
-            NotMade::Failed(text) => {
+            CreateError::Failed(text) => {
                 Self::new(Code::CreateFailed, "The plugin's `routes` function failed.").found(text)
             }
         }
@@ -88,7 +85,7 @@ impl RawInstance {
         about: &[u8],
         runtime: Handle,
         stop_limit: Duration,
-    ) -> Result<Arc<Self>, NotMade> {
+    ) -> Result<Arc<Self>, CreateError> {
         let (mut instance, mut failure) = (std::ptr::null(), MaybeUninit::uninit());
         let tag = {
             let _entered = current::enter(mark);
@@ -103,10 +100,10 @@ impl RawInstance {
                 Ok(Arc::new(Self { raw, runtime, stopped: AtomicBool::new(false), stop_limit }))
             }
             // SAFETY: the contract of `create`: these tags mean that `err` was written.
-            door::FAILED => Err(NotMade::Failed(unsafe { failure.assume_init() }.text())),
+            door::FAILED => Err(CreateError::Failed(unsafe { failure.assume_init() }.text())),
             // SAFETY: as above.
-            door::PANICKED => Err(NotMade::Panicked(unsafe { failure.assume_init() }.text())),
-            tag => Err(NotMade::Failed(format!("`create` answered the tag {tag}"))),
+            door::PANICKED => Err(CreateError::Panicked(unsafe { failure.assume_init() }.text())),
+            tag => Err(CreateError::Failed(format!("`create` answered the tag {tag}"))),
         }
     }
 

@@ -16,11 +16,12 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     canary::Canary,
+    entry::{Entry, Service},
     generations::{Generations, fresh},
     load::Loader,
     loads::Loads,
     policy::Decided,
-    snapshot::{Entry, Service, Snapshot},
+    snapshot::Snapshot,
 };
 use crate::active::Active;
 use cardinal_base::clock::Clock;

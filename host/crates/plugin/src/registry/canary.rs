@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::{Registry, history::RollbackTarget, snapshot::Service};
+use super::{Registry, entry::Service, history::RollbackTarget};
 use crate::error::RegistryError;
 use crate::{active::Active, guard::Counters};
 use cardinal_observe::plugins::Cause;
@@ -24,9 +24,9 @@ const MIN_CALLS: u64 = 20;
 /// as many did not.
 const MIN_PERCENT: u64 = 20;
 /// How often trials are looked at.
-const EVERY: Duration = Duration::from_millis(250);
+const CHECK_PAUSE: Duration = Duration::from_millis(250);
 /// After a roll-back that could not be made.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// A package on trial.
 pub(super) struct Canary {
@@ -122,7 +122,7 @@ impl Registry {
         loop {
             let failed = self.next_failed();
             let Some(trial) = failed else {
-                sleep(EVERY).await;
+                sleep(CHECK_PAUSE).await;
                 continue;
             };
             let (plugin, reason) = (trial.plugin.clone(), trial.reason());
@@ -130,11 +130,11 @@ impl Registry {
             match self.roll_back(&plugin, &RollbackTarget::Before, Some(&trial.sha256), by, &reason).await {
                 Ok(back) => return Failed { plugin, from: back.from, to: back.to, reason },
                 Err(error) => {
-                    tracing::error!(plugin, error = ?error, "the package that fails its trial could not be rolled back");
+                    tracing::error!(plugin, error = ?error, "failed to roll back a package that fails its trial");
                     if matches!(error, RegistryError::Store(_) | RegistryError::Internal(_)) {
                         self.activation.trials.lock().push(trial);
                     }
-                    sleep(AGAIN).await;
+                    sleep(RETRY_PAUSE).await;
                 }
             }
         }

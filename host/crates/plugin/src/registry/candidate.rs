@@ -120,8 +120,8 @@ impl FoundPackage {
 
     /// One whose reading went wrong in us.
     pub(super) fn broken(path: &Path, error: &tokio::task::JoinError) -> Self {
-        tracing::error!(package = %path.display(), %error, "looking at a package failed");
-        Self::unread(path, PackageError::Failed("Looking at the package failed; the log says why.".to_owned()))
+        tracing::error!(package = %path.display(), %error, "failed to inspect a package");
+        Self::unread(path, PackageError::Failed("Inspecting the package failed; the log says why.".to_owned()))
     }
 }
 

@@ -3,41 +3,20 @@
 //! The first by name gets it. But a plugin that is refused owns nothing: a plugin that was turned away
 //! because of it gets another turn. So a broken package never keeps a good one out.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     candidate::{PackageError, PackageSummary},
+    entry::{Entry, Service},
     load::Loader,
     loads::{Load, Loads},
-    policy::Approved,
-    snapshot::{Before, Entry, Service},
+    policy::{Approved, Step},
+    snapshot::Before,
 };
 use cardinal_package::{
     compat::Claims,
     state::{Refusal, State},
 };
-
-/// What is to be done with a package.
-pub(super) enum Step {
-    Done(Entry),
-    /// It is in service already, unchanged.
-    Keep(Entry),
-    Load(Box<Approved>),
-}
-
-impl Step {
-    /// Of a package that is one of `left_alone` and does not serve: what became of it stays.
-    pub(super) fn leave_alone(&mut self, left_alone: &HashSet<String>, before: &[Entry]) {
-        let Self::Load(approved) = self else { return };
-        let now = &approved.about;
-        let same = |entry: &&Entry| entry.about.origin == now.origin && entry.about.sha256 == now.sha256;
-        if left_alone.contains(&now.origin)
-            && let Some(entry) = before.iter().find(same).filter(|entry| entry.loading.is_none())
-        {
-            *self = Self::Done(Entry { service: None, ..entry.clone() });
-        }
-    }
-}
 
 /// Takes every step to its end. What serves in `before` owns what it owns until it is replaced.
 /// A load that takes long goes on when this has ended, and owns what it wants meanwhile.
@@ -115,7 +94,7 @@ fn arrive(claims: &mut Claims, before: &Before<'_>, load: Load, outcome: Result<
     }
 }
 
-/// What serves goes on serving until what takes its place is loaded.
+/// The active package stays in service until its replacement is loaded.
 fn being_loaded(before: &Before<'_>, about: PackageSummary, number: u64) -> Entry {
     let serving = before.serving(&about);
     let entry = Entry::loading(about, number);
@@ -125,7 +104,7 @@ fn being_loaded(before: &Before<'_>, about: PackageSummary, number: u64) -> Entr
     }
 }
 
-/// What serves goes on serving while the files that would replace it are no good.
+/// The active package stays in service while the files that would replace it are refused.
 fn stay(claims: &mut Claims, before: &Before<'_>, entry: Entry) -> Entry {
     if matches!(entry.state, State::Disabled | State::Quarantined) {
         return entry;

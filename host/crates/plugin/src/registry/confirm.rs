@@ -44,11 +44,12 @@ impl Registry {
         let snapshot = self.snapshot();
         let known = snapshot.lying(plugin).ok_or(RegistryError::NotFound("plugin"))?;
         let Some((lying, refusal)) = snapshot.refused(plugin, code) else {
-            let detail = format!("The plugin is not refused as {code}, so there is nothing to agree to.");
+            let detail = format!("The plugin is not refused as {code}, so there is nothing to confirm.");
             return Err(RegistryError::OtherPackage { detail, sha256: known.sha256.clone() });
         };
         if lying.sha256.as_deref() != Some(sha256) {
-            let detail = "Another package lies there than the one that was meant: look at it again.".to_owned();
+            let detail =
+                "The package in the plugins folder is not the one that was meant: look at it again.".to_owned();
             return Err(RegistryError::OtherPackage { detail, sha256: lying.sha256.clone() });
         }
         Ok((lying.clone(), refusal.clone()))

@@ -1,5 +1,5 @@
 //! How many descriptors plugins have opened, as far as that can be known: the system does not say who opened one. What
-//! the host does not account for itself is put down to the plugins that were seen to open as many, the rest to the one
+//! the host does not account for itself is attributed to the plugins that were seen to open as many, the rest to the one
 //! that opened most of it or alone had calls meanwhile, and to none when there were several.
 
 use std::collections::{BTreeMap, HashMap};

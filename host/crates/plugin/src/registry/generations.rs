@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use super::snapshot::Service;
+use super::entry::Service;
 use crate::{instance::Witness, library::Library};
 use cardinal_package::state::State;
 

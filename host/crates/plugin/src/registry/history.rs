@@ -57,14 +57,14 @@ pub(super) struct WayBack {
 
 /// Why there is no way back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NoWayBack {
+pub(super) enum RollbackError {
     /// No other package of the plugin is there.
     Nothing,
     /// None of that version or hash is there.
     Unknown,
     /// A loss of data was confirmed for this version since.
     Destructive(String),
-    /// It was tried: what serves goes on serving.
+    /// It was tried: the active package stays in service.
     Failed(String),
 }
 
@@ -86,7 +86,7 @@ impl History<'_> {
         if version.cmp_precedence(standing).is_ge() {
             return None;
         }
-        let refusal = Refusal::new(Code::LowerVersion, "A lower version waits for an operator's word.");
+        let refusal = Refusal::new(Code::LowerVersion, "A lower version waits for an operator's decision.");
         Some(refusal.expected(format!("{standing} or later")).found(version.to_string()))
     }
 
@@ -109,8 +109,8 @@ impl History<'_> {
         wanted: &RollbackTarget,
         folder: Option<PackageRef<'_>>,
         waiting: bool,
-    ) -> Result<WayBack, NoWayBack> {
-        let now = self.serving.or(folder).ok_or(NoWayBack::Nothing)?;
+    ) -> Result<WayBack, RollbackError> {
+        let now = self.serving.or(folder).ok_or(RollbackError::Nothing)?;
         let in_folder = folder.filter(|it| it.sha256 != now.sha256);
         let kept = self.kept.iter().map(PackageRef::from).filter(|it| it.sha256 != now.sha256);
         let to = match wanted {
@@ -122,13 +122,13 @@ impl History<'_> {
                 .into_iter()
                 .chain(kept)
                 .find(|it| it.version.to_string() == *version)
-                .ok_or(NoWayBack::Unknown)?,
+                .ok_or(RollbackError::Unknown)?,
             RollbackTarget::Sha256(sha256) => {
-                in_folder.into_iter().chain(kept).find(|it| it.sha256 == sha256).ok_or(NoWayBack::Unknown)?
+                in_folder.into_iter().chain(kept).find(|it| it.sha256 == sha256).ok_or(RollbackError::Unknown)?
             }
         };
         if let Some(loss) = self.loss_since(to.sha256, to.version) {
-            return Err(NoWayBack::Destructive(loss));
+            return Err(RollbackError::Destructive(loss));
         }
         let aside = self.in_the_way(to, now, folder);
         Ok(WayBack { sha256: to.sha256.to_owned(), version: to.version.clone(), aside })
@@ -139,15 +139,15 @@ impl History<'_> {
         &self,
         now: PackageRef<'_>,
         kept: impl Iterator<Item = PackageRef<'k>>,
-    ) -> Result<PackageRef<'k>, NoWayBack> {
-        let mut none = NoWayBack::Nothing;
+    ) -> Result<PackageRef<'k>, RollbackError> {
+        let mut none = RollbackError::Nothing;
         for it in kept {
             if self.is_set_aside(it.sha256) || it.version.cmp_precedence(now.version).is_gt() {
                 continue;
             }
             match self.loss_since(it.sha256, it.version) {
                 None => return Ok(it),
-                Some(loss) => none = NoWayBack::Destructive(loss),
+                Some(loss) => none = RollbackError::Destructive(loss),
             }
         }
         Err(none)
@@ -254,7 +254,12 @@ mod tests {
             self.history().refusal(&minor.to_string(), &version(minor), false).map(|refusal| refusal.code)
         }
 
-        fn back(&self, wanted: &RollbackTarget, folder: u64, waiting: bool) -> Result<(u64, Vec<String>), NoWayBack> {
+        fn back(
+            &self,
+            wanted: &RollbackTarget,
+            folder: u64,
+            waiting: bool,
+        ) -> Result<(u64, Vec<String>), RollbackError> {
             let (sha256, version) = (folder.to_string(), version(folder));
             let way =
                 self.history().way_back(wanted, Some(PackageRef { sha256: &sha256, version: &version }), waiting)?;
@@ -290,8 +295,8 @@ mod tests {
         assert_eq!(Case::new(&[3, 2, 1], &[], Some(3)).back(&before, 3, false), Ok((2, vec!["3".into()])));
         let again = Case::new(&[2, 3, 1], &[3], Some(2)).back(&before, 3, false);
         assert_eq!(again, Ok((1, vec!["2".into(), "3".into()])));
-        assert_eq!(Case::new(&[1, 2, 3], &[2, 3], Some(1)).back(&before, 3, false), Err(NoWayBack::Nothing));
-        assert_eq!(Case::new(&[3], &[], Some(3)).back(&before, 3, false), Err(NoWayBack::Nothing));
+        assert_eq!(Case::new(&[1, 2, 3], &[2, 3], Some(1)).back(&before, 3, false), Err(RollbackError::Nothing));
+        assert_eq!(Case::new(&[3], &[], Some(3)).back(&before, 3, false), Err(RollbackError::Nothing));
         assert_eq!(Case::new(&[3, 2], &[], None).back(&before, 3, false), Ok((2, vec!["3".into()])), "nothing serves");
     }
 
@@ -301,7 +306,7 @@ mod tests {
         let (one, two) = (RollbackTarget::Version("1.1.0".to_owned()), RollbackTarget::Sha256("2".to_owned()));
         assert_eq!(case.back(&one, 3, false), Ok((1, vec!["3".into(), "2".into()])));
         assert_eq!(case.back(&two, 3, false), Ok((2, vec!["3".into()])));
-        assert_eq!(case.back(&RollbackTarget::Version("9.9.9".to_owned()), 3, false), Err(NoWayBack::Unknown));
+        assert_eq!(case.back(&RollbackTarget::Version("9.9.9".to_owned()), 3, false), Err(RollbackError::Unknown));
         assert_eq!(
             case.back(&RollbackTarget::Before, 0, true),
             Ok((0, vec!["3".into(), "2".into(), "1".into()])),
@@ -315,10 +320,10 @@ mod tests {
     fn nothing_goes_back_past_a_loss_of_data() {
         let mut case = Case::new(&[3, 2, 1], &[], Some(3));
         case.losses.push(Loss { version: "1.3.0".to_owned(), at: at(3) });
-        assert_eq!(case.back(&RollbackTarget::Before, 3, false), Err(NoWayBack::Destructive("1.3.0".to_owned())));
+        assert_eq!(case.back(&RollbackTarget::Before, 3, false), Err(RollbackError::Destructive("1.3.0".to_owned())));
         assert_eq!(
             case.back(&RollbackTarget::Sha256("1".to_owned()), 3, false),
-            Err(NoWayBack::Destructive("1.3.0".to_owned()))
+            Err(RollbackError::Destructive("1.3.0".to_owned()))
         );
         assert_eq!(case.code(2), Some(Code::DestructiveMigration));
         assert_eq!((case.code(3), case.code(4)), (None, None));

@@ -20,7 +20,8 @@ use uuid::Uuid;
 
 use super::{
     candidate::{Candidate, PackageError},
-    snapshot::{Service, Snapshot},
+    entry::Service,
+    snapshot::Snapshot,
 };
 use crate::{
     active::Active,
@@ -30,7 +31,7 @@ use crate::{
     library::{Description, Libraries, Library, SealedLibrary},
     probe,
     quarantine::Quarantine,
-    schema::{self, NoDatabase},
+    schema::{self, ProvisionError},
     settings,
 };
 use cardinal_base::clock::Clock;
@@ -127,7 +128,7 @@ impl Loader {
         let loaded = self.open(self.probe(candidate, tag).await?).await?;
         // Before it has a database: from here on a purge is refused.
         let added = plugin_service::add(&self.services.core, self.host, &loaded.candidate.manifest().name).await;
-        added.map_err(|_| PackageError::Failed("The database is away.".to_owned()))?;
+        added.map_err(|_| PackageError::Failed("The database is unreachable.".to_owned()))?;
         drop(turn);
         let migrated = self.migrate(loaded).await?;
         let _turn = self.turn(&name).await;
@@ -147,7 +148,7 @@ impl Loader {
     pub(super) async fn tell_in_service(&self, snapshot: &Snapshot) {
         let names: Vec<String> = snapshot.active().map(|active| active.manifest.name.clone()).collect();
         if let Err(error) = plugin_service::set(&self.services.core, self.host, &names).await {
-            log_failure!(error, "recording for the other hosts which plugins are in service here failed");
+            log_failure!(error, "failed to record for the other hosts which plugins are in service here");
         }
     }
 
@@ -159,7 +160,7 @@ impl Loader {
             kept.keep(name, version, candidate.package(), now)
         });
         if let Err(error) = done.await.map_err(io::Error::other).and_then(|done| done) {
-            tracing::error!(plugin, %error, "the package could not be kept: there will be no way back to it");
+            tracing::error!(plugin, %error, "failed to keep the package: rolling back to it will not be possible");
         }
     }
 
@@ -192,8 +193,10 @@ impl Loader {
     async fn migrate(&self, loaded: Loaded) -> Result<Migrated, PackageError> {
         let (manifest, sha256) = (loaded.candidate.manifest(), loaded.candidate.sha256());
         let database = schema::provision(&self.supervisor, &manifest.name, sha256).await.map_err(|why| match why {
-            NoDatabase::Refused(refusal) => PackageError::Refused(refusal),
-            NoDatabase::Unavailable(reason) => PackageError::Failed(format!("The plugin has no database: {reason}.")),
+            ProvisionError::Refused(refusal) => PackageError::Refused(refusal),
+            ProvisionError::Unavailable(reason) => {
+                PackageError::Failed(format!("The plugin has no database: {reason}."))
+            }
         })?;
         let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
         let (supervisor, name, sha256) = (self.supervisor.clone(), manifest.name.clone(), sha256.to_owned());
@@ -201,14 +204,18 @@ impl Loader {
             let (supervisor, name, sha256) = (supervisor.clone(), name.clone(), sha256.clone());
             async move {
                 let made = schema::provision(&supervisor, &name, &sha256).await;
-                if let Err(NoDatabase::Unavailable(reason)) = &made {
-                    tracing::warn!(plugin = name, reason, "the plugin's database login was not put back");
+                if let Err(ProvisionError::Unavailable(reason)) = &made {
+                    tracing::warn!(plugin = name, reason, "failed to restore the plugin's database login");
                 }
                 made.is_ok()
             }
         });
-        let pool = PluginPool::open(&database, size, &self.services.runtime, Some(mend))
-            .map_err(|error| PackageError::Failed(format!("The plugin's connections could not be made: {error:#}")))?;
+        let pool = PluginPool::open(&database, size, &self.services.runtime, Some(mend)).map_err(|error| {
+            PackageError::Failed(format!(
+                "The plugin's database connections could not be set up: \
+                {error:#}"
+            ))
+        })?;
         Ok(Migrated { loaded, pool })
     }
 

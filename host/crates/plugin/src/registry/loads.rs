@@ -14,9 +14,10 @@ use tokio::{
 use super::{
     Registry, ScanScope,
     candidate::{PackageError, PackageSummary},
+    entry::{Entry, Service},
     load::Loader,
     policy::Approved,
-    snapshot::{Entry, Service, Snapshot},
+    snapshot::Snapshot,
 };
 use cardinal_package::{
     compat::Claims,

@@ -1,7 +1,7 @@
 //! What is decided about a package by the operator's word and by what is running already.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     io,
     path::PathBuf,
     sync::Arc,
@@ -12,10 +12,10 @@ use tokio::task::spawn_blocking;
 
 use super::{
     candidate::{Candidate, FoundPackage, PackageError, PackageSummary},
-    claims::Step,
+    entry::{Entry, Service},
     history::{History, PackageRef},
     report::VersionReport,
-    snapshot::{Before, Entry, Service},
+    snapshot::Before,
 };
 use crate::{
     quarantine::Quarantine,
@@ -131,6 +131,28 @@ impl Approved {
     }
 }
 
+/// What is to be done with a package.
+pub(super) enum Step {
+    Done(Entry),
+    /// It is in service already, unchanged.
+    Keep(Entry),
+    Load(Box<Approved>),
+}
+
+impl Step {
+    /// Of a package that is one of `left_alone` and does not serve: what became of it stays.
+    pub(super) fn leave_alone(&mut self, left_alone: &HashSet<String>, before: &[Entry]) {
+        let Self::Load(approved) = self else { return };
+        let now = &approved.about;
+        let same = |entry: &&Entry| entry.about.origin == now.origin && entry.about.sha256 == now.sha256;
+        if left_alone.contains(&now.origin)
+            && let Some(entry) = before.iter().find(same).filter(|entry| entry.loading.is_none())
+        {
+            *self = Self::Done(Entry { service: None, ..entry.clone() });
+        }
+    }
+}
+
 /// The operator's rules for plugins.
 pub(super) struct Policy {
     trust: Trust,
@@ -224,7 +246,8 @@ impl Policy {
         for entry in entries.iter().filter(|entry| entry.service.is_some()) {
             if let Err(error) = self.claim_one(entry, decided, core).await {
                 let plugin = &entry.about.name;
-                tracing::error!(plugin, error = ?error, "that the plugin is in service, and whose, could not be written down");
+                tracing::error!(plugin, error = ?error, "failed to record that the plugin is in service, and its \
+                    signer");
             }
         }
     }
@@ -303,7 +326,7 @@ impl Policy {
                 }
                 Err(reason) => {
                     let version = package.version.to_string();
-                    tracing::error!(plugin = name, version, reason, "a kept package can't stand in");
+                    tracing::error!(plugin = name, version, reason, "a kept package cannot be used instead");
                 }
             }
         }

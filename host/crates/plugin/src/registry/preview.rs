@@ -8,11 +8,11 @@ use tokio::task::spawn_blocking;
 
 use super::{
     candidate::{Candidate, FoundPackage},
-    claims::Step,
-    policy::{self, Approved, Policy},
+    entry::Entry,
+    policy::{self, Approved, Policy, Step},
     read::{ScannedFolder, scan_folder},
     report::PluginReport,
-    snapshot::{Before, Entry, Snapshot},
+    snapshot::{Before, Snapshot},
 };
 use crate::{agreement, library::SealedLibrary, probe::Prober, quarantine::Quarantine};
 use cardinal_base::{
@@ -53,7 +53,7 @@ pub async fn preview(config: &Config, decided: Decided) -> Vec<Preview> {
     let scanned = match spawn_blocking(move || scan_folder(&folder)).await {
         Ok(scanned) => scanned,
         Err(error) => {
-            tracing::error!(%error, "looking into the plugins folder failed");
+            tracing::error!(%error, "failed to read the plugins folder");
             return Vec::new();
         }
     };

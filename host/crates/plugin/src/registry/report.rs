@@ -5,8 +5,8 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::{
+    entry::{Entry, Service},
     generations::GenerationReport,
-    snapshot::{Entry, Service},
 };
 use crate::{active::Active, guard::GuardReport, instance::BODY_LIMIT, placement::PlacementReport};
 use cardinal_control::{

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     PLUGIN_WAIT, Registry, Reload, ScanScope,
-    history::{History, NoWayBack, PackageRef, RollbackTarget, WayBack},
+    history::{History, PackageRef, RollbackError, RollbackTarget, WayBack},
 };
 use crate::error::RegistryError;
 use cardinal_package::state::{Code, Refusal, State};
@@ -30,8 +30,8 @@ struct RollbackState {
 }
 
 impl Registry {
-    /// Takes what lies in the folder now as a new generation, also what was rolled back before. When it is no good, what
-    /// serves goes on serving.
+    /// Takes what lies in the folder now as a new generation, also what was rolled back before. When it is refused, what
+    /// serves stays in service.
     ///
     /// # Errors
     /// No such plugin; it is disabled; it waits for an operator's word on data that it loses; the database is away.
@@ -70,7 +70,7 @@ impl Registry {
     ) -> Result<RolledBack, RegistryError> {
         let stand = self.stand(plugin)?;
         if from.is_some_and(|from| stand.serving.as_ref().is_none_or(|(sha256, _)| sha256 != from)) {
-            return Err(refused(NoWayBack::Failed("Another package serves by now.".to_owned())));
+            return Err(refused(RollbackError::Failed("Another package is in service now.".to_owned())));
         }
         let core = &self.activation.loader.services.core;
         let (versions, losses) = (plugin_versions::all(core).await?, plugin_versions::losses(core).await?);
@@ -95,7 +95,7 @@ impl Registry {
         plugin_versions::take_back(core, plugin, &aside).await?;
         let why = self.snapshot().entry(plugin).and_then(|entry| entry.failure.clone());
         self.apply_to(plugin).await;
-        Err(refused(NoWayBack::Failed(why.unwrap_or_else(|| format!("{to} does not get into service.")))))
+        Err(refused(RollbackError::Failed(why.unwrap_or_else(|| format!("{to} could not be put into service.")))))
     }
 
     fn stand(&self, plugin: &str) -> Result<RollbackState, RegistryError> {
@@ -119,7 +119,7 @@ impl Registry {
     pub(super) async fn taken_back(&self, plugin: &str, sha256: &str) {
         let packages = [sha256.to_owned()];
         if let Err(error) = plugin_versions::take_back(&self.activation.loader.services.core, plugin, &packages).await {
-            tracing::error!(plugin, error = ?error, "that the package was taken back could not be written down");
+            tracing::error!(plugin, error = ?error, "failed to record that the rollback was undone");
         }
     }
 }
@@ -128,13 +128,13 @@ fn borrowed(package: &Option<(String, Version)>) -> Option<PackageRef<'_>> {
     package.as_ref().map(|(sha256, version)| PackageRef { sha256, version })
 }
 
-fn refused(why: NoWayBack) -> RegistryError {
+fn refused(why: RollbackError) -> RegistryError {
     match why {
-        NoWayBack::Nothing => {
+        RollbackError::Nothing => {
             RegistryError::Conflict("There is no earlier package of this plugin to go back to.".to_owned())
         }
-        NoWayBack::Unknown => RegistryError::NotFound("version"),
-        NoWayBack::Destructive(version) => RegistryError::NoWayBack(version.to_string()),
-        NoWayBack::Failed(why) => RegistryError::Conflict(why),
+        RollbackError::Unknown => RegistryError::NotFound("version"),
+        RollbackError::Destructive(version) => RegistryError::NoWayBack(version.to_string()),
+        RollbackError::Failed(why) => RegistryError::Conflict(why),
     }
 }

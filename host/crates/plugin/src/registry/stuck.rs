@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{Registry, snapshot::Service};
+use super::{Registry, entry::Service};
 use crate::lane::Relief;
 use cardinal_control::crash::record::{Cause, Crash, Culprit, UnderWay};
 
@@ -41,7 +41,7 @@ impl Registry {
         }
         tracing::error!(plugin, "a plugin holds all its threads, the fresh ones included; it is reloaded");
         if let Err(error) = self.reload(plugin).await {
-            tracing::error!(plugin, error = ?error, "a plugin that holds all its threads could not be reloaded");
+            tracing::error!(plugin, error = ?error, "failed to reload a plugin that holds all its threads");
         }
     }
 

@@ -94,14 +94,14 @@ impl Draft<'_> {
         for report in self.registry.reports() {
             let here = self.registry.watcher.folder().join(&report.package).exists();
             if here && report.name == examined.name && report.package != origin {
-                return conflict(format!("The plugin lies in {} already: remove that first.", report.package));
+                return conflict(format!("The plugin is already in {}: remove that first.", report.package));
             }
             if here && report.package == origin && report.name != examined.name {
                 return conflict(format!("{origin} is another plugin's file, of {}.", report.name));
             }
         }
         match fs::symlink_metadata(self.registry.watcher.folder().join(origin)) {
-            Ok(found) if !found.is_file() => return conflict(format!("{origin} is there and is no file.")),
+            Ok(found) if !found.is_file() => return conflict(format!("{origin} exists and is not a file.")),
             _ => {}
         }
         let owners = plugin_owners::all(&self.registry.activation.loader.services.core).await?;

@@ -24,7 +24,7 @@ use cardinal_store::plugin_state;
 /// How often the folder is looked at without a notice of a change: not every file system sends one.
 const POLL: Duration = Duration::from_secs(3);
 /// Changes come in flocks.
-const FLOCK: Duration = Duration::from_millis(50);
+const BURST_PAUSE: Duration = Duration::from_millis(50);
 /// How often a host asks whether another one has decided something; the contract allows 5 s.
 const FOLLOW: Duration = Duration::from_secs(1);
 /// When plugins are tried again that the host itself failed. Each time it doubles: what is in the way stays there at times,
@@ -81,7 +81,8 @@ impl Watcher {
         match seen.await.map_err(std::io::Error::other).and_then(|seen| seen) {
             Ok(seen) => Some(seen),
             Err(error) => {
-                tracing::debug!(folder = %self.folder.display(), %error, "the plugins folder cannot be seen; what serves stays");
+                tracing::debug!(folder = %self.folder.display(), %error, "cannot watch the plugins folder; active \
+                    plugins stay in service");
                 None
             }
         }
@@ -96,7 +97,7 @@ impl Registry {
         let (mut watching, mut settling, mut wait) = (None, Settling::default(), Duration::ZERO);
         loop {
             tokio::select! {
-                () = bell.rings.notified() => sleep(FLOCK).await,
+                () = bell.rings.notified() => sleep(BURST_PAUSE).await,
                 () = sleep(wait) => {}
             }
             wait = POLL;
@@ -111,7 +112,7 @@ impl Registry {
                     ..ScanScope::default()
                 });
                 settling.doubt(&half.await);
-                wait = FLOCK;
+                wait = BURST_PAUSE;
             }
         }
     }
@@ -125,7 +126,8 @@ impl Registry {
             let is_new = match plugin_state::stamp(&self.activation.loader.services.core).await {
                 Ok(stamp) => self.watcher.stamp() != Some(stamp),
                 Err(error) => {
-                    tracing::debug!(error = ?error, "what was decided about plugins could not be read; what serves stays");
+                    tracing::debug!(error = ?error, "failed to read the decisions about plugins; active plugins \
+                        stay in service");
                     // What failed for that may work at once when the database is there again.
                     retry = Retry::new(Instant::now());
                     continue;
@@ -220,11 +222,12 @@ async fn watch(before: Watching, folder: PathBuf, bell: &Arc<FolderChanges>) -> 
     match spawn_blocking(begin).await {
         Ok(Ok(watching)) => Some(watching),
         Ok(Err(error)) => {
-            tracing::debug!(%error, "the system reports no changes in the plugins folder; it is looked at every few seconds");
+            tracing::debug!(%error, "the system reports no changes in the plugins folder; it is polled every few \
+                seconds");
             None
         }
         Err(error) => {
-            tracing::error!(%error, "beginning to watch the plugins folder failed");
+            tracing::error!(%error, "failed to watch the plugins folder");
             None
         }
     }

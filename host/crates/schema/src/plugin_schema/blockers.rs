@@ -10,7 +10,7 @@ use cardinal_database::connect;
 
 impl Step<'_> {
     /// What `work` in the session `backend` gives. Whenever it has taken `patience` once more, the sessions of the
-    /// run-time role that keep it from a lock are ended, and `ended` is told how many.
+    /// run-time role that keep it from a lock are ended, and `ended` gets how many.
     ///
     /// # Errors
     /// As the server reports them, when sessions cannot be ended.

@@ -63,8 +63,9 @@ impl Step<'_> {
         let server = Server { connections: row.get(0), given: row.get(1), hosts: row.get(2) };
         server.divide(self.connections.into()).ok_or_else(|| {
             StepError::Refused(ProvisionFault::Unavailable(format!(
-                "the database has no room for {} more connections: it has {} for plugins, and other plugins have {} of them; \
-                 raise max_connections, lower limits.db_connections in manifests, or drop the data of plugins that are gone",
+                "the database has no room for {} more connections: it has {} for plugins, and other plugins have {} of \
+                 them; raise max_connections, lower limits.db_connections in manifests, or drop the data of plugins \
+                 that are gone",
                 self.connections,
                 server.for_plugins(),
                 server.given

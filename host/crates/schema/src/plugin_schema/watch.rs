@@ -24,7 +24,7 @@ use cardinal_schema_sql::Statement;
 const CARDS_LOCK_LIMIT: Duration = Duration::from_millis(950);
 /// How long schema.sql may hold a lock on a table with a key to the cards that keeps their removal waiting.
 const KEYED_LOCK_LIMIT: Duration = Duration::from_millis(1_900);
-/// As operators are told.
+/// For operators.
 const PROMISED_KEYED_LOCK: Duration = Duration::from_secs(2);
 const PROMISED_CARDS_LOCK: Duration = Duration::from_secs(1);
 /// Locks that schema.sql may hold at once. A server has one table of them, in which every writer and every login needs a
@@ -124,7 +124,7 @@ pub(super) async fn note_blockers(observer: &Client, backend: i32, waits: &Waits
         }
     };
     let Err::<Infallible, tokio_postgres::Error>(error) = look().await;
-    anyhow::Error::new(error).context("looking for whom a session waits")
+    anyhow::Error::new(error).context("looking for what a session waits for")
 }
 
 /// Runs schema.sql to its end, or ends it.
@@ -224,8 +224,8 @@ impl Look {
 async fn cancel_query(token: CancelToken) {
     match tokio::time::timeout(CANCEL_TIMEOUT, token.cancel_query(NoTls)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "schema.sql could not be cancelled; its session is ended"),
-        Err(_) => tracing::warn!("schema.sql could not be cancelled in time; its session is ended"),
+        Ok(Err(error)) => tracing::warn!(%error, "failed to cancel schema.sql; its session is ended"),
+        Err(_) => tracing::warn!("cancelling schema.sql took too long; its session is ended"),
     }
 }
 

@@ -40,19 +40,19 @@ pub const MAX_OVERLAP: i64 = 7 * 24 * 3600;
 /// What a rotation is refused with.
 pub const CANNOT_ROTATE_ENDED: &str = "A key that is revoked or expired can't be rotated.";
 pub const ROTATED_BEFORE: &str = "The key has been rotated already; revoke its successor first.";
-pub const CHANGED_MEANWHILE: &str = "The key was changed at the same time; rotate it once more.";
+pub const CHANGED_MEANWHILE: &str = "The key changed in the meantime; rotate it again.";
 
 pub fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/api-keys", list).scope("keys:read").describe(|op| {
             op.named("listApiKeys", "api-keys", "API keys, newest first")
-                .notes("One's own; everybody's with `users:read`.")
-                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .notes("Your own; everyone's with `users:read`.")
+                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the previous page.", json!({}))
                 .ok::<Page<ApiKey<'_>>>();
         }),
         Route::post("/v1/admin/api-keys", create).scope("keys:write").audits(AuditAction::CreateKey).describe(|op| {
-            op.named("createApiKey", "api-keys", "Make an API key")
+            op.named("createApiKey", "api-keys", "Create an API key")
                 .notes("The key itself is shown in this answer only.")
                 .created::<NewApiKey<'_>>();
         }),
@@ -63,7 +63,10 @@ pub fn routes() -> Vec<Route> {
             |op| {
                 op.named("updateApiKey", "api-keys", "Change an API key")
                     .ok::<Item<ApiKey<'_>>>()
-                    .notes("Scopes that it loses are lost by its rotations and by all that was made with it, too.")
+                    .notes(
+                        "Scopes that are removed are also removed from its rotations and from every key that was \
+                        made with it.",
+                    )
                     .refuses(&[&codes::CONFLICT]);
             },
         ),
@@ -71,8 +74,8 @@ pub fn routes() -> Vec<Route> {
             |op| {
                 op.named("revokeApiKey", "api-keys", "Revoke an API key, at once and on every host")
                     .notes(
-                        "And its rotations, the keys that it replaces and that replaced it, and all that was made \
-                         with any of them, unless `keep_children` says that this key goes alone.",
+                        "Its rotations, the keys that it replaced or that replaced it, and all keys that were made \
+                         with any of them are revoked with it, unless `keep_children` is set.",
                     )
                     .no_content();
             },
@@ -81,7 +84,7 @@ pub fn routes() -> Vec<Route> {
             .scope("keys:write")
             .audits(AuditAction::RotateKey)
             .describe(|op| {
-                op.named("rotateApiKey", "api-keys", "Put a new key in the place of one")
+                op.named("rotateApiKey", "api-keys", "Replace an API key with a new one")
                     .created::<NewApiKey<'_>>()
                     .refuses(&[&codes::CONFLICT]);
             }),
@@ -227,7 +230,7 @@ async fn update(app: &Arc<App>, call: Call<NoQuery, MergePatch<KeyPatch>>) -> Ap
 }
 
 const STAYS_REVOKED: &str =
-    "A revoked key stays as it is; its scopes alone can be narrowed, which narrows the living keys of its lineage.";
+    "A revoked key can't be changed. Only its scopes can be narrowed, which narrows the active keys of its lineage.";
 
 /// What a patch asks for, as far as this caller may ask for it.
 fn wanted(app: &App, caller: &Caller, record: &KeyRecord, body: KeyPatch) -> ApiResult<Change> {
@@ -306,7 +309,7 @@ async fn rotate(app: &Arc<App>, call: Call<NoQuery, Json<Rotate>>) -> ApiResult<
     let old = find(app, &call).await?;
     if old.owner_id != caller.user_id {
         return Err(ApiError::new(&codes::FORBIDDEN)
-            .detail("Only its owner rotates a key, since the new one is shown. Revoke it instead."));
+            .detail("Only its owner can rotate a key, since the new one is shown. Revoke it instead."));
     }
     let body = call.body()?;
     if !(0..=MAX_OVERLAP).contains(&body.overlap_seconds) {

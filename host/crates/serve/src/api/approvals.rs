@@ -34,26 +34,26 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/admin/approvals", list).scope(APPROVE).describe(|op| {
             let states: Vec<&str> = STATES.into_iter().chain([ANY]).collect();
             op.named("listApprovals", "approvals", "MCP tool calls that wait for a person, newest first")
-                .notes("Those that are over are kept for a week, the last 1,000 of them.")
-                .param("state", "Which ones.", json!({"enum": states, "default": "pending"}))
-                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .notes("Those that are over are kept for a week, at most the last 1,000.")
+                .param("state", "Only in this state.", json!({"enum": states, "default": "pending"}))
+                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the previous page.", json!({}))
                 .ok::<Page<Approval>>();
         }),
         Route::get("/v1/admin/approvals/{id}", get).scope(APPROVE).describe(|op| {
-            op.named("getApproval", "approvals", "One tool call that waits for a person, or waited")
+            op.named("getApproval", "approvals", "One tool call that waits, or waited, for a person")
                 .ok::<Item<Approval>>();
         }),
         Route::post("/v1/admin/approvals/{id}/approve", approve).scope(APPROVE).audits(AuditAction::Approve).describe(
             |op| {
-                describe(op, "approveCall", "Let a tool call run, once and as it is shown");
+                describe(op, "approveCall", "Approve a tool call: it runs once, exactly as shown");
             },
         ),
         Route::post("/v1/admin/approvals/{id}/deny", deny)
             .scope(APPROVE)
             .body_limit(REFUSAL)
             .audits(AuditAction::Deny)
-            .describe(|op| describe(op, "denyCall", "Refuse a tool call, and say why")),
+            .describe(|op| describe(op, "denyCall", "Deny a tool call, with a reason")),
     ]
 }
 
@@ -154,7 +154,7 @@ async fn decide(app: &App, call: &CallHead, approval: &Approval, decision: Decis
     let Some(decided) = approvals::decide(&app.pools.core, approval.id, decision, &by, None).await? else {
         let state = approvals::get(&app.pools.core, approval.id).await?.map(|now| now.state);
         let state = state.as_deref().unwrap_or("gone: newer calls have displaced it");
-        return Err(conflict(&format!("The call does not wait any more. It is {state}.")));
+        return Err(conflict(&format!("The call is no longer waiting. It is {state}.")));
     };
     // Before the call that waits goes on: its use is the next line of the audit log.
     let detail = confirmation::audited(&decided);

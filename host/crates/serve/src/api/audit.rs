@@ -22,8 +22,8 @@ use cardinal_store::audit::{self, Filter};
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/admin/audit", list).scope("audit:read").describe(|op| {
         op.named("listAudit", "audit", "Who did what, newest first")
-            .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-            .param("cursor", "`next_cursor` of the page before.", json!({}))
+            .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+            .param("cursor", "`next_cursor` of the previous page.", json!({}))
             .param("actor", "An id, or else a name.", json!({}))
             .param("since", "From this time on.", json!({"format": "date-time"}))
             .param("until", "Before this time.", json!({"format": "date-time"}))

@@ -33,13 +33,14 @@ pub fn routes() -> Vec<Route> {
             .describe(|op| {
                 op.named("logIn", "auth", "Log in with a password")
                     .notes(
-                        "The token ends after `expires_in` seconds, with the password, or when the session is ended.",
+                        "The token expires after `expires_in` seconds, when the password changes, or when the \
+                         session is ended.",
                     )
                     .ok::<LoggedIn>()
                     .refuses(&[&codes::INVALID_CREDENTIALS, &codes::ACCOUNT_DISABLED]);
             }),
         Route::post("/v1/admin/auth/logout", log_out).authenticated().audits(AuditAction::LogOut).describe(|op| {
-            op.named("logOut", "auth", "End the login that the call is made with").no_content();
+            op.named("logOut", "auth", "End the session that makes this call").no_content();
         }),
         Route::get("/v1/admin/auth/me", me).authenticated().describe(|op| {
             op.named("whoAmI", "auth", "Who is calling, and what the credential may do").ok::<Me>();
@@ -48,8 +49,8 @@ pub fn routes() -> Vec<Route> {
             .authenticated()
             .audits(AuditAction::ChangePassword)
             .describe(|op| {
-                op.named("changePassword", "auth", "Change one's own password")
-                    .notes("Ends every login of the user. Keys and JWTs set no passwords.")
+                op.named("changePassword", "auth", "Change your own password")
+                    .notes("Ends every session of the user. Keys and JWTs can't set passwords.")
                     .no_content();
             }),
     ]

@@ -22,18 +22,22 @@ use cardinal_store::catalogue::Format;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/admin/master-cards/export", export).scope("cards:read").describe(|op| {
-        op.named("exportCards", "cards", "All cards that a filter picks, as they are at one moment, oldest first")
-            .notes("When it can't be finished the connection breaks off: an answer that ends is whole.")
-            .param("format", "How cards are written.", json!({"enum": ["ndjson", "csv"], "default": "ndjson"}))
+        op.named("exportCards", "cards", "All cards that match a filter, as of one moment, oldest first")
+            .notes("If the export fails, the connection is aborted: an answer that ends normally is complete.")
+            .param("format", "The format of the cards.", json!({"enum": ["ndjson", "csv"], "default": "ndjson"}))
             .param(
                 "spreadsheet",
-                "CSV to be opened in a spreadsheet: a text that it would compute (it begins with =, +, -, @, a tab \
-                 or a line break, and is no plain number) begins with an apostrophe. To be read only: an import \
-                 takes the apostrophe as part of the text.",
+                "CSV for a spreadsheet: a text that it would compute (one that begins with =, +, -, @, a tab or a \
+                 line break, and is not a plain number) gets a leading apostrophe. For reading only: an import takes \
+                 the apostrophe as part of the text.",
                 json!({"enum": ["true", "false"], "default": "false"}),
             )
             .card_filter()
-            .param("fields", "Members of a line, or columns; `id` is always there.", json!({"examples": ["title,sku"]}))
+            .param(
+                "fields",
+                "Members of a line, or columns; `id` is always included.",
+                json!({"examples": ["title,sku"]}),
+            )
             .replies_as(200, "The cards.", NDJSON, json!({"type": "string"}))
             .replies_as(200, "The cards.", CSV, json!({"type": "string"}));
     })]
@@ -69,7 +73,7 @@ impl ExportQuery {
             (None | Some("ndjson"), false) => Ok(Format::Ndjson),
             (Some("csv"), false) => Ok(Format::Csv),
             (Some("csv"), true) => Ok(Format::CsvForSpreadsheets),
-            (None | Some("ndjson"), true) => refused("`spreadsheet` goes with `format=csv` alone."),
+            (None | Some("ndjson"), true) => refused("`spreadsheet` needs `format=csv`."),
             (Some(_), _) => refused("`format` is ndjson or csv."),
         }
     }
@@ -94,7 +98,7 @@ async fn export(app: &Arc<App>, call: Call<Query<ExportQuery>>) -> ApiResult<Rep
     let query = call.query()?;
     let format = query.format()?;
     let list = query.list();
-    // Whoever asks what there would be is told as much of what is wrong.
+    // HEAD gets the same errors as GET.
     let body = if call.method == Method::HEAD {
         list.filter().and(list.fields().map(drop))?;
         Body::empty()

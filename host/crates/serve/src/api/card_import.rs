@@ -29,23 +29,23 @@ use cardinal_identity::auth::credential::Credential;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::post("/v1/admin/master-cards/import", import).scope("cards:write").describe(|op| {
-        op.named("importCards", "cards", "Cards out of a file, as a job")
+        op.named("importCards", "cards", "Import cards from a file, as a job")
             .notes(
-                "A row has `title` and `sku`, perhaps `status` and `attributes`; a column `attributes.<name>` of CSV \
-                 is one attribute. Rows are written while they come in; the answer comes when the whole body was \
-                 read, and bad rows are errors of the job, with their lines. `args.columns` of the job has the columns \
-                 of a CSV file that are `imported` and those that are `ignored`.",
+                "A row has `title` and `sku`, and optionally `status` and `attributes`; a CSV column \
+                 `attributes.<name>` is one attribute. Rows are written as they arrive; the answer comes when the \
+                 whole body has been read, and bad rows are errors of the job, with their lines. `args.columns` of \
+                 the job lists the columns of a CSV file that are `imported` and those that are `ignored`.",
             )
             .param(
                 "mode",
-                "What a SKU that is there means: a bad row, or the card becomes what the row says.",
+                "What an existing SKU means: an error, or an update of its card.",
                 json!({"enum": ["create", "upsert"], "default": "create"}),
             )
-            .param("dry_run", "Only find out what would happen.", json!({"default": false}))
+            .param("dry_run", "Only report what would happen.", json!({"default": false}))
             .param("atomic", "All rows or none; up to 100,000.", json!({"default": false}))
             .param(
                 "sources",
-                "Whether ids and sources count, as an export has them; `keep` needs the scope `*`.",
+                "Whether to import ids and sources, as an export writes them; `keep` needs the scope `*`.",
                 json!({"enum": ["ignore", "keep"], "default": "ignore"}),
             )
             // Whatever it is: bad rows are the job's errors, and not the request's.

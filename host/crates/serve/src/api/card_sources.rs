@@ -22,9 +22,7 @@ use cardinal_base::schema::{Actor, DateTime};
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/admin/master-cards/{id}/sources", list).scope("cards:read").describe(|op| {
         op.named("listSources", "cards", "A card's sources without their data")
-            .notes(
-                "`orphaned` are those whose plugin is not installed any more. They stay until somebody removes them.",
-            )
+            .notes("`orphaned` are those whose plugin is no longer installed. They stay until someone removes them.")
             .ok::<Sources>();
     })]
 }

@@ -19,9 +19,9 @@ const SHOWN: usize = 1_000;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::post("/v1/admin/plugin-registry/{name}/client-errors", report).authenticated().describe(|op| {
-        op.named("reportClientError", "plugins", "Tell that a plugin's frontend failed in a browser")
-            .notes("For who may read the plugin; at most 30 a minute of one user.")
-            .param("name", "Of the plugin.", json!({}))
+        op.named("reportClientError", "plugins", "Report that a plugin's frontend failed in a browser")
+            .notes("For callers who may read the plugin; at most 30 a minute per user.")
+            .param("name", "The plugin's name.", json!({}))
             .no_content();
     })]
 }

@@ -24,15 +24,15 @@ use cardinal_store::{
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/admin/events", read).authenticated().describe(|op| {
-        op.named("readEvents", "events", "What happens, as server-sent events")
-            .notes("`Last-Event-ID` goes on behind that event. Of each topic only for whoever holds its scope.")
+        op.named("readEvents", "events", "Changes, as server-sent events")
+            .notes("`Last-Event-ID` resumes after that event. Each topic needs its own scope.")
             .param(
                 "topics",
-                "Of these, by commas; all that the caller may read when nothing is said.",
+                "Topics, comma-separated; by default all that the caller may read.",
                 json!({"examples": ["card,job"]}),
             )
             .header("Last-Event-ID", "The `id` of the last event that was read.")
-            .replies_as(200, "Events without an end.", "text/event-stream", json!({}));
+            .replies_as(200, "An endless stream of events.", "text/event-stream", json!({}));
     })]
 }
 

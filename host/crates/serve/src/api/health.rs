@@ -30,7 +30,7 @@ pub fn routes() -> Vec<Route> {
             .describe(|op| {
                 op.named("getHealth", "system", "Whether the process is alive").replies_as(
                     200,
-                    "It is.",
+                    "The process is alive.",
                     "text/plain",
                     json!({"type": "string"}),
                 );
@@ -42,7 +42,7 @@ pub fn routes() -> Vec<Route> {
             .describe(|op| {
                 op.named("getReadiness", "system", "Whether the host can serve").replies_as(
                     200,
-                    "It can.",
+                    "The host can serve.",
                     "text/plain",
                     json!({"type": "string"}),
                 );

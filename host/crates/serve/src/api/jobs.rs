@@ -43,31 +43,31 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/jobs", list).scope(READ).describe(|op| {
             op.named("listJobs", "jobs", "Jobs, newest first")
-                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the previous page.", json!({}))
                 .param("state", "Only in this state.", json!({"enum": STATES}))
                 .param("action", "Only of this action.", json!({}))
                 .ok::<Page<JobShown>>();
         }),
         Route::post("/v1/admin/jobs", start).scope(WRITE).body_limit(BULK).audits(AuditAction::StartJob).describe(
             |op| {
-                op.named("startJob", "jobs", "Do something to many cards")
+                op.named("startJob", "jobs", "Change many cards")
                     .notes(
-                        "To those of `ids`, or to those that `filter` picks now. A filter needs `expected_count`: \
-                         where it picks another number by now, nothing is done. `purge` and plugins' tools need \
-                         their own scopes, too.",
+                        "Those of `ids`, or those that `filter` matches now. A filter needs `expected_count`: if it \
+                         matches a different number of cards, nothing is done. `purge` and plugins' tools need their \
+                         own scopes, too.",
                     )
                     .accepted::<Item<JobShown>>()
                     .refuses(&[&codes::COUNT_MOVED]);
             },
         ),
         Route::get("/v1/admin/jobs/{id}", get).authenticated().describe(|op| {
-            op.named("getJob", "jobs", "How far a job is")
-                .notes("One's own need no scope, others' `jobs:read`.")
+            op.named("getJob", "jobs", "One job and its progress")
+                .notes("Your own need no scope, others' `jobs:read`.")
                 .ok::<Item<JobShown>>();
         }),
         Route::get("/v1/admin/jobs/{id}/errors", errors).authenticated().describe(|op| {
-            op.named("getJobErrors", "jobs", "Every error of a job, a line of JSON each").replies_as(
+            op.named("getJobErrors", "jobs", "All errors of a job, one JSON object per line").replies_as(
                 200,
                 "Lines of JSON.",
                 "application/x-ndjson",
@@ -173,7 +173,7 @@ async fn cancel(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let job = visible(app, &call, WRITE).await?;
     let Some(job) = jobs::cancel(&app.pools.core, job.id).await? else {
         let ended = jobs::get(&app.pools.core, job.id).await?.map_or(job.state, |job| job.state);
-        return Err(ApiError::new(&codes::CONFLICT).detail(format!("The job is over already: {ended}.")));
+        return Err(ApiError::new(&codes::CONFLICT).detail(format!("The job has already ended: {ended}.")));
     };
     app.jobs.stop(job.id);
     app.audit.done(&call, Some(job.id.to_string()), None).await;

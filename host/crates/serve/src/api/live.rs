@@ -53,7 +53,7 @@ pub(super) struct Beginning {
     pub place: i64,
     /// What came before it may have been missed.
     pub anew: bool,
-    /// The client is told the place at once, so that it can come back before its first event.
+    /// The client gets the place at once, so that it can come back before its first event.
     pub told: bool,
     /// A comment that says what this is.
     pub hello: String,
@@ -268,7 +268,7 @@ impl Beginning {
 fn reset(place: i64) -> String {
     let data = json!({
         "reason": "not-kept",
-        "detail": "What came since the last one that you read is not kept any more. Fetch anew what you show.",
+        "detail": "Events since the last one that you read are no longer kept. Reload what you show.",
     });
     format!("id: {place}\nevent: reset\ndata: {data}\n\n")
 }
@@ -277,12 +277,12 @@ impl End {
     /// Without an `id`: the client goes on where it was.
     fn farewell(&self) -> Bytes {
         let (reason, detail) = match self {
-            Self::Draining => ("draining", "The server is shutting down. Connect again."),
-            Self::TooSlow => ("slow", "You read more slowly than there is news. Connect again to go on."),
+            Self::Draining => ("draining", "The server is shutting down. Reconnect."),
+            Self::TooSlow => ("slow", "You read too slowly. Reconnect to continue."),
             Self::RightsChanged => {
-                ("rights-changed", "Your rights have changed. Connect again with what you may read.")
+                ("rights-changed", "Your rights have changed. Reconnect to continue with what you may read now.")
             }
-            Self::Refused(code) => (code.as_str(), "The credential is not accepted any more."),
+            Self::Refused(code) => (code.as_str(), "The credential is no longer accepted."),
         };
         let data = json!({"reason": reason, "detail": detail});
         format!("event: closed\ndata: {data}\n\n").into()

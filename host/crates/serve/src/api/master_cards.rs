@@ -14,7 +14,7 @@ use crate::{
     audit::AuditAction,
     call::{Call, CallHead, Exact, ExactPatch, MaybeJson, NoQuery, Patch, Query},
     http::reply::{self, Item, Reply},
-    router::CARD,
+    router::CARD_BODY_LIMIT,
 };
 use cardinal_base::{codes, input, page::Page};
 use cardinal_cards::{
@@ -30,53 +30,55 @@ const ORDERS: [&str; 8] = ["title", "-title", "sku", "-sku", "created_at", "-cre
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/master-cards", list).scope("cards:read").describe(|op| {
-            op.named("listCards", "cards", "Cards by page, filter and search")
+            op.named("listCards", "cards", "Cards, page by page, filtered and searched")
                 .notes(
                     "No page costs more than the first. A cursor belongs to its filter and order. A page ends early \
-                     where its cards have 16 MiB; its cursor goes on.",
+                     at 16 MiB of cards; its cursor continues after them.",
                 )
-                .param("limit", "Cards of a page.", json!({"minimum": 1, "maximum": 200, "default": 50}))
+                .param("limit", "Cards per page.", json!({"minimum": 1, "maximum": 200, "default": 50}))
                 .param("cursor", "`next_cursor` or `prev_cursor` of another page.", json!({}))
-                .param("sort", "The order; `-` turns it round.", json!({"enum": ORDERS, "default": "-created_at"}))
+                .param("sort", "The order; `-` reverses it.", json!({"enum": ORDERS, "default": "-created_at"}))
                 .card_filter()
                 .param(
                     "fields",
-                    "Members of the items, by commas; `id` is always there.",
+                    "Members of the items, comma-separated; `id` is always included.",
                     json!({"examples": ["title,sku"]}),
                 )
-                .param("count", "Count exactly, which takes its time.", json!({"enum": ["exact"]}))
+                .param("count", "Count exactly, which can be slow.", json!({"enum": ["exact"]}))
                 .ok::<CardPage>();
         }),
-        Route::post("/v1/admin/master-cards", create).scope("cards:write").body_limit(CARD).describe(|op| {
-            op.named("createCard", "cards", "Make a card")
+        Route::post("/v1/admin/master-cards", create).scope("cards:write").body_limit(CARD_BODY_LIMIT).describe(|op| {
+            op.named("createCard", "cards", "Create a card")
                 .notes("Numbers in attributes are kept with every digit. A card is at most 8 MiB as JSON.")
                 .created::<Item<Card>>()
                 .etag()
                 .refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
         }),
         Route::get("/v1/admin/master-cards/{id}", get).scope("cards:read").describe(|op| {
-            op.named("getCard", "cards", "One card, whole").ok::<Item<Card>>().unless_known();
+            op.named("getCard", "cards", "One card with all its attributes").ok::<Item<Card>>().unless_known();
         }),
-        Route::patch("/v1/admin/master-cards/{id}", update).scope("cards:write").body_limit(CARD).describe(|op| {
-            op.named("updateCard", "cards", "Change a card (JSON Merge Patch)")
-                .if_match()
-                .ok::<Item<Card>>()
-                .etag()
-                .refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
-        }),
+        Route::patch("/v1/admin/master-cards/{id}", update).scope("cards:write").body_limit(CARD_BODY_LIMIT).describe(
+            |op| {
+                op.named("updateCard", "cards", "Change a card (JSON Merge Patch)")
+                    .if_match()
+                    .ok::<Item<Card>>()
+                    .etag()
+                    .refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
+            },
+        ),
         Route::delete("/v1/admin/master-cards/{id}", delete).scope("cards:write").describe(|op| {
-            op.named("deleteCard", "cards", "Hide a card, or remove it for good")
+            op.named("deleteCard", "cards", "Delete a card, or purge it")
                 .notes("`purge` needs the scope `cards:purge`.")
-                .param("purge", "For good.", json!({}))
+                .param("purge", "Remove it permanently.", json!({}))
                 .if_match()
                 .no_content()
                 .refuses(&[&codes::CARD_IN_USE]);
         }),
         Route::post("/v1/admin/master-cards/{id}/restore", restore).scope("cards:write").describe(|op| {
-            op.named("restoreCard", "cards", "Bring a deleted card back, or make a card what it was")
+            op.named("restoreCard", "cards", "Restore a deleted card, or an earlier version of a card")
                 .notes(
-                    "With a version, title, SKU, status and attributes but sources become what they were then, as a \
-                     new version.",
+                    "With a version, its title, SKU, status and attributes without sources are restored, as a new \
+                     version.",
                 )
                 .if_match()
                 .ok::<Item<Card>>()
@@ -85,9 +87,9 @@ pub(super) fn routes() -> Vec<Route> {
         }),
         Route::get("/v1/admin/master-cards/{id}/history", history).scope("cards:read").describe(|op| {
             op.named("getCardHistory", "cards", "Who changed a card, newest first")
-                .notes("Of deleted cards too, until they are removed for good.")
-                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .notes("Deleted cards are included until they are purged.")
+                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the previous page.", json!({}))
                 .ok::<Page<cardinal_store::card_history::HistoryEntry>>();
         }),
         Route::delete("/v1/admin/master-cards/{id}/sources/{source_key}", remove_source).scope("cards:write").describe(

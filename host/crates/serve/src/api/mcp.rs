@@ -16,9 +16,9 @@ use crate::{
 use cardinal_base::scope::MCP_USE;
 
 const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26 to 2026-07-28. Answers are application/json or \
-                     text/event-stream: accept both, in a session above all. A session's id is good for its caller \
-                     alone, as long as its credential is, and across restarts. A call that takes long is answered on \
-                     a stream with a sign of life every 15 seconds where text/event-stream is accepted.";
+    text/event-stream: accept both, above all in a session. A session's id works only for its caller, as long as the \
+    credential is valid, and across restarts. A long call is answered on a stream with a heartbeat every 15 seconds \
+    where text/event-stream is accepted.";
 
 pub fn routes() -> Vec<Route> {
     vec![
@@ -50,10 +50,11 @@ struct NarrowingQuery {
 }
 
 fn describe_narrowing(op: &mut Operation) {
-    let tools = "Only these tools: names by commas, `*` in them for any text. The header X-MCP-Tools says the same.";
-    let readonly = "Only tools that read, and none that a person confirms. The header X-MCP-Readonly says the same.";
-    let search =
-        "More than 40 tools are found with `tools_search`, and not listed. The header X-MCP-Search says the same.";
+    let tools = "Only these tools: comma-separated names, in which `*` stands for any text. The same as the header \
+        X-MCP-Tools.";
+    let readonly = "Only tools that read, and none that a person confirms. The same as the header X-MCP-Readonly.";
+    let search = "More than 40 tools are found with `tools_search` instead of being listed. The same as the header \
+         X-MCP-Search.";
     op.param("tools", tools, json!({"example": "cards_*"})).param("readonly", readonly, json!({})).param(
         "search",
         search,
@@ -63,19 +64,19 @@ fn describe_narrowing(op: &mut Operation) {
 
 fn describe_send(op: &mut Operation, id: &'static str) {
     let refusals = [
-        (404, "No such session, as a JSON-RPC error. Begin another with `initialize`."),
-        (406, "The answer would be of no type that is accepted; a JSON-RPC error."),
-        (415, "The message is not application/json; a JSON-RPC error."),
+        (404, "No such session, as a JSON-RPC error. Start another with `initialize`."),
+        (406, "No acceptable type of answer, as a JSON-RPC error."),
+        (415, "The message is not application/json, as a JSON-RPC error."),
     ];
     op.named(id, "mcp", "A JSON-RPC message to the MCP endpoint")
         .notes(ABOUT)
         .body("application/json", json!({}))
         .replies_as(200, "The answer, or a stream of messages.", "application/json", json!({}))
         .replies_as(200, "", "text/event-stream", json!({}))
-        .answers(202, "Taken; nothing to answer.")
+        .answers(202, "Accepted; there is nothing to answer.")
         .replies_as(
             400,
-            "No JSON-RPC message, told as a JSON-RPC error; else a problem.",
+            "Not a JSON-RPC message, as a JSON-RPC error; otherwise a problem document.",
             "application/json",
             json!({}),
         )

@@ -38,7 +38,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub fn routes() -> Vec<Route> {
     vec![Route::get("/metrics", show).scope("system:read").polled().describe(|op| {
-        op.named("getMetrics", "system", "What the host counts, as Prometheus reads it").replies_as(
+        op.named("getMetrics", "system", "Metrics for Prometheus").replies_as(
             200,
             "Text format 0.0.4.",
             "text/plain",
@@ -85,14 +85,14 @@ async fn page(app: &Arc<App>) -> Reply {
 
 fn host(page: &mut Exposition, app: &App, database_up: bool) {
     let (version, host_id) = (env!("CARGO_PKG_VERSION"), app.host_id.to_string());
-    if page.family("cardinal_build_info", Kind::Gauge, "What runs here; always 1.") {
+    if page.family("cardinal_build_info", Kind::Gauge, "The version that runs; always 1.") {
         page.sample("cardinal_build_info", &[("version", version), ("host_id", &host_id)], 1_u64);
     }
     let up = "Whether the database answered while this page was made.";
     page.single("cardinal_database_up", Kind::Gauge, up, u64::from(database_up));
     let restarts = "How often a worker ended on its own and the supervisor started another.";
     page.single("cardinal_worker_restarts_total", Kind::Counter, restarts, app.telemetry.worker_restarts);
-    let dropped = "Log lines that standard error did not take in time.";
+    let dropped = "Log lines that were dropped because standard error was too slow.";
     page.single("cardinal_log_lines_dropped_total", Kind::Counter, dropped, app.log.dropped());
     let name = "cardinal_auth_cache_total";
     if page.family(name, Kind::Counter, "Credentials looked up, by whether the answer was known already.") {
@@ -136,7 +136,7 @@ fn requests(page: &mut Exposition, app: &App) {
 /// What stands between plugins and the core: where calls run, and which plugins get none.
 fn guards(page: &mut Exposition, app: &App, snapshot: &Snapshot) {
     let name = "cardinal_plugin_threads_blocked";
-    if page.family(name, Kind::Gauge, "Threads that a plugin has not given back in time.") {
+    if page.family(name, Kind::Gauge, "Threads that a plugin has not returned in time.") {
         for (place, count) in ["core", "lane"].into_iter().zip(app.plugins.watchdog().blocked()) {
             page.sample(name, &[("place", place)], count);
         }
@@ -160,7 +160,7 @@ fn guards(page: &mut Exposition, app: &App, snapshot: &Snapshot) {
         }
     }
     let name = "cardinal_plugin_breaker_open";
-    if page.family(name, Kind::Gauge, "1 while a plugin gets no calls because too many went wrong.") {
+    if page.family(name, Kind::Gauge, "1 while a plugin receives no calls because too many failed.") {
         for active in snapshot.active() {
             let open = active.guard.breaker.report().state != "closed";
             page.sample(name, &[("plugin", &active.manifest.name)], u64::from(open));
@@ -197,8 +197,8 @@ fn pools(page: &mut Exposition, app: &App) {
     let pools = system::pools(app);
     let families: [PoolGauge; 4] = [
         ("cardinal_database_pool_connections", "Open connections.", |pool| pool.size),
-        ("cardinal_database_pool_connections_idle", "Open connections that nobody uses.", |pool| pool.idle),
-        ("cardinal_database_pool_connections_max", "The most connections that may be open.", |pool| pool.max),
+        ("cardinal_database_pool_connections_idle", "Open connections that are idle.", |pool| pool.idle),
+        ("cardinal_database_pool_connections_max", "The maximum of open connections.", |pool| pool.max),
         ("cardinal_database_pool_waiting", "Requests that wait for a connection.", |pool| pool.waiting),
     ];
     for (name, help, value) in families {
@@ -228,7 +228,7 @@ fn plugins(page: &mut Exposition, app: &App) {
         }
     }
     let name = "cardinal_plugin_faults_total";
-    if page.family(name, Kind::Counter, "Calls of a plugin that went wrong, by how.") {
+    if page.family(name, Kind::Counter, "Calls of a plugin that failed, by kind of failure.") {
         for (plugin, meter) in &meters {
             for fault in Fault::ALL {
                 page.sample(name, &[("plugin", plugin), ("kind", fault.name())], meter.faults(fault));
@@ -236,7 +236,7 @@ fn plugins(page: &mut Exposition, app: &App) {
         }
     }
     let name = "cardinal_plugin_fault_causes_total";
-    if page.family(name, Kind::Counter, "Calls of a plugin that went wrong, by whose fault it was.") {
+    if page.family(name, Kind::Counter, "Calls of a plugin that failed, by who is at fault.") {
         for (plugin, meter) in &meters {
             for cause in Cause::ALL {
                 page.sample(name, &[("plugin", plugin), ("cause", cause.name())], meter.causes(cause));
@@ -316,7 +316,7 @@ fn process_itself(page: &mut Exposition, app: &App) {
         ("process_virtual_memory_bytes", "Address space of the worker.", read.virtual_bytes),
         ("process_threads", "Threads of the worker.", read.threads),
         ("process_open_fds", "Open file descriptors of the worker.", read.open_fds),
-        ("process_max_fds", "The most file descriptors that the worker may have open.", read.max_fds),
+        ("process_max_fds", "The maximum of open file descriptors of the worker.", read.max_fds),
     ];
     for (name, help, value) in gauges {
         if let Some(value) = value {
@@ -325,7 +325,7 @@ fn process_itself(page: &mut Exposition, app: &App) {
     }
     let started = app.telemetry.started.unix_timestamp_nanos() / 1_000;
     let started = seconds(u64::try_from(started).unwrap_or(0));
-    page.single("process_start_time_seconds", Kind::Gauge, "When the worker started, since 1970.", started);
+    page.single("process_start_time_seconds", Kind::Gauge, "When the worker started, in seconds since 1970.", started);
 }
 
 /// By the operator's prefixes, never by what clients ask for.
@@ -338,7 +338,7 @@ fn proxy(page: &mut Exposition, app: &App) {
             page.sample("cardinal_proxy_requests_total", &[("prefix", prefix)], read(&route.counters.requests));
         }
     }
-    let faults = "Requests that an upstream failed: not answered, not in time, or broken off within the answer.";
+    let faults = "Requests that an upstream failed: not answered, not in time, or aborted within the answer.";
     if page.family("cardinal_proxy_faults_total", Kind::Counter, faults) {
         for route in table.routes() {
             let (prefix, counters) = (route.settings.prefix.as_str(), &route.counters);

@@ -23,7 +23,7 @@ use cardinal_plugin_host::active::Active;
 
 pub fn routes() -> Vec<Route> {
     vec![Route::get("/v1/admin/openapi.json", show).authenticated().describe(|op| {
-        op.named("getOpenApi", "system", "This description")
+        op.named("getOpenApi", "system", "The API's description")
             .notes("With the routes of the plugins that the caller may read.")
             .replies_as(200, "The document.", "application/json", serde_json::json!({"type": "object"}))
             .unless_known();

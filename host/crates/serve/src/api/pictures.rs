@@ -24,8 +24,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/admin/pictures", show).scope("cards:read").describe(|op| {
         op.named("getPicture", "cards", "A picture from the web, read and checked by the host")
             .notes(
-                "JPEG, PNG, WebP, GIF and AVIF of at most 8 MiB, told by their bytes. Private networks are out of \
-                 reach unless `PICTURE_NETWORKS` opens them.",
+                "JPEG, PNG, WebP, GIF and AVIF of at most 8 MiB, recognised by their content. Private networks are \
+                 blocked unless `PICTURE_NETWORKS` allows them.",
             )
             .param("url", "Where the picture is.", json!({"format": "uri", "maxLength": MAX_URL}));
         for format in [Format::Jpeg, Format::Png, Format::WebP, Format::Gif, Format::Avif] {
@@ -46,7 +46,7 @@ async fn show(app: &Arc<App>, call: Call<Query<PictureQuery>>) -> ApiResult<Repl
     let PictureQuery { url } = call.query()?;
     let outcome = app.pictures.get(&url).await.map_err(|_| {
         ApiError::new(&codes::OVERLOADED)
-            .detail("Many pictures are being read at the moment.")
+            .detail("Too many pictures are being fetched at the moment.")
             .retry_after(BUSY_SECONDS)
     })?;
     let picture = outcome.map_err(|error| refusal(&error))?;

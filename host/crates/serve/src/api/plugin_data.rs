@@ -29,7 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
                          plugins that are disabled, or whose package is gone; never while a host of the database has \
                          it in service.",
                     )
-                    .param("name", "Of the plugin.", json!({}))
+                    .param("name", "The plugin's name.", json!({}))
                     .no_content()
                     .refuses(&[&codes::CONFLICT]);
             }),
@@ -53,7 +53,7 @@ async fn purge(app: &Arc<App>, call: Call<NoQuery, Json<Purge>>) -> ApiResult<Re
         return Err(ApiError::not_found("plugin"));
     }
     if confirm != name {
-        return Err(ApiError::invalid("/confirm", "Write the plugin's name: what is dropped does not come back."));
+        return Err(ApiError::invalid("/confirm", "Write the plugin's name: dropped data can't be recovered."));
     }
     let purged = app.supervisor.purge(&name).await.map_err(refused)?;
     cardinal_store::plugin_versions::forget_losses(&app.pools.core, &name).await?;

@@ -29,22 +29,22 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/admin/plugin-registry/{name}/logs", read).scope(SCOPE).describe(|op| {
-        op.named("readPluginLogs", "plugins", "The last lines of a plugin on this host")
+        op.named("readPluginLogs", "plugins", "The latest log lines of a plugin on this host")
             .notes(
-                "A page of them, the newest first. With `Accept: text/event-stream` the last `limit` of them and \
-                 then all that follow, each an event `line`; `Last-Event-ID` goes on behind that line.",
+                "A page of them, newest first. With `Accept: text/event-stream` the last `limit` of them and then \
+                 all that follow, each an event `line`; `Last-Event-ID` resumes after that line.",
             )
-            .param("name", "Of the plugin.", json!({}))
+            .param("name", "The plugin's name.", json!({}))
             .param(
                 "level",
-                "Lines of this level and graver ones.",
+                "Lines of this level and more severe ones.",
                 json!({"enum": ["error", "warn", "info", "debug", "trace"], "default": "trace"}),
             )
-            .param("limit", "Lines of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-            .param("cursor", "`next_cursor` of the page before; not of a stream.", json!({}))
+            .param("limit", "Lines per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+            .param("cursor", "`next_cursor` of the previous page; not for a stream.", json!({}))
             .header("Last-Event-ID", "The `id` of the last line that was read.")
             .ok::<LinePage>()
-            .replies_as(200, "Lines without an end.", EVENT_STREAM, json!({}));
+            .replies_as(200, "An endless stream of lines.", EVENT_STREAM, json!({}));
     })]
 }
 
@@ -92,7 +92,7 @@ async fn read(app: &Arc<App>, call: Call<Query<ReadQuery>>) -> ApiResult<Reply> 
     let tail = of_plugin(app, name).await?;
     if wants_stream(&call) {
         if query.cursor.is_some() {
-            return Err(ApiError::new(&codes::INVALID_REQUEST).detail("A stream takes `Last-Event-ID`, no `cursor`."));
+            return Err(ApiError::new(&codes::INVALID_REQUEST).detail("A stream takes `Last-Event-ID`, not `cursor`."));
         }
         return follow(app, &call, tail, least, limit);
     }

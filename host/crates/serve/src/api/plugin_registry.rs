@@ -23,7 +23,7 @@ const RESCAN_WAIT: Duration = Duration::from_secs(15);
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/plugin-registry", list).scope("plugins:read").describe(|op| {
-            op.named("listRegistry", "plugins", "Every plugin that was found, and what became of it").replies_as(
+            op.named("listRegistry", "plugins", "All plugins that were found, with their states").replies_as(
                 200,
                 "Them.",
                 "application/json",
@@ -34,27 +34,24 @@ pub(super) fn routes() -> Vec<Route> {
             .scope("plugins:manage")
             .audits(AuditAction::RescanPlugins)
             .describe(|op| {
-                op.named("rescanPlugins", "plugins", "Look at the plugins folder again").replies_as(
+                op.named("rescanPlugins", "plugins", "Scan the plugins folder again").replies_as(
                     200,
-                    "Every plugin that was found.",
+                    "All plugins that were found.",
                     "application/json",
                     listed(&REPORT),
                 );
             }),
         Route::get("/v1/admin/plugin-registry/{name}", show).scope("plugins:read").describe(|op| {
-            op.named("getRegistered", "plugins", "One plugin").param("name", "Of the plugin.", json!({})).replies_as(
-                200,
-                "It.",
-                "application/json",
-                one_plugin(),
-            );
+            op.named("getRegistered", "plugins", "One plugin")
+                .param("name", "The plugin's name.", json!({}))
+                .replies_as(200, "It.", "application/json", one_plugin());
         }),
         Route::post("/v1/admin/plugin-registry/{name}/enable", enable)
             .scope("plugins:manage")
             .audits(AuditAction::EnablePlugin)
             .describe(|op| {
                 op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the database")
-                    .param("name", "Of the plugin.", json!({}))
+                    .param("name", "The plugin's name.", json!({}))
                     .replies_as(200, "It.", "application/json", one_plugin());
             }),
         Route::post("/v1/admin/plugin-registry/{name}/disable", disable)
@@ -62,19 +59,19 @@ pub(super) fn routes() -> Vec<Route> {
             .audits(AuditAction::DisablePlugin)
             .describe(|op| {
                 op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database")
-                    .param("name", "Of the plugin.", json!({}))
+                    .param("name", "The plugin's name.", json!({}))
                     .replies_as(200, "It.", "application/json", one_plugin());
             }),
         Route::post("/v1/admin/plugin-registry/{name}/reload", reload)
             .scope("plugins:manage")
             .audits(AuditAction::ReloadPlugin)
             .describe(|op| {
-                op.named("reloadPlugin", "plugins", "Take what lies in the plugins folder as a new generation")
+                op.named("reloadPlugin", "plugins", "Load a plugin anew from the plugins folder")
                     .notes(
-                        "Also a package that was rolled back before. When it is no good, what serves goes on serving \
-                         and `refusal` says why.",
+                        "Also a package that was rolled back before. If it is refused, the active version stays in \
+                         service and `refusal` says why.",
                     )
-                    .param("name", "Of the plugin.", json!({}))
+                    .param("name", "The plugin's name.", json!({}))
                     .replies_as(200, "It.", "application/json", one_plugin())
                     .refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
             }),
@@ -82,12 +79,13 @@ pub(super) fn routes() -> Vec<Route> {
             .scope("plugins:manage")
             .audits(AuditAction::RollBackPlugin)
             .describe(|op| {
-                op.named("rollBackPlugin", "plugins", "Go back to an earlier package")
+                op.named("rollBackPlugin", "plugins", "Roll back to an earlier package")
                     .notes(
-                        "Without a body, to the one before; a lower version that waits in the plugins folder comes \
-                         first. What is rolled back is not put into service again by itself, on any host.",
+                        "Without a body, to the previous one; a lower version that waits in the plugins folder \
+                         comes first. A package that was rolled back is not put into service again by itself, on any \
+                         host.",
                     )
-                    .param("name", "Of the plugin.", json!({}))
+                    .param("name", "The plugin's name.", json!({}))
                     .replies_as(200, "It.", "application/json", one_plugin())
                     .refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
             }),
@@ -171,14 +169,14 @@ async fn roll_back(app: &Arc<App>, call: Call<NoQuery, MaybeJson<RollBack>>) -> 
         (None, None) => RollbackTarget::Before,
     };
     let caller = call.caller()?;
-    let (by, reason) = (caller.actor(), "an operator went back to an earlier package.");
+    let (by, reason) = (caller.actor(), "an operator rolled back to an earlier package.");
     let back = app.plugins.roll_back(&name, &wanted, None, &by, reason).await?;
     let detail = json!({"from": back.from, "to": back.to});
     app.audit.done(&call, Some(name.clone()), Some(detail)).await;
     answer(app, &name)
 }
 
-/// Written down for every host first, then acted on here. What is under way in the plugin ends in peace.
+/// Recorded for every host first, then acted on here. What is under way in the plugin ends in peace.
 async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<Reply> {
     let name = named(app, &call)?;
     let actor = call.caller()?.actor();

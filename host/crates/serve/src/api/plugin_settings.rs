@@ -25,7 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/plugin-registry/{name}/settings", show).scope("plugins:read").describe(|op| {
             op.named("getPluginSettings", "plugins", "A plugin's settings, without their secrets")
-                .param("name", "Of the plugin.", json!({}))
+                .param("name", "The plugin's name.", json!({}))
                 .ok::<Shown>()
                 .etag()
                 .refuses(&[&codes::CONFLICT]);
@@ -37,11 +37,11 @@ pub(super) fn routes() -> Vec<Route> {
             .describe(|op| {
                 op.named("setPluginSettings", "plugins", "Set a plugin's settings, on every host of the database")
                     .notes(
-                        "The body is the object of all settings that are to be stored, as `settings_schema` of the \
-                         plugin's manifest describes it; below it lie the plugin's environment variable and the \
-                         schema's defaults. A secret that is sent back as `{\"set\": true}` stays what it is.",
+                        "The body is the object of all settings to be stored, as `settings_schema` of the plugin's \
+                         manifest describes it; it takes precedence over the plugin's environment variable and the \
+                         schema's defaults. A secret that is sent back as `{\"set\": true}` stays as it is.",
                     )
-                    .param("name", "Of the plugin.", json!({}))
+                    .param("name", "The plugin's name.", json!({}))
                     .if_match()
                     .ok::<Shown>()
                     .etag()
@@ -92,7 +92,7 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     answer(name, configuration)
 }
 
-/// Written down for every host first, then acted on here.
+/// Recorded for every host first, then acted on here.
 async fn replace(app: &Arc<App>, call: Call<NoQuery, Json<NewSettings>>) -> ApiResult<Reply> {
     app.wait_for_plugins(None).await;
     let name = call.params.get("name").unwrap_or_default().to_owned();

@@ -23,8 +23,8 @@ pub(super) fn routes() -> Vec<Route> {
             .scope("plugins:manage")
             .audits(AuditAction::ReleasePlugin)
             .describe(|op| {
-                op.named("releasePlugin", "plugins", "Let a plugin out of quarantine")
-                    .param("name", "Of the plugin.", json!({}))
+                op.named("releasePlugin", "plugins", "Release a plugin from quarantine")
+                    .param("name", "The plugin's name.", json!({}))
                     .replies_as(200, "It.", "application/json", json!({"type": "object", "required": ["item"]}))
                     .refuses(&[&codes::CONFLICT]);
             }),
@@ -35,14 +35,14 @@ pub(super) fn routes() -> Vec<Route> {
                 op.named(
                     "confirmPluginMigration",
                     "plugins",
-                    "Agree that a package loses the data that its refusal names",
+                    "Confirm that a package loses the data that its refusal names",
                 )
                 .notes(
                     "For a plugin that is refused as `destructive-migration`: its `refusal.losses` names the tables \
-                     and columns. Good once, for this package and these losses, on every host of the database. Make \
+                     and columns. Valid once, for this package and these losses, on every host of the database. Make \
                      a backup first.",
                 )
-                .param("name", "Of the plugin.", json!({}))
+                .param("name", "The plugin's name.", json!({}))
                 .replies_as(200, "It.", "application/json", one_plugin())
                 .refuses(&[&codes::CONFLICT]);
             }),
@@ -50,18 +50,14 @@ pub(super) fn routes() -> Vec<Route> {
             .scope("plugins:manage")
             .audits(AuditAction::AcceptSigner)
             .describe(|op| {
-                op.named(
-                    "acceptPluginSigner",
-                    "plugins",
-                    "Give a plugin's name to whoever signed the package that lies there",
-                )
-                .notes(
-                    "For a plugin that is refused as `signer-changed`. Its schema, data and settings go with the \
+                op.named("acceptPluginSigner", "plugins", "Accept the new signer of a plugin")
+                    .notes(
+                        "For a plugin that is refused as `signer-changed`. Its schema, data and settings go with the \
                      name.",
-                )
-                .param("name", "Of the plugin.", json!({}))
-                .replies_as(200, "It.", "application/json", one_plugin())
-                .refuses(&[&codes::CONFLICT]);
+                    )
+                    .param("name", "The plugin's name.", json!({}))
+                    .replies_as(200, "It.", "application/json", one_plugin())
+                    .refuses(&[&codes::CONFLICT]);
             }),
     ]
 }
@@ -91,7 +87,7 @@ fn meant(call: &Call<NoQuery, Json<Meant>>) -> ApiResult<(String, Meant)> {
     Ok((call.params.get("name").unwrap_or_default().to_owned(), call.body()?))
 }
 
-/// Written down for every host; the plugin is tried again here at once, on the others within seconds.
+/// Recorded for every host; the plugin is tried again here at once, on the others within seconds.
 async fn acted(app: &Arc<App>, call: &CallHead, name: String, detail: Value) -> ApiResult<Reply> {
     app.audit.done(call, Some(name.clone()), Some(detail)).await;
     app.plugins.scan_for(&name).await;

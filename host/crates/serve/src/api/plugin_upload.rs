@@ -48,7 +48,7 @@ pub(super) fn routes() -> Vec<Route> {
                     .body("application/octet-stream", json!({"type": "string", "format": "binary"}))
                     .replies_as(
                         201,
-                        "It lies in the plugins folder; this is what became of it.",
+                        "Stored in the plugins folder; this is its state.",
                         "application/json",
                         one_plugin(),
                     )
@@ -73,7 +73,7 @@ async fn upload(app: &Arc<App>, call: Call<NoQuery, RawBody>) -> ApiResult<Reply
 async fn receive(app: &App, call: &CallHead, stream: &mut RequestBody) -> ApiResult<Uploaded> {
     if !app.config.plugins.upload || app.config.plugins.trust_keys.is_empty() {
         let detail =
-            "Plugins are not taken over the network: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";
+            "Plugins can't be uploaded to this host: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";
         return Err(ApiError::new(&codes::FORBIDDEN).detail(detail));
     }
     let signature = signature(call)?;
@@ -94,7 +94,7 @@ fn signature(call: &CallHead) -> ApiResult<Vec<u8>> {
     let text = call.headers.get(SIGNATURE).ok_or_else(|| {
         wrong(
             "Send the package's minisign file in the header Plugin-Signature, in base64: only signed plugins are \
-             taken.",
+             accepted.",
         )
     })?;
     let bytes = STANDARD.decode(text.as_bytes()).map_err(|_| wrong("Plugin-Signature is not base64."))?;
@@ -111,7 +111,7 @@ async fn write(stream: &mut RequestBody, file: &mut tokio::fs::File) -> ApiResul
         let Some(frame) = frame.map_err(|_| ApiError::new(&codes::REQUEST_TIMEOUT))? else { break };
         let broken = |error: hyper::Error| {
             let cause = anyhow::Error::new(error).context("reading an upload");
-            ApiError::new(&codes::INVALID_REQUEST).detail("The body broke off before its end.").cause(cause)
+            ApiError::new(&codes::INVALID_REQUEST).detail("The body ended before it was complete.").cause(cause)
         };
         let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
         length += data.len() as u64;

@@ -111,7 +111,7 @@ fn plugins_own(app: &App, name: &str) -> Option<Value> {
     let first = speakers.first()?;
     let names: Vec<&str> = speakers.iter().map(|plugin| plugin.manifest.name.as_str()).collect();
     let about = first.manifest.description.as_deref().unwrap_or_default();
-    let when = format!("This code is not the server's own: the plugin {} answers with it. {about}", names.join(", "));
+    let when = format!("This code comes from the plugin {}, not from the server itself. {about}", names.join(", "));
     Some(json!({
         "type": format!("{}/problems/{name}", app.base_url),
         "code": name,

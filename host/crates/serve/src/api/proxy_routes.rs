@@ -28,14 +28,14 @@ const BODY: usize = 512 * 1024;
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/proxy-routes", show).scope("proxy:read").describe(|op| {
-            op.named("getProxyRoutes", "proxy", "Where paths that are not ours go").ok::<Routes>().unless_known();
+            op.named("getProxyRoutes", "proxy", "The routes of the HTTP proxy").ok::<Routes>().unless_known();
         }),
         Route::put("/v1/admin/proxy-routes", replace)
             .scope("proxy:write")
             .body_limit(BODY)
             .audits(AuditAction::SetProxyRoutes)
             .describe(|op| {
-                op.named("setProxyRoutes", "proxy", "Set the routes beside those of PROXY_ROUTES")
+                op.named("setProxyRoutes", "proxy", "Set the proxy routes beside those of PROXY_ROUTES")
                     .if_match()
                     .ok::<Routes>()
                     .etag();
@@ -149,9 +149,9 @@ fn checked(items: Vec<NewRoute>, settings: &[ProxyRoute]) -> ApiResult<Vec<Proxy
         let fixed = settings.iter().find(|known| known.prefix == prefix);
         let fault = match fixed {
             Some(known) if item.read_only && *known == route => continue,
-            Some(_) => format!("{prefix:?} stands in PROXY_ROUTES, which is changed where the host is started."),
-            None if item.read_only => format!("{prefix:?} does not stand in PROXY_ROUTES."),
-            None if lines.iter().any(|line| line.prefix == prefix) => format!("{prefix:?} stands there twice."),
+            Some(_) => format!("{prefix:?} is set in PROXY_ROUTES, and can only be changed there."),
+            None if item.read_only => format!("{prefix:?} is not set in PROXY_ROUTES."),
+            None if lines.iter().any(|line| line.prefix == prefix) => format!("{prefix:?} is listed twice."),
             None => {
                 lines.push(ProxyRouteRow { prefix, upstream: route.upstream().to_string() });
                 continue;

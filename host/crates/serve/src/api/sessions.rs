@@ -35,21 +35,21 @@ const OTHERS: &str = "users:write";
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/sessions", list).authenticated().describe(|op| {
-            op.named("listSessions", "sessions", "Logins that have not ended, newest first")
-                .notes("One's own need no scope, others' `users:write`.")
-                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the page before.", json!({}))
-                .param("user_id", "Whose; one's own when nobody is named.", json!({}))
+            op.named("listSessions", "sessions", "Active sessions, newest first")
+                .notes("Your own need no scope, others' `users:write`.")
+                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the previous page.", json!({}))
+                .param("user_id", "The user; your own by default.", json!({}))
                 .ok::<Page<Session<'_>>>();
         }),
         Route::delete("/v1/admin/sessions", end_all).authenticated().audits(AuditAction::EndSessions).describe(|op| {
-            op.named("endSessions", "sessions", "End every login of a user")
-                .param("user_id", "Whose; it has to be said.", json!({}))
+            op.named("endSessions", "sessions", "End every session of a user")
+                .param("user_id", "The user; required.", json!({}))
                 .no_content()
                 .fails(&[404]);
         }),
         Route::delete("/v1/admin/sessions/{id}", end).authenticated().audits(AuditAction::EndSession).describe(|op| {
-            op.named("endSession", "sessions", "End a login").no_content();
+            op.named("endSession", "sessions", "End a session").no_content();
         }),
     ]
 }
@@ -96,7 +96,10 @@ struct EndQuery {
 async fn end_all(app: &Arc<App>, call: Call<Query<EndQuery>>) -> ApiResult<Reply> {
     let query = call.query()?;
     let Some(user) = query.user_id else {
-        return Err(ApiError::new(&codes::INVALID_REQUEST).detail("Name the user whose sessions end: `user_id`."));
+        return Err(ApiError::new(&codes::INVALID_REQUEST).detail(
+            "`user_id` is required: it names the user whose \
+            sessions end.",
+        ));
     };
     let caller = call.caller()?;
     one_s_own_or_with_scope(caller, user)?;

@@ -17,7 +17,7 @@ use crate::{
     call::{Call, Json, NoQuery},
     http::reply::{self, Reply},
 };
-use cardinal_base::{config::log_levels, schema::DateTime};
+use cardinal_base::{config::log_levels, log_targets, schema::DateTime};
 use cardinal_observe::{process, traffic::Sample};
 use cardinal_package::state::State;
 
@@ -34,19 +34,16 @@ pub fn routes() -> Vec<Route> {
                 .ok::<System>();
         }),
         Route::get("/v1/admin/system/traffic", traffic).scope("system:read").describe(|op| {
-            op.named("getTraffic", "system", "What this host was asked in the last hour, or since it started")
-                .notes(
-                    "Of the host that answers, and no other. Without health checks, metrics and the Admin UI's own \
-                     files.",
-                )
+            op.named("getTraffic", "system", "Requests to this host in the last hour, or since it started")
+                .notes("Only of the host that answers. Without health checks, metrics and the Admin UI's own files.")
                 .ok::<Traffic>();
         }),
         Route::put("/v1/admin/system/log-level", set_log_level)
             .scope("system:write")
             .audits(AuditAction::SetLogLevel)
             .describe(|op| {
-                op.named("setLogLevel", "system", "Change for a while what this host logs")
-                    .notes("Also for one plugin: `plugin::<name>`. Of the host that answers, and no other.")
+                op.named("setLogLevel", "system", "Change a log level of this host for a while")
+                    .notes("Also for one plugin: `plugin::<name>`. Only on the host that answers.")
                     .ok::<LevelSet>();
             }),
     ]
@@ -253,15 +250,16 @@ struct LogLevel {
     minutes: Option<u32>,
 }
 
+fn no_target(reason: String) -> ApiError {
+    ApiError::invalid("/target", format!("{reason}, or * for everything."))
+}
+
 /// Changes what this host logs, for a while.
 async fn set_log_level(app: &Arc<App>, call: Call<NoQuery, Json<LogLevel>>) -> ApiResult<Reply> {
     let LogLevel { target, level, minutes } = call.body()?;
     let minutes = minutes.unwrap_or(DEFAULT_MINUTES);
     let everything = target == "*";
-    if !everything && !log_levels::is_module(&target) {
-        let detail = "Name a module such as cardinal::db, a plugin such as plugin::supplier, or * for everything.";
-        return Err(ApiError::invalid("/target", detail));
-    }
+    let target = if everything { target } else { log_targets::resolve(&target).map_err(no_target)? };
     let Some(filter) = log_levels::level(&level) else {
         return Err(ApiError::invalid("/level", "One of off, error, warn, info, debug and trace."));
     };
@@ -274,7 +272,7 @@ async fn set_log_level(app: &Arc<App>, call: Call<NoQuery, Json<LogLevel>>) -> A
         .map_err(|full| ApiError::invalid("/target", format!("{full}; wait for one to end or take one back.")))?;
     let caller = call.caller()?;
     let user = &caller.username;
-    tracing::info!(changed = target, to = %filter, minutes, user, "the level of log lines was changed");
+    tracing::info!(changed = target, to = %filter, minutes, user, "the log level was changed");
     let detail = json!({"level": filter.to_string(), "minutes": minutes});
     app.audit.done(&call, Some(target), Some(detail)).await;
     reply::ok(&json!({"log": log(app), "host_id": app.host_id}))

@@ -37,15 +37,15 @@ pub fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/users", list).scope("users:read").describe(|op| {
             op.named("listUsers", "users", "Accounts, newest first")
-                .param("limit", "Entries of a page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the page before.", json!({}))
+                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
+                .param("cursor", "`next_cursor` of the previous page.", json!({}))
                 .param("kind", "Only of this kind.", json!({"enum": KINDS}))
                 .param("role", "Only of this role.", json!({"enum": ROLES}))
                 .param("q", "Only whose name contains it.", json!({}))
                 .ok::<Page<User<'_>>>();
         }),
         Route::post("/v1/admin/users", create).scope("users:write").audits(AuditAction::CreateUser).describe(|op| {
-            op.named("createUser", "users", "Make an account")
+            op.named("createUser", "users", "Create an account")
                 .created::<Item<User<'_>>>()
                 .refuses(&[&codes::NAME_TAKEN]);
         }),
@@ -55,14 +55,14 @@ pub fn routes() -> Vec<Route> {
         Route::patch("/v1/admin/users/{id}", update).scope("users:write").audits(AuditAction::UpdateUser).describe(
             |op| {
                 op.named("updateUser", "users", "Rename an account, change its role, disable it, set its password")
-                    .notes("A new role or password and being disabled end its logins.")
+                    .notes("A new role, a new password or disabling it ends its sessions.")
                     .ok::<Item<User<'_>>>()
                     .refuses(&[&codes::NAME_TAKEN, &codes::CONFLICT]);
             },
         ),
         Route::delete("/v1/admin/users/{id}", delete).scope("users:write").audits(AuditAction::DeleteUser).describe(
             |op| {
-                op.named("deleteUser", "users", "Remove an account; its logins and keys end")
+                op.named("deleteUser", "users", "Remove an account; its sessions and keys end")
                     .no_content()
                     .refuses(&[&codes::CONFLICT]);
             },
@@ -182,16 +182,15 @@ fn wanted(caller: &Caller, user: &Account, body: UserPatch) -> ApiResult<(Change
     if password.is_some() {
         authority::person(caller)?;
         if user.id == caller.user_id {
-            return Err(ApiError::new(&codes::FORBIDDEN).detail(
-                "One's own password is changed at POST /v1/admin/auth/password, which asks for the current one.",
-            ));
+            return Err(ApiError::new(&codes::FORBIDDEN)
+                .detail("Change your own password at POST /v1/admin/auth/password, which asks for the current one."));
         }
     }
     let name = maybe::not_null(body.username, "/username")?;
     if user.kind != "user" {
         let theirs = [("/username", name.is_some()), ("/password", password.is_some())];
         if let Some((pointer, _)) = theirs.iter().find(|(_, asked)| *asked) {
-            return Err(ApiError::invalid(*pointer, "The identity provider keeps this of its users."));
+            return Err(ApiError::invalid(*pointer, "This is managed by the identity provider."));
         }
     }
     let role = match body.role {
@@ -245,7 +244,7 @@ async fn delete(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 fn may_change(caller: &Caller, user: &Account) -> ApiResult<()> {
     if user.kind == "plugin" {
-        return Err(ApiError::new(&codes::FORBIDDEN).detail("The host keeps the users of plugins itself."));
+        return Err(ApiError::new(&codes::FORBIDDEN).detail("Users of plugins are managed by the host."));
     }
     Ok(authority::over_role(caller, user.role.as_deref())?)
 }

@@ -194,7 +194,7 @@ fn filter_faults(filter: &Map<String, Value>) -> Vec<(String, String)> {
     for (name, value) in filter {
         let read = text(value).and_then(|text| {
             if NOT_FILTERS.contains(&name.as_str()) {
-                return Err("This parameter of the list is no filter.".to_owned());
+                return Err("This parameter of the list is not a filter.".to_owned());
             }
             let query = as_the_list_reads_it(&[(name, &text)]).and_then(|query| Ok(query.filter()?));
             query.map(|_| text).map_err(|error| words(&error))

@@ -26,7 +26,7 @@ use super::{body::Body, reply::Reply};
 use cardinal_base::coding::{self, Coding, SHORTEST, encoder::Encoder, shrinks};
 
 /// Up to this length a body is compressed in one go, a third of a millisecond at most; a longer one piece by piece.
-const AT_ONCE: usize = 128 << 10;
+const MAX_WHOLE_BODY: usize = 128 << 10;
 /// Bodies that are compressed piece by piece at a time: each holds up to 0.3 MiB until it ends, and event streams last
 /// for hours. Others go out as they are.
 const STREAMS: usize = 200;
@@ -97,7 +97,7 @@ impl Compression {
     /// The body in this coding; `None` when it is better sent as it is, which it then still can be.
     fn compressed(&self, reply: &mut Reply, coding: Coding) -> Option<Body> {
         if let Body::Full(Some(bytes)) = reply.body()
-            && bytes.len() <= AT_ONCE
+            && bytes.len() <= MAX_WHOLE_BODY
         {
             let shorter = Encoder::whole(coding, bytes).ok().filter(|short| short.len() < bytes.len())?;
             return Some(Body::full(Bytes::from(shorter)));

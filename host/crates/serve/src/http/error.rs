@@ -125,7 +125,7 @@ impl ApiError {
         }
     }
 
-    /// What the log is told.
+    /// The text for the log.
     pub fn cause(mut self, cause: impl Into<anyhow::Error>) -> Self {
         self.0.cause = Some(cause.into());
         self

@@ -112,7 +112,7 @@ pub async fn read(body: RequestBody, limit: usize) -> ApiResult<Bytes> {
         Ok(whole) => Ok(whole.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(error) => Err(ApiError::new(&codes::INVALID_REQUEST)
-            .detail("The body broke off before its end.")
+            .detail("The body ended before it was complete.")
             .cause(anyhow::anyhow!(error).context("reading the request body"))),
     }
 }

@@ -107,7 +107,7 @@ impl BulkRequest {
         let bulk = self.check_uncounted(caller, registry)?;
         // An empty filter picks every card there is.
         if matches!(bulk.cards, Cards::Filter(_)) && !is_counted {
-            let detail = "With a filter this is required: how many cards it picks, as the list's `count=exact` says.";
+            let detail = "Required with a filter: how many cards it matches, as `count=exact` of the list reports.";
             return Err(ApiError::invalid("/expected_count", detail));
         }
         Ok(bulk)
@@ -122,12 +122,12 @@ impl BulkRequest {
             (Some(ids), None) => Cards::Ids(distinct(ids)?),
             (None, Some(fields)) => Cards::Filter(fields.check()?),
             _ => {
-                return Err(ApiError::invalid("/ids", "Either `ids` or `filter` says which cards.")
-                    .field("/filter", "Either `ids` or `filter` says which cards."));
+                return Err(ApiError::invalid("/ids", "Give either `ids` or `filter`.")
+                    .field("/filter", "Give either `ids` or `filter`."));
             }
         };
         if self.expected_count.is_some_and(|count| count < 0) {
-            return Err(ApiError::invalid("/expected_count", "This is a number of cards."));
+            return Err(ApiError::invalid("/expected_count", "Expected a number of cards."));
         }
         check_args(self.action, &self.args)?;
         if self.action == Action::PluginTool {
@@ -162,7 +162,7 @@ fn check_args(action: Action, args: &Map<String, Value>) -> ApiResult<()> {
 fn distinct(mut ids: Vec<Uuid>) -> ApiResult<Vec<Uuid>> {
     if ids.is_empty() || ids.len() > IDS_LIMIT {
         let detail =
-            format!("1 to {IDS_LIMIT} ids are taken, {} were sent; more cards are picked by `filter`.", ids.len());
+            format!("1 to {IDS_LIMIT} ids are accepted, {} were sent; use `filter` for more cards.", ids.len());
         return Err(ApiError::invalid("/ids", detail));
     }
     ids.sort_unstable();

@@ -50,7 +50,7 @@ struct Answers {
 /// A place among those that import now.
 pub fn admit(jobs: &Jobs) -> ApiResult<OwnedSemaphorePermit> {
     Arc::clone(&jobs.imports).try_acquire_owned().map_err(|_| {
-        let detail = format!("{AT_ONCE} imports are under way on this host; that is as many as there may be.");
+        let detail = format!("{AT_ONCE} imports are running on this host, which is the maximum.");
         ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(10)
     })
 }
@@ -85,7 +85,7 @@ pub async fn begin(jobs: &Arc<Jobs>, permit: OwnedSemaphorePermit, new: NewImpor
         task.await;
         drop(permit);
     });
-    let lost = |_| ApiError::internal(anyhow::anyhow!("an import ended without a word"));
+    let lost = |_| ApiError::internal(anyhow::anyhow!("an import ended without a result"));
     let job = first_state.await.map_err(lost)??;
     Ok(Begun { job, read: all_read, over: ended })
 }
@@ -166,13 +166,18 @@ async fn write_all(
 }
 
 fn interrupted(writer: &Writer<'_>, reason: &str) -> String {
-    let rest = if writer.writes_at_the_end() { "Nothing was written." } else { "What is counted as done was written." };
+    let rest = if writer.writes_at_the_end() {
+        "Nothing was written."
+    } else {
+        "Rows that are counted as done were \
+        written."
+    };
     format!("{reason} {rest}")
 }
 
 async fn forget(jobs: &Jobs, job: Uuid) {
     if let Err(error) = card_import::forget(&jobs.pool, job).await {
-        tracing::warn!(%job, error = ?error, "rows that an import kept could not be removed");
+        tracing::warn!(%job, error = ?error, "failed to remove rows that an import kept");
     }
 }
 

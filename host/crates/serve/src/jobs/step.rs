@@ -41,9 +41,9 @@ pub(super) async fn starter(jobs: &Jobs, job: &Job, scope: &str) -> ApiResult<Sh
     Ok(caller)
 }
 
-/// What a job's reader is told when the rights are gone.
+/// The reason of a job that ended because the rights are gone.
 pub(super) fn rights_gone(error: &ApiError) -> End {
-    End::Failed(format!("Whoever started this may not do it any more: {}", describe(error)))
+    End::Failed(format!("The user who started this may no longer do it: {}", describe(error)))
 }
 
 async fn parts(jobs: &Jobs, job: &Job, deed: &BulkAction, cancelled: &CancellationToken) -> End {

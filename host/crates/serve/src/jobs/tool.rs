@@ -1,5 +1,5 @@
 //! A plugin's tool on many cards. A call may do anything anywhere, so it is no part of a transaction: what is begun is
-//! written down before, and counted after. A host that dies in between leaves calls of which nobody knows whether they
+//! recorded before, and counted after. A host that dies in between leaves calls of which nobody knows whether they
 //! took effect; they are reported as that and not made again.
 
 use std::{sync::Arc, time::Instant};
@@ -88,7 +88,8 @@ fn may_run(entry: &ToolEntry, caller: &Caller) -> ApiResult<()> {
     caller.require(&entry.scope)?;
     if entry.tool.requires_confirmation && !caller.holds(APPROVE) && !caller.holds(UNATTENDED) {
         return Err(ApiError::from(insufficient(UNATTENDED)).detail(
-            "This tool has to be confirmed. A person with the scope `mcp:approve`, or a key with `mcp:unattended`, may run it on many cards.",
+            "This tool has to be confirmed. A person with the scope `mcp:approve`, or a key with `mcp:unattended`, \
+             may run it on many cards.",
         ));
     }
     Ok(())
@@ -254,7 +255,7 @@ async fn answered(reply: PluginReply) -> Result<(), (String, String)> {
             .collect()
             .await
             .map_err(|_| {
-                (codes::PLUGIN_ERROR.name.to_owned(), "The tool's answer broke off or is too long.".to_owned())
+                (codes::PLUGIN_ERROR.name.to_owned(), "The tool's answer is incomplete or too long.".to_owned())
             })?
             .to_bytes(),
     };
@@ -268,7 +269,7 @@ async fn answered(reply: PluginReply) -> Result<(), (String, String)> {
 }
 
 fn nobody_knows(card: Uuid) -> Value {
-    let detail = "The host ended during this call. It may have taken effect, and was not made again.";
+    let detail = "The host ended during this call. It may have taken effect, and was not repeated.";
     fault(("id", Value::from(card.to_string())), "interrupted", detail)
 }
 

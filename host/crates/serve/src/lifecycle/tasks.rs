@@ -20,7 +20,7 @@ use cardinal_plugin_host::news;
 
 /// How often the supervisor hears that tasks run.
 const ALIVE_EVERY: Duration = Duration::from_secs(1);
-/// How often what keys were used is written down; the contract allows a minute.
+/// How often the last use of keys is recorded; the contract allows a minute.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
 /// How often what other hosts know of logins is read.
 const LEARN_PLACES_EVERY: Duration = Duration::from_secs(5);
@@ -89,7 +89,7 @@ async fn flush_uses(app: Arc<App>) {
     loop {
         every.tick().await;
         if let Err(error) = app.auth.flush_uses().await {
-            log_failure!(error, "the uses of keys could not be written down; they are kept");
+            log_failure!(error, "failed to record when keys were last used; trying again later");
         }
     }
 }
@@ -108,7 +108,7 @@ async fn learn_places(app: Arc<App>) {
         // From the look before the last on: hosts' clocks, of which the ids are made, differ a little.
         match app.auth.learn_places(before).await {
             Ok(last) => (before, after) = (after, last),
-            Err(error) => tracing::debug!(?error, "where names have logged in at other hosts is not known yet"),
+            Err(error) => tracing::debug!(?error, "failed to read where users have logged in on other hosts"),
         }
     }
 }
@@ -166,17 +166,17 @@ async fn clean(app: Arc<App>) {
         every.tick().await;
         match cardinal_store::audit::remove_old(&app.pools.reaper, app.config.cards.audit_retention_days).await {
             Ok(0) => {}
-            Ok(lines) => tracing::info!(lines, "removed what was past its retention from the audit log"),
-            Err(error) => log_failure!(error, "the audit log's retention could not be seen to"),
+            Ok(lines) => tracing::info!(lines, "removed lines past their retention from the audit log"),
+            Err(error) => log_failure!(error, "failed to remove old lines of the audit log"),
         }
         match app.jobs.forget_old().await {
             Ok(0) => {}
-            Ok(jobs) => tracing::info!(jobs, "removed jobs that are long over"),
-            Err(error) => log_failure!(error, "jobs that are long over could not be removed"),
+            Ok(jobs) => tracing::info!(jobs, "removed old jobs"),
+            Err(error) => log_failure!(error, "failed to remove old jobs"),
         }
         remove_expired_cards(&app, &mut expiry).await;
         if let Err(error) = cardinal_store::sessions::forget_old(&app.pools.core).await {
-            log_failure!(error, "sessions that are long over could not be removed");
+            log_failure!(error, "failed to remove old sessions");
         }
     }
 }
@@ -199,7 +199,7 @@ async fn remove_expired_cards(app: &App, expiry: &mut cardinal_store::card_expir
                 tracing::warn!(plugin, cards, "deleted cards stay, because the plugin's tables still refer to them");
             }
         }
-        Err(error) => log_failure!(error, "deleted cards could not be removed for good"),
+        Err(error) => log_failure!(error, "failed to purge deleted cards"),
     }
 }
 
@@ -211,20 +211,20 @@ async fn sweep(app: Arc<App>) {
         app.limits.sweep();
         match app.events.forget_old().await {
             Ok(0) => {}
-            Ok(forgotten) => tracing::debug!(forgotten, "forgot old events"),
-            Err(error) => log_failure!(error, "old events could not be forgotten"),
+            Ok(forgotten) => tracing::debug!(forgotten, "removed old events"),
+            Err(error) => log_failure!(error, "failed to remove old events"),
         }
         if let Err(error) = cardinal_store::identity_changes::sweep(&app.pools.core).await {
             log_failure!(error, "failed to remove old changes of rights");
         }
         if let Err(error) = cardinal_store::approvals::sweep(&app.pools.core).await {
-            log_failure!(error, "failed to forget approvals that are over");
+            log_failure!(error, "failed to remove old approvals");
         }
         if let Err(error) = cardinal_store::login_failures::sweep(&app.pools.core).await {
-            log_failure!(error, "failed logins that are over could not be forgotten");
+            log_failure!(error, "failed to remove old records of failed logins");
         }
         if let Err(error) = cardinal_store::rate_budgets::sweep(&app.pools.core).await {
-            log_failure!(error, "budgets that are whole again could not be forgotten");
+            log_failure!(error, "failed to remove unused rate budgets");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a client says of itself, and how it is told that its call goes on.
+//! What a client says of itself, and how it learns that its call goes on.
 
 use rmcp::{
     RoleServer,

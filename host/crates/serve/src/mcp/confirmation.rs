@@ -104,7 +104,8 @@ impl Confirmations {
             return self.answered(call, asker, answer).await;
         }
         Ok(self.ask(call, asker).await.unwrap_or_else(|error| {
-            tracing::warn!(tool = call.tool.name, request_id = %call.visit.request_id, ?error, "failed to ask for a confirmation");
+            let (tool, request_id) = (&call.tool.name, &call.visit.request_id);
+            tracing::warn!(tool, %request_id, ?error, "failed to ask for a confirmation");
             Verdict::failure(plain(&error))
         }))
     }
@@ -376,7 +377,8 @@ pub fn audited(approval: &Approval) -> Value {
 /// Why a call does not run whose question is over; a displaced one is forgotten.
 fn ended(approval: Option<&Approval>) -> String {
     let Some(approval) = approval else {
-        return "confirmation_displaced: newer calls of the same caller have taken its place. Make it again to ask once more."
+        return "confirmation_displaced: newer calls of the same caller have taken its place. \
+                Make it again to ask once more."
             .to_owned();
     };
     match (approval.state.as_str(), &approval.reason) {

@@ -59,7 +59,7 @@ enum FileFormat {
     CsvForSpreadsheets,
 }
 
-/// A link that was made, and what a model is told of it.
+/// A link that was made, and its text for a model.
 pub(super) struct Link {
     pub resource: Resource,
     pub about: Value,
@@ -145,8 +145,8 @@ impl Exports {
         };
         let text = whole.map_err(|why| {
             let text = format!(
-                "{why} Narrow it by filters or `fields`, or have it streamed to a credential that is good for the admin \
-                 API: GET {}",
+                "{why} Narrow it by filters or `fields`, or have it streamed to a credential that is good for the \
+                 admin API: GET {}",
                 self.rest_url(&export)
             );
             ErrorData::invalid_params(text, None)

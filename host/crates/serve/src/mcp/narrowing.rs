@@ -125,7 +125,7 @@ fn names(place: &str, text: &str) -> Result<Arc<[String]>, String> {
     let is_allowed = |name: &&&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-*".contains(&byte));
     if let Some(wrong) = names.iter().find(|name| !is_allowed(name)) {
         return Err(format!(
-            "{place} takes names of tools by commas, `*` in them for any text, and not `{}`",
+            "{place} takes comma-separated names of tools, in which `*` stands for any text, and not `{}`",
             shown(wrong)
         ));
     }

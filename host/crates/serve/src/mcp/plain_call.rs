@@ -65,7 +65,7 @@ async fn run(server: &Server, call: PlainCall, tool: AnyTool, visit: Visit) -> R
     let (result, outcome) = match ran {
         Ok((result, outcome)) => (Ok(result), outcome),
         Err(_) => {
-            tracing::error!(tool = tool.name(), request_id = %visit.request_id, "a tool call broke down in the host");
+            tracing::error!(tool = tool.name(), request_id = %visit.request_id, "a tool call panicked in the host");
             (Err(broke_down()), Outcome::Broken)
         }
     };

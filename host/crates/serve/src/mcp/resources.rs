@@ -125,7 +125,7 @@ pub(super) fn refusal(error: &ApiError, uri: &str) -> ErrorData {
     if status.is_client_error() {
         return ErrorData::invalid_params(text, None);
     }
-    tracing::warn!(?error, "a resource could not be had");
+    tracing::warn!(?error, "failed to read a resource");
     ErrorData::internal_error(text, None)
 }
 

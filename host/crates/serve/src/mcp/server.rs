@@ -66,6 +66,8 @@ const LINKS_SINCE: &str = "2025-06-18";
 /// What is said besides of a tool that is not there.
 const NARROW: &str = ". This connection is narrowed, by `tools` or `readonly` in its URL or by its headers X-MCP-Tools or \
      X-MCP-Readonly";
+const INSTRUCTIONS: &str = "Tools of a product catalogue: cards, and what its plugins do with them. Lists are short by \
+     default: narrow them, and ask for more members with `fields`.";
 const CANCELLED: &str = "cancelled: the client cancelled the call; what it changed before may have been kept.";
 
 /// What a call is answered with.
@@ -276,7 +278,7 @@ impl Server {
         match heartbeat::while_running(client, reports, tokio::spawn(task)).await {
             Ok(answer) => answer,
             Err(error) => {
-                tracing::error!(%error, "a tool call broke down in the host");
+                tracing::error!(%error, "a tool call panicked in the host");
                 let (record, visit, tool) = ours;
                 record.end(&visit, tool.name(), Outcome::Broken).await;
                 Err(broke_down())
@@ -317,8 +319,7 @@ impl ServerHandler for Server {
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("cardinal", env!("CARGO_PKG_VERSION")))
-            .with_instructions("Tools of a product catalogue: cards, and what its plugins do with them. Lists are short by default: narrow \
-                 them, and ask for more members with `fields`.")
+            .with_instructions(INSTRUCTIONS)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {

@@ -144,7 +144,7 @@ impl Session {
 
 async fn close(manager: &LocalSessionManager, inner: Arc<str>) {
     if let Err(error) = manager.close_session(&inner).await {
-        tracing::debug!(%error, "an MCP session could not be closed");
+        tracing::debug!(%error, "failed to close an MCP session");
     }
 }
 

@@ -72,7 +72,7 @@ impl AnyTool {
         }
     }
 
-    /// What a person is told of it who is to confirm a call.
+    /// What a person sees who is to confirm a call.
     pub(super) fn to_confirm(&self) -> ToConfirm<'_> {
         let (title, has_output_schema) = match self {
             Self::Core(tool) => (&tool.declaration.title, tool.declaration.output_schema.is_some()),

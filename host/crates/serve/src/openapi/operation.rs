@@ -1,4 +1,4 @@
-//! One route, as it is told beside its row.
+//! One route, as its row describes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -21,27 +21,27 @@ use crate::http::{body::BoxError, paced::Stall, request_body::RequestBody};
 use cardinal_base::request_id::RequestId;
 
 /// How long an upstream may think about `Expect: 100-continue`; many never answer it.
-const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
+const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a body ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum BodyError {
     /// Nothing came for too long.
     Silent,
     /// It was not wanted after all.
     Unwanted,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BodyError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Silent => "nothing more of the body came in time",
+            Self::Silent => "no more of the body arrived in time",
             Self::Unwanted => "the upstream answered without asking for the body",
         })
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BodyError {}
 
 /// How far a request's body has come; seen from the body and from who waits for the answer.
 pub struct Progress {
@@ -134,19 +134,19 @@ impl Upload {
     }
 
     /// Ready when the body may be touched.
-    fn pass_gate(&mut self, progress: &Progress, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    fn pass_gate(&mut self, progress: &Progress, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if self.inside {
             return Poll::Ready(Ok(()));
         }
         if progress.gate.load(Ordering::Acquire) == SHUT {
             progress.at_gate.register(cx.waker());
-            if self.stall.poll(cx, CONTINUE_WITHIN).is_ready() {
+            if self.stall.poll(cx, CONTINUE_TIMEOUT).is_ready() {
                 progress.go_on();
             }
         }
         match progress.gate.load(Ordering::Acquire) {
             SHUT => Poll::Pending,
-            REFUSED => Poll::Ready(Err(Broken::Unwanted)),
+            REFUSED => Poll::Ready(Err(BodyError::Unwanted)),
             _ => {
                 self.inside = true;
                 self.stall.over();
@@ -183,7 +183,7 @@ impl Body for Upload {
                     return Poll::Pending;
                 }
                 progress.client_silent.store(true, Ordering::Release);
-                Poll::Ready(Some(Err(Broken::Silent.into())))
+                Poll::Ready(Some(Err(BodyError::Silent.into())))
             }
         }
     }
@@ -222,7 +222,7 @@ impl Download {
     fn broken_off(&self, error: &dyn fmt::Display) {
         self.route.counters.broken_off.fetch_add(1, Ordering::Relaxed);
         let (upstream, request_id) = (self.route.authority.as_str(), self.request_id.as_str());
-        tracing::warn!(target: "cardinal::proxy", request_id, upstream, %error, "an answer broke off at the upstream");
+        tracing::warn!(target: "cardinal::proxy", request_id, upstream, %error, "the upstream aborted its answer");
     }
 }
 
@@ -245,8 +245,8 @@ impl Body for Download {
                 if this.stall.poll(cx, this.idle).is_pending() {
                     return Poll::Pending;
                 }
-                this.broken_off(&Broken::Silent);
-                Poll::Ready(Some(Err(Broken::Silent.into())))
+                this.broken_off(&BodyError::Silent);
+                Poll::Ready(Some(Err(BodyError::Silent.into())))
             }
         }
     }

@@ -43,8 +43,8 @@ pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     (asked && alone && !wanted.to_str().ok()?.split(',').any(carries_http)).then(|| wanted.clone())
 }
 
-/// What the upstream is told of a request's way to it.
-pub struct Way<'a> {
+/// What the forwarding headers say to the upstream.
+pub struct Forwarding<'a> {
     pub request_id: &'a RequestId,
     /// The other end of the connection, and whether its own account of the way so far is believed.
     pub peer: IpAddr,
@@ -55,7 +55,7 @@ pub struct Way<'a> {
 }
 
 /// From the headers of a client to those for its upstream.
-pub fn forward(headers: &mut HeaderMap, way: &Way<'_>) {
+pub fn forward(headers: &mut HeaderMap, way: &Forwarding<'_>) {
     let trailers = headers.get_all(header::TE).iter().filter_map(|value| value.to_str().ok());
     let trailers =
         trailers.flat_map(|value| value.split(',')).any(|coding| coding.trim().eq_ignore_ascii_case("trailers"));
@@ -70,7 +70,7 @@ pub fn forward(headers: &mut HeaderMap, way: &Way<'_>) {
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
     let host = headers.entry(header::HOST).or_insert_with(|| way.route.host.clone()).clone();
-    tell_the_way(headers, way, &host);
+    set_forwarded(headers, way, &host);
     if let Ok(id) = HeaderValue::from_str(way.request_id.as_str()) {
         headers.insert(request_id::HEADER, id);
     }
@@ -139,7 +139,7 @@ fn same_name(name: &str, expected: &str) -> bool {
     name.len() == expected.len() && name.bytes().zip(expected.bytes()).all(|(a, b)| a == b || (a == b'_' && b == b'-'))
 }
 
-fn tell_the_way(headers: &mut HeaderMap, way: &Way<'_>, host: &HeaderValue) {
+fn set_forwarded(headers: &mut HeaderMap, way: &Forwarding<'_>, host: &HeaderValue) {
     let told = |name: &str, headers: &HeaderMap| joined(headers.get_all(name).iter());
     let (mut addresses, mut account) = (told(X_FORWARDED_FOR, headers), told("forwarded", headers));
     if addresses.is_some() && account.is_some() && way.client == way.peer {
@@ -228,7 +228,7 @@ mod tests {
     fn forwarded(lines: &[(&str, &str)], client_by_trusted: Option<&str>) -> HeaderMap {
         let mut headers = map(lines);
         let route = Route::new(ProxyRoute::parse("/shop", "http://up:81/").unwrap()).unwrap();
-        let way = Way {
+        let way = Forwarding {
             request_id: &RequestId::from_headers(&map(&[("x-request-id", "r1")])),
             peer: if client_by_trusted.is_some() { "10.0.0.1" } else { "192.0.2.1" }.parse().unwrap(),
             trusted: client_by_trusted.is_some(),

@@ -63,7 +63,7 @@ impl StoredRoutes {
         loop {
             every.tick().await;
             if let Err(error) = self.look(pool, proxy).await {
-                tracing::debug!(error = ?error, "the stored proxy routes could not be read; those in force stay");
+                tracing::debug!(error = ?error, "failed to read the stored proxy routes; the current ones stay");
             }
         }
     }
@@ -74,7 +74,7 @@ impl StoredRoutes {
             return Ok(());
         }
         let stored = self.read(pool, proxy).await?;
-        tracing::info!(version = stored.version, routes = stored.lines.len(), "other proxy routes are in force");
+        tracing::info!(version = stored.version, routes = stored.lines.len(), "the proxy routes have changed");
         proxy.warn_of_shared_origin();
         Ok(())
     }
@@ -89,7 +89,7 @@ impl StoredRoutes {
             // Another version of the host may have stored what this one does not take.
             match ProxyRoute::parse(&line.prefix, &line.upstream) {
                 Ok(route) => routes.push(route),
-                Err(error) => tracing::error!(prefix = line.prefix, error, "a stored proxy route can't be used"),
+                Err(error) => tracing::error!(prefix = line.prefix, error, "a stored proxy route is not valid"),
             }
         }
         proxy.set_routes(&routes).map_err(ApiError::internal)

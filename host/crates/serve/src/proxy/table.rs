@@ -20,7 +20,7 @@ pub struct Route {
     pub authority: Authority,
     /// The upstream's name as a `Host`, for clients that sent none.
     pub host: HeaderValue,
-    /// The prefix as upstreams are told it, where it is not part of the path they see.
+    /// The prefix for the header to the upstream, where it is not part of the path they see.
     pub replaced_prefix: Option<HeaderValue>,
     pub counters: Counters,
     /// Whether its pages have been warned about.

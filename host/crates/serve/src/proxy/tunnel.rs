@@ -109,7 +109,7 @@ async fn carry(client: OnUpgrade, upstream: OnUpgrade, moved: &Moved) -> anyhow:
     Ok(())
 }
 
-/// One direction: no more is read than has been written, and the end of the one is told to the other.
+/// One direction: no more is read than has been written, and the end of the one ends the other.
 async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin, moved: &AtomicU64) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {

@@ -133,7 +133,7 @@ fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn Error + 'static)>
 }
 
 /// An open connection to an upstream.
-pub(super) type Line = Paced<TokioIo<TcpStream>>;
+pub(super) type UpstreamStream = Paced<TokioIo<TcpStream>>;
 
 /// Whether a connection has brought an answer.
 #[derive(Clone, Default)]
@@ -144,9 +144,9 @@ struct Served(Arc<AtomicBool>);
 pub(super) struct Dialer(HttpConnector);
 
 impl Service<Uri> for Dialer {
-    type Response = Line;
+    type Response = UpstreamStream;
     type Error = <HttpConnector as Service<Uri>>::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Line, Self::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<UpstreamStream, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.0.poll_ready(cx)
@@ -158,7 +158,7 @@ impl Service<Uri> for Dialer {
     }
 }
 
-impl Connection for Line {
+impl Connection for UpstreamStream {
     fn connected(&self) -> Connected {
         // Not what the connector says of it: each answer would carry that, and nobody reads it.
         Connected::new().extra(Served::default())

@@ -1,4 +1,4 @@
-//! What is known of a request while it is answered, and what is told of it at its end.
+//! The state of a request while it is answered; its line of the log and its metrics at the end.
 
 use std::{
     net::IpAddr,

@@ -15,7 +15,7 @@ pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
     let error = match status {
         414 => ApiError::new(&codes::URI_TOO_LONG),
         431 => ApiError::new(&codes::HEADERS_TOO_LARGE),
-        _ => ApiError::new(&codes::INVALID_REQUEST).detail("What came in is not an HTTP/1.1 request."),
+        _ => ApiError::new(&codes::INVALID_REQUEST).detail("This is not an HTTP/1.1 request."),
     };
     let nothing = HeaderMap::new();
     let (request_id, trace) = (RequestId::from_headers(&nothing), Trace::from_headers(&nothing, &mut rand::rng()));
@@ -48,8 +48,9 @@ pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
 
 fn written(status: StatusCode, id: &str, problem: &str) -> Vec<u8> {
     format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\nx-request-id: {id}\r\n\
-         x-content-type-options: nosniff\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{problem}",
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+         x-request-id: {id}\r\nx-content-type-options: nosniff\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{problem}",
         problem.len()
     )
     .into_bytes()

@@ -10,33 +10,29 @@ use std::{
     io,
     net::IpAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
-use futures_util::task::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::idle_queue::IdleQueue;
+use super::{idle_queue::IdleQueue, open_connection::OpenConnection};
 use crate::request::Full;
 use cardinal_base::config::Cidr;
 use cardinal_identity::limit::{Limits, addresses::Network};
 
 /// Open connections per listener.
-pub(super) const CONNECTIONS: u32 = 10_000;
+pub(super) const MAX_CONNECTIONS: u32 = 10_000;
 /// Of these, by one address (IPv6: by a /64).
-const PER_ADDRESS: usize = 2_000;
+const MAX_PER_ADDRESS: usize = 2_000;
 /// The same for a peer of TRUSTED_PROXIES, which carries many clients.
-const PER_PROXY: usize = 8_000;
+const MAX_PER_PROXY: usize = 8_000;
 /// Beside these, for probes when nothing can be closed.
-const RESERVED: u32 = 500;
+const RESERVED_SLOTS: u32 = 500;
 /// Accepted connections that wait for a place at a time.
-const WAITING: u32 = 256;
+const MAX_WAITING: u32 = 256;
 /// A connection that was asked to close is gone before this, or a request came in on it first.
 const CLOSING_TIME: Duration = Duration::from_millis(50);
 /// Closed connections, and failures to accept, are logged once in this time.
@@ -64,17 +60,6 @@ struct ConnectionTable {
     failed: Option<Instant>,
 }
 
-/// One connection, as others see it. Only its own task writes `waits`.
-pub(super) struct OpenConnection {
-    network: Option<Network>,
-    full: Option<Full>,
-    /// Odd while it waits for a request's head, even while a request is under way; grows with each change.
-    waits: AtomicU64,
-    close_asked: AtomicBool,
-    gone: AtomicBool,
-    waker: AtomicWaker,
-}
-
 /// A place that a connection holds until it ends.
 pub(super) struct ConnectionSlot {
     connections: Arc<Connections>,
@@ -89,9 +74,9 @@ impl Connections {
         Arc::new(Self {
             trusted,
             limits,
-            places: Arc::new(Semaphore::new(CONNECTIONS as usize)),
-            reserved: Arc::new(Semaphore::new(RESERVED as usize)),
-            waiting: Arc::new(Semaphore::new(WAITING as usize)),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS as usize)),
+            reserved: Arc::new(Semaphore::new(RESERVED_SLOTS as usize)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
             book: Mutex::default(),
         })
     }
@@ -128,19 +113,19 @@ impl Connections {
         let mut book = self.book();
         if book.failed.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
             book.failed = Some(Instant::now());
-            tracing::warn!(%error, "accepting a connection failed; idle connections are closed to make room");
+            tracing::warn!(%error, "failed to accept a connection; closing idle ones to make room");
         }
     }
 
     /// Waits until every connection has ended.
     pub(super) async fn ended(&self) {
-        let _ = tokio::join!(self.places.acquire_many(CONNECTIONS), self.reserved.acquire_many(RESERVED));
+        let _ = tokio::join!(self.places.acquire_many(MAX_CONNECTIONS), self.reserved.acquire_many(RESERVED_SLOTS));
     }
 
     /// Whether the address has its share left, or a connection that is closed for the new one.
     fn make_room(&self, peer: IpAddr) -> bool {
         let is_proxy = self.trusted.iter().any(|network| network.contains(peer));
-        let share = if is_proxy { PER_PROXY } else { PER_ADDRESS };
+        let share = if is_proxy { MAX_PER_PROXY } else { MAX_PER_ADDRESS };
         let mut book = self.book();
         let Some(own) = book.by_network.get_mut(&Network::from(peer)) else { return true };
         if own.open() < share {
@@ -216,50 +201,9 @@ impl ConnectionTable {
         if self.logged.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
             self.logged = Some(Instant::now());
             let closed = std::mem::take(&mut self.closed);
-            tracing::warn!(%address, share, closed, "an address opens more connections than its share; idle ones of it are closed");
+            tracing::warn!(%address, share, closed, "an address opens more connections than its share; closing its \
+                idle ones");
         }
-    }
-}
-
-impl OpenConnection {
-    pub(super) fn new(network: Option<Network>, full: Option<Full>) -> Self {
-        Self {
-            network,
-            full,
-            waits: AtomicU64::new(1),
-            close_asked: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
-            waker: AtomicWaker::new(),
-        }
-    }
-
-    /// It waits for the head of a request.
-    pub(super) fn head_awaited(&self) {
-        self.waits.store(self.waits.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
-    }
-
-    /// A head is there, or the connection at its end.
-    pub(super) fn head_read(&self) {
-        let waits = self.waits.load(Ordering::Relaxed);
-        self.waits.store(waits + (waits & 1), Ordering::Relaxed);
-    }
-
-    /// Which wait it is in, `None` while a request is under way.
-    pub(super) fn wait(&self) -> Option<u64> {
-        Some(self.waits.load(Ordering::Relaxed)).filter(|waits| waits % 2 == 1)
-    }
-
-    pub(super) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
-    }
-
-    pub(super) fn is_asked_to_close(&self) -> bool {
-        self.close_asked.load(Ordering::Acquire)
-    }
-
-    pub(super) fn ask_to_close(&self) {
-        self.close_asked.store(true, Ordering::Release);
-        self.waker.wake();
     }
 }
 
@@ -326,7 +270,7 @@ mod tests {
     async fn over_its_share_an_address_closes_its_own_longest_idle_connection() {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let other = slots(&connections, THERE, 1).await;
-        let own = slots(&connections, HERE, PER_ADDRESS).await;
+        let own = slots(&connections, HERE, MAX_PER_ADDRESS).await;
         own[0].connection.head_read();
         own[1].connection.head_read();
         own[1].connection.head_awaited(); // used since
@@ -339,9 +283,9 @@ mod tests {
     #[tokio::test]
     async fn an_address_with_requests_everywhere_gets_reserved_places() {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
-        let own = slots(&connections, HERE, PER_ADDRESS).await;
+        let own = slots(&connections, HERE, MAX_PER_ADDRESS).await;
         own.iter().for_each(|slot| slot.connection.head_read());
-        let late = slots(&connections, HERE, RESERVED as usize).await;
+        let late = slots(&connections, HERE, RESERVED_SLOTS as usize).await;
         assert!(asked(&own).is_empty() && late.iter().all(|slot| slot.full() == Some(Full::Address)));
         assert_eq!(asked(&late), [0], "one is freed for the next prober");
         assert!(connections.admit(Some(HERE)).await.is_none());
@@ -356,7 +300,7 @@ mod tests {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let mut all = Vec::new();
         for host in 0..5 {
-            all.extend(slots(&connections, IpAddr::from([198, 51, 100, host]), PER_ADDRESS).await);
+            all.extend(slots(&connections, IpAddr::from([198, 51, 100, host]), MAX_PER_ADDRESS).await);
         }
         assert_eq!(connections.places.available_permits(), 0);
         all.iter().skip(1).for_each(|slot| slot.connection.head_read());
@@ -374,7 +318,7 @@ mod tests {
     #[tokio::test]
     async fn a_proxy_that_is_trusted_has_a_larger_share() {
         let connections = Connections::new(vec!["192.0.2.0/31".parse().unwrap()], Arc::new(Limits::new(6000)));
-        let own = slots(&connections, HERE, PER_ADDRESS + 1).await;
+        let own = slots(&connections, HERE, MAX_PER_ADDRESS + 1).await;
         assert!(asked(&own).is_empty());
     }
 

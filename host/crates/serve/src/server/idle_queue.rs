@@ -2,10 +2,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::connections::OpenConnection;
+use super::open_connection::OpenConnection;
 
 /// Entries of ended connections that may lie here before they are removed.
-const ENDED: usize = 64;
+const MAX_ENDED: usize = 64;
 
 /// A queue with a second chance: whoever was used since it was last looked at goes to the back. Looking costs nothing
 /// while a connection serves requests, and little when one has to be found.
@@ -26,7 +26,7 @@ impl IdleQueue {
         self.open += 1;
         let wait = connection.wait();
         self.connections.push_back((connection, wait));
-        if self.connections.len() > 2 * self.open + ENDED {
+        if self.connections.len() > 2 * self.open + MAX_ENDED {
             self.connections.retain(|(connection, _)| !connection.is_gone());
         }
     }

@@ -18,7 +18,7 @@ use hyper::rt::{Sleep, Timer};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::connections::OpenConnection;
+use super::open_connection::OpenConnection;
 
 /// One connection's timer. Its sleeps are polled by the connection's own task, one at a time.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use std::{
 
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
-use super::connections::OpenConnection;
+use super::open_connection::OpenConnection;
 use crate::http::paced::Stall;
 
 /// What a client still sends is read for so long, and so far: reset in the middle, it would never read the answer.

@@ -140,7 +140,7 @@ impl From<tokio_postgres::Error> for EarlyEnd {
     }
 }
 
-/// What a client is told whose list could not be had in time.
+/// The error of a list that takes too long.
 pub(super) fn too_long() -> StoreError {
     StoreError::SlowList(
         "This list takes too long on this many cards. Narrow it with a longer or rarer word or another filter, or sort \

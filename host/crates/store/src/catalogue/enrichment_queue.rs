@@ -20,11 +20,11 @@ use cardinal_base::db_error;
 use cardinal_database::pool::Pool;
 
 /// Enrichments that may wait for one card, and the bytes of their data.
-const WAITING: usize = 1_024;
-const WAITING_BYTES: usize = 16 << 20;
+const MAX_WAITING: usize = 1_024;
+const MAX_WAITING_BYTES: usize = 16 << 20;
 /// How many one statement writes at most, and bytes beyond which it takes no further one.
-const AT_ONCE: usize = 64;
-const AT_ONCE_BYTES: usize = 1 << 20;
+const MAX_BATCH: usize = 64;
+const MAX_BATCH_BYTES: usize = 1 << 20;
 /// Writers of different cards rarely meet at one of these locks; none is held over a wait.
 const SHARDS: usize = 16;
 
@@ -109,7 +109,7 @@ impl EnrichmentQueue {
             return Ok(Some(Turn { turns: self.clone(), card }));
         };
         let bytes = queue.bytes + waiting.entry.size();
-        if queue.waiting.len() >= WAITING || bytes > WAITING_BYTES {
+        if queue.waiting.len() >= MAX_WAITING || bytes > MAX_WAITING_BYTES {
             return Err(EnrichError::Crowded);
         }
         queue.bytes = bytes;
@@ -178,11 +178,11 @@ impl Queue {
         self.waiting.retain(|waiting| !waiting.reply.is_closed());
         let mut bytes = 0;
         let fits = |waiting: &&Waiting| {
-            let room = bytes < AT_ONCE_BYTES;
+            let room = bytes < MAX_BATCH_BYTES;
             bytes += waiting.entry.size();
             room
         };
-        let count = self.waiting.iter().take(AT_ONCE).take_while(fits).count();
+        let count = self.waiting.iter().take(MAX_BATCH).take_while(fits).count();
         let next = self.waiting.drain(..count).collect();
         self.bytes = self.waiting.iter().map(|waiting| waiting.entry.size()).sum();
         next

@@ -21,7 +21,7 @@ use cardinal_cards::{
 use cardinal_database::pool::Pool;
 
 /// Exports that one host sends at the same time: each keeps a connection.
-const AT_ONCE: usize = 4;
+const MAX_EXPORTS: usize = 4;
 /// When one who came too many may ask again.
 const RETRY_SECONDS: u32 = 10;
 /// Bytes that are put together before they are sent; a card may be larger.
@@ -47,7 +47,7 @@ pub(super) struct Exports(Arc<Semaphore>);
 
 impl Default for Exports {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
+        Self(Arc::new(Semaphore::new(MAX_EXPORTS)))
     }
 }
 
@@ -71,7 +71,7 @@ impl Exports {
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, StoreError> {
         let (filter, fields) = (query.filter()?, fields(query)?);
         let seat = Arc::clone(&self.0).try_acquire_owned().map_err(|_| {
-            let detail = format!("{AT_ONCE} exports are under way on this host; that is as many as there may be.");
+            let detail = format!("{MAX_EXPORTS} exports are running on this host, which is the maximum.");
             StoreError::Busy { detail, retry_after: RETRY_SECONDS }
         })?;
         let rows = Rows::open(pool, &filter).await?;
@@ -85,7 +85,7 @@ impl Exports {
                 None => export.piece(false).await,
             };
             let piece = piece.map_err(|error| {
-                tracing::error!(error = ?error, "an export broke off");
+                tracing::error!(error = ?error, "an export was aborted");
                 export.over = true;
                 io::Error::other(error)
             });
@@ -128,7 +128,7 @@ impl Export {
             }
         }
         if self.begun.elapsed() > MAX_DURATION {
-            return Err(StoreError::internal(anyhow::anyhow!("an export was not over after {MAX_DURATION:?}")));
+            return Err(StoreError::internal(anyhow::anyhow!("an export was not finished after {MAX_DURATION:?}")));
         }
         Ok(out.into())
     }
@@ -164,7 +164,7 @@ fn guarded(name: &str, cell: String) -> String {
 }
 
 /// What ends a cell, or the line, for a spreadsheet that separates by something else than we do. A comma does not: cells
-/// that hold one are quoted for whoever separates by commas.
+/// that hold one are quoted for readers that separate by commas.
 const SEPARATORS: [char; 4] = [';', '\t', '\r', '\n'];
 /// What begins a text that is computed (OWASP, "CSV Injection"), the full-width ones in some languages.
 const LEADS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Events on a page when the reader says nothing, and at most.
-const USUAL_LIMIT: i64 = 100;
+const DEFAULT_LIMIT: i64 = 100;
 const MAX_LIMIT: i64 = 500;
 /// The longest that a reader may wait for the first event of a page.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ pub struct CardEventQuery {
 impl Events {
     /// The page that `query` asks for. It may be empty when nobody waited for an event, or none came in time.
     pub async fn card_page(&self, query: &CardEventQuery) -> Result<CardEventPage, StoreError> {
-        let limit = query.limit.unwrap_or(USUAL_LIMIT).clamp(1, MAX_LIMIT);
+        let limit = query.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let until = Instant::now() + Duration::from_millis(query.wait_ms.unwrap_or(0)).min(MAX_WAIT);
         let mut head = self.head();
         let mut after = query.after;

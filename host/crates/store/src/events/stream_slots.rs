@@ -45,12 +45,12 @@ impl StreamSlots {
     pub fn take(self: &Arc<Self>, user: Uuid) -> Result<StreamSlot, StoreError> {
         let mut taken = self.taken.lock();
         if taken.all >= self.per_host {
-            let detail = "As many readers as this host takes are connected.".to_owned();
+            let detail = "This host has its maximum of event streams open.".to_owned();
             return Err(StoreError::Busy { detail, retry_after: RETRY_SECONDS });
         }
         let own = taken.by_user.entry(user).or_default();
         if *own >= self.per_user {
-            let detail = format!("One user may read along {} times at once.", self.per_user);
+            let detail = format!("One user may have at most {} event streams open.", self.per_user);
             return Err(StoreError::TooMany { detail, retry_after: RETRY_SECONDS });
         }
         *own += 1;

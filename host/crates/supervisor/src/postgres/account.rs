@@ -20,14 +20,18 @@ pub fn for_server(cluster: &Path) -> anyhow::Result<Option<Account>> {
         Ok(found) => Some(Account { user: found.uid(), group: found.gid() }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            bail!("{} belongs to another user: start cardinal as the user (or as root) who made it", cluster.display())
+            bail!(
+                "{} belongs to another user: start cardinal as the user who created it, or as root",
+                cluster.display()
+            )
         }
         Err(error) => return Err(error).with_context(|| format!("looking at {}", cluster.display())),
     };
     match owner {
         _ if me != ROOT => match owner {
             Some(owner) if owner.user != me => bail!(
-                "{} belongs to the user with id {}, this is {me}: start cardinal as the user (or as root) who made it",
+                "{} belongs to the user with id {}, this is {me}: start cardinal as the user who created it, or as \
+                 root",
                 cluster.display(),
                 owner.user
             ),

@@ -141,7 +141,7 @@ impl ClusterFolder {
     ) -> anyhow::Result<()> {
         if self.cluster().exists() {
             bail!(
-                "{} is no database, and something is in it: move it away, or choose another DATA_DIR",
+                "{} is not empty and is not a database: move it away, or choose another DATA_DIR",
                 self.cluster().display()
             );
         }
@@ -157,7 +157,7 @@ impl ClusterFolder {
         fs::remove_file(&password_file).with_context(|| format!("removing {}", password_file.display()))?;
         done?;
         fs::rename(&unfinished, self.cluster()).context("putting the new database in its place")?;
-        fs::File::open(&self.root)?.sync_all().context("making sure that the new database stays in its place")
+        fs::File::open(&self.root)?.sync_all().context("syncing the folder of the new database")
     }
 }
 
@@ -169,7 +169,8 @@ fn check_room(folder: &Path) -> anyhow::Result<()> {
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if free < MIN_ROOM {
         bail!(
-            "the disk of {} has {} MiB free, and a new database needs {}: make room, or choose another DATA_DIR (--data-dir)",
+            "the disk of {} has {} MiB free, and a new database needs {}: free space, or choose another DATA_DIR \
+             (--data-dir)",
             folder.display(),
             free >> 20,
             MIN_ROOM >> 20

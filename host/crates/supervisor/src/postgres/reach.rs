@@ -33,8 +33,8 @@ pub(super) async fn reachable(
     }
     let copy = copy(&installation).with_context(|| {
         format!(
-            "the user that PostgreSQL runs as cannot reach {}, and it cannot be copied to {COPIES}: open the folders on \
-             the way to it (chmod o+x), or name another in POSTGRES_BIN_DIR",
+            "the user that PostgreSQL runs as cannot reach {}, and it cannot be copied to {COPIES}: open the folders \
+             on the way to it (chmod o+x), or name another in POSTGRES_BIN_DIR",
             installation.bin_dir.display()
         )
     })?;

@@ -232,7 +232,7 @@ impl Bounds {
 mod tests {
     use super::*;
 
-    /// The role that each message is put down to; `-` for those that only name it.
+    /// The role that each message is attributed to; `-` for those that only name it.
     fn roles(messages: &[&str]) -> Vec<String> {
         let mut sessions = Sessions::default();
         let role = |message| sessions.attribute(message).0.map_or_else(|| "-".to_owned(), |session| session.role);

@@ -18,7 +18,7 @@ pub(super) fn list(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec
     let read = Manifest::read(text.as_bytes());
     let mut found = Vec::new();
     match (&seen.refusal, &read) {
-        (None, _) => found.push(Finding::ok("plugin-good", &seen.package, "A host would take it.")),
+        (None, _) => found.push(Finding::ok("plugin-good", &seen.package, "A host would accept it.")),
         (Some(refusal), Err(Problems(problems))) if !text.is_empty() => {
             found.extend(problems.iter().map(|problem| manifest_problem(problem, text, refusal)));
         }
@@ -32,7 +32,7 @@ pub(super) fn list(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec
         found.extend(warnings.iter().map(warning));
         found.extend(core.map(|core| under(core, manifest, text)));
     }
-    // Those of the manifest are told above, with their places.
+    // Those of the manifest were printed above, with their places.
     let others = seen.warnings.iter().filter(|warning| !warning.starts_with(MANIFEST));
     found.extend(others.map(|warning| Finding::warning("package-warning", &seen.package, warning)));
     found
@@ -75,7 +75,7 @@ fn under(core: &Version, manifest: &Manifest, text: &str) -> Finding {
         _ => place(text, "/engine/core_version"),
     };
     match compat::check_engine(&manifest.engine, core, &compat::api_version()) {
-        Ok(()) => Finding::ok("core-version-fits", &manifest.name, format!("Core {core} would take it, too.")),
+        Ok(()) => Finding::ok("core-version-fits", &manifest.name, format!("Core {core} would accept it, too.")),
         Err(refusal) => {
             let mut told =
                 Finding::error("core-version-breaks", place(&refusal), format!("Core {core} would refuse it."));

@@ -59,7 +59,10 @@ fn collect(root: &Path, below: &Path, files: &mut BTreeMap<String, Bytes>) -> an
             let bytes = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
             files.insert(path.to_string_lossy().into_owned(), bytes.into());
         } else {
-            bail!("{} is neither a file nor a folder; a plugin's frontend takes no links", root.join(&path).display());
+            bail!(
+                "{} is neither a file nor a folder; a plugin's frontend cannot contain links",
+                root.join(&path).display()
+            );
         }
     }
     Ok(())

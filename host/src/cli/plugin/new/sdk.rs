@@ -35,7 +35,7 @@ impl FromStr for SdkChoice {
             Some(("path", folder)) if !folder.is_empty() => Ok(Self::Path(folder.into())),
             Some(("version", version)) => match VersionReq::parse(version) {
                 Ok(_) => Ok(Self::Version(version.to_owned())),
-                Err(error) => Err(format!("{version:?} is no version: {error}")),
+                Err(error) => Err(format!("{version:?} is not a version: {error}")),
             },
             Some(("git", address)) => git(address),
             _ => Err("expected path:DIR, git:URL[#COMMIT or TAG], version:X or builtin".to_owned()),
@@ -44,7 +44,7 @@ impl FromStr for SdkChoice {
 }
 
 fn git(address: &str) -> Result<SdkChoice, String> {
-    let mut url = Url::parse(address).map_err(|error| format!("{address:?} is no address: {error}"))?;
+    let mut url = Url::parse(address).map_err(|error| format!("{address:?} is not a URL: {error}"))?;
     if !GIT_SCHEMES.contains(&url.scheme()) {
         return Err(format!("{address:?} does not begin with one of {}://", GIT_SCHEMES.join("://, ")));
     }

@@ -83,14 +83,14 @@ async fn browse(page: &Path, place: &Path) -> anyhow::Result<Option<String>> {
             Ok(Ok(output)) => return Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned())),
             Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {}
             Ok(Err(error)) => return Err(error).with_context(|| format!("starting {browser}")),
-            Err(_) => bail!("{browser} has not shown the module in {BROWSER_TIMEOUT:?}"),
+            Err(_) => bail!("{browser} did not load the module within {BROWSER_TIMEOUT:?}"),
         }
     }
     Ok(None)
 }
 
 fn judge(declared: &BTreeSet<String>, shown: &str) -> Outcome {
-    let Some(found) = found(shown) else { return Outcome::Bad("the browser has shown nothing".to_owned()) };
+    let Some(found) = found(shown) else { return Outcome::Bad("the browser printed nothing".to_owned()) };
     if let Some(error) = found["error"].as_str() {
         return Outcome::Bad(error.to_owned());
     }

@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::cli::client::{Client, Failure, empty};
+use crate::cli::client::{Client, RequestError, empty};
 
 /// As long as a call has when the manifest says nothing, and a little more.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
@@ -51,10 +51,10 @@ impl Subject {
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.send(&target.path, request)).await;
         match answer.with_context(|| format!("no answer in {ANSWER_TIMEOUT:?}"))? {
             Ok(answer) => Ok((answer.status(), String::new())),
-            Err(Failure::Refused { status, problem }) => {
+            Err(RequestError::Refused { status, problem }) => {
                 Ok((status, problem["code"].as_str().unwrap_or_default().to_owned()))
             }
-            Err(Failure::Foreign { status, .. }) => Ok((status, String::new())),
+            Err(RequestError::Foreign { status, .. }) => Ok((status, String::new())),
             Err(failure) => Err(failure.into()),
         }
     }

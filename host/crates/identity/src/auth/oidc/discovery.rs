@@ -35,13 +35,13 @@ pub(super) fn addresses(base: &str) -> impl Iterator<Item = anyhow::Result<Url>>
 /// # Errors
 /// It is no such document, is somebody else's, or sends us to where keys can be forged.
 pub(super) fn read(document: &[u8], at: &Url, base: &str, expected: Option<&str>) -> anyhow::Result<ProviderMetadata> {
-    let Document { issuer, jwks_uri } = serde_json::from_slice(document).context("it is no discovery document")?;
+    let Document { issuer, jwks_uri } = serde_json::from_slice(document).context("it is not a discovery document")?;
     // A document that names another issuer than the one asked is a misconfiguration or a mix-up attack.
     let base = base.trim_end_matches('/');
     let named = issuer.trim_end_matches('/');
     let fits = expected == Some(&*issuer) || PLACES.iter().any(|place| named.strip_prefix(base) == Some(place));
-    ensure!(fits, "its issuer {issuer:?} is not {base} or {base}/oidc; set OIDC_ISSUER if it is meant");
-    let keys_at = Url::parse(&jwks_uri).context("its jwks_uri is no address")?;
+    ensure!(fits, "its issuer {issuer:?} is not {base} or {base}/oidc; set OIDC_ISSUER if that is intended");
+    let keys_at = Url::parse(&jwks_uri).context("its jwks_uri is not a URL")?;
     // In clear only from this machine, and only when the document itself came from it that way.
     let safe = is_safe_provider(&keys_at) && (keys_at.scheme() == "https" || at.scheme() == "http");
     ensure!(safe, "its jwks_uri {jwks_uri:?} is neither https nor on this machine");

@@ -50,7 +50,7 @@ impl KeySet {
     /// # Errors
     /// It is no key set.
     pub(super) fn read(document: &[u8]) -> anyhow::Result<Self> {
-        let document: Document = serde_json::from_slice(document).context("it is no key set")?;
+        let document: Document = serde_json::from_slice(document).context("it is not a key set")?;
         Ok(Self(document.keys.into_iter().filter_map(Key::read).collect()))
     }
 

@@ -212,16 +212,12 @@ impl Source {
                     before.keys.len() == now.keys.len() && before.keys.prints().all(|print| now.keys.has(print))
                 };
                 if was_failed || !before.as_ref().is_some_and(same) {
-                    tracing::info!(
-                        issuer = now.issuer,
-                        keys = now.keys.len(),
-                        "the identity provider's keys were read"
-                    );
+                    tracing::info!(issuer = now.issuer, keys = now.keys.len(), "loaded the identity provider's keys");
                 }
             }
             Err(error) => {
                 let kept = before.as_ref().map_or(0, |trusted| trusted.keys.len());
-                tracing::warn!(error = format!("{error:#}"), kept, "the identity provider's keys could not be read");
+                tracing::warn!(error = format!("{error:#}"), kept, "failed to load the identity provider's keys");
             }
         }
         // Whoever asked before this has its answer now.

@@ -112,12 +112,12 @@ async fn ready(fake: &Fake) -> Arc<Oidc> {
     oidc
 }
 
-async fn verify(oidc: &Oidc, token: &str) -> Result<Arc<Identity>, Failure> {
+async fn verify(oidc: &Oidc, token: &str) -> Result<Arc<Identity>, OidcError> {
     oidc.verify(token, &api_key::hash(token)).await
 }
 
-fn is_unknown<T>(outcome: &Result<T, Failure>) -> bool {
-    matches!(outcome, Err(Failure::Refused(Refused::Invalid(_))))
+fn is_unknown<T>(outcome: &Result<T, OidcError>) -> bool {
+    matches!(outcome, Err(OidcError::Refused(JwtError::Invalid(_))))
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_token_is_verified_and_grants_no_more_than_is_allowed() {
     assert_eq!(oidc.issuer().unwrap(), fake.base);
     let later = NOW.unix_timestamp() + 630;
     oidc.clock.advance(Duration::from_secs(u64::try_from(later - NOW.unix_timestamp()).unwrap()));
-    assert_eq!(verify(&oidc, &fake.token("a", "ann")).await.unwrap_err(), Failure::Refused(Refused::Expired));
+    assert_eq!(verify(&oidc, &fake.token("a", "ann")).await.unwrap_err(), OidcError::Refused(JwtError::Expired));
 }
 
 #[tokio::test]
@@ -179,12 +179,12 @@ async fn an_outage_logs_nobody_out() {
     let oidc = ready(&fake).await;
     *fake.instead.lock().unwrap() = Some((StatusCode::SERVICE_UNAVAILABLE, String::new()));
     oidc.clock.advance(Duration::from_secs(60));
-    assert!(matches!(verify(&oidc, &fake.token("b", "new key")).await, Err(Failure::Unavailable(1..=30))));
+    assert!(matches!(verify(&oidc, &fake.token("b", "new key")).await, Err(OidcError::Unavailable(1..=30))));
     assert!(verify(&oidc, &fake.token("a", "first")).await.is_ok());
     assert!(verify(&oidc, &fake.token("a", "never seen")).await.is_ok());
     // Still nobody can say, and nobody is asked.
     let fetches = fake.fetches();
-    assert!(matches!(verify(&oidc, &fake.token("b", "new key")).await, Err(Failure::Unavailable(_))));
+    assert!(matches!(verify(&oidc, &fake.token("b", "new key")).await, Err(OidcError::Unavailable(_))));
     assert_eq!(fake.fetches(), fetches);
     *fake.instead.lock().unwrap() = None;
     *fake.ids.lock().unwrap() = vec!["b"];
@@ -198,7 +198,7 @@ async fn a_provider_that_was_never_reached_is_unavailable_and_garbage_is_garbage
     let oidc = oidc(&format!("http://{free}"));
     let keeping = Arc::clone(&oidc);
     tokio::spawn(async move { keeping.keep_fresh().await });
-    assert!(matches!(verify(&oidc, &sample::token("a", &json!({}))).await, Err(Failure::Unavailable(1..=30))));
+    assert!(matches!(verify(&oidc, &sample::token("a", &json!({}))).await, Err(OidcError::Unavailable(1..=30))));
     for garbage in ["..", "a..b", "a.b.c", "e30.e30.e30"] {
         assert!(is_unknown(&verify(&oidc, garbage).await), "{garbage}");
     }
@@ -236,7 +236,7 @@ async fn a_provider_that_hangs_holds_nobody_up_for_long_and_logs_nobody_out() {
     }
     fake.allowed.forget_permits(1_000_000);
     for subject in ["one", "two"] {
-        assert!(matches!(verify(&oidc, &fake.token("b", subject)).await, Err(Failure::Unavailable(_))));
+        assert!(matches!(verify(&oidc, &fake.token("b", subject)).await, Err(OidcError::Unavailable(_))));
         assert!(verify(&oidc, &fake.token("a", subject)).await.is_ok());
     }
     assert_eq!(fake.fetches(), 2);
@@ -255,7 +255,7 @@ async fn what_is_no_key_set_leaves_the_keys_alone() {
     ] {
         *fake.instead.lock().unwrap() = Some((status, body));
         oidc.clock.advance(Duration::from_secs(30));
-        assert!(matches!(verify(&oidc, &fake.token("b", "x")).await, Err(Failure::Unavailable(_))), "{status}");
+        assert!(matches!(verify(&oidc, &fake.token("b", "x")).await, Err(OidcError::Unavailable(_))), "{status}");
         assert!(verify(&oidc, &fake.token("a", "y")).await.is_ok());
     }
 }

@@ -19,7 +19,7 @@ const END_OF_TIME: f64 = 253_402_300_799.0;
 
 /// Why a token is refused; the text goes to the log, never to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum JwtError {
     Invalid(&'static str),
     Expired,
 }
@@ -74,21 +74,21 @@ enum Audience {
 impl<'a> Jwt<'a> {
     /// Takes a token apart. Its signature is not looked at: the algorithm comes from here, never
     /// from the token, and a token that names another one is refused.
-    pub(super) fn parse(token: &'a str) -> Result<Self, Refused> {
-        let malformed = Refused::Invalid("it is no JWT");
+    pub(super) fn parse(token: &'a str) -> Result<Self, JwtError> {
+        let malformed = JwtError::Invalid("it is not a JWT");
         let (message, signature) = token.rsplit_once('.').ok_or(malformed)?;
         let (head, claims) = message.split_once('.').ok_or(malformed)?;
-        let head: Head = part(head).ok_or(Refused::Invalid("its header cannot be read"))?;
+        let head: Head = part(head).ok_or(JwtError::Invalid("its header cannot be read"))?;
         if head.alg != "ES384" {
-            return Err(Refused::Invalid("it is not signed with ES384"));
+            return Err(JwtError::Invalid("it is not signed with ES384"));
         }
         if head.crit || head.b64 {
-            return Err(Refused::Invalid("it demands an extension"));
+            return Err(JwtError::Invalid("it demands an extension"));
         }
         if !head.typ.is_none_or(|typ| is_access_token(&typ)) {
-            return Err(Refused::Invalid("it is of another type than an access token"));
+            return Err(JwtError::Invalid("it is not an access token"));
         }
-        let claims = part(claims).ok_or(Refused::Invalid("a claim is missing or of the wrong type"))?;
+        let claims = part(claims).ok_or(JwtError::Invalid("a claim is missing or of the wrong type"))?;
         Ok(Self { message, signature, key_id: head.kid, claims })
     }
 }
@@ -109,28 +109,28 @@ fn is_there<'de, D: Deserializer<'de>>(value: D) -> Result<bool, D::Error> {
 
 impl Claims {
     /// Whether they are meant for us, now.
-    pub(super) fn judge(&self, issuer: &str, audience: &str, now: OffsetDateTime) -> Result<(), Refused> {
+    pub(super) fn judge(&self, issuer: &str, audience: &str, now: OffsetDateTime) -> Result<(), JwtError> {
         if self.iss != issuer {
-            return Err(Refused::Invalid("it comes from another issuer"));
+            return Err(JwtError::Invalid("it comes from another issuer"));
         }
         let meant = match &self.aud {
             Audience::One(one) => one == audience,
             Audience::Several(several) => several.iter().any(|one| one == audience),
         };
         if !meant {
-            return Err(Refused::Invalid("it is meant for another audience"));
+            return Err(JwtError::Invalid("it is meant for another audience"));
         }
         if self.sub.is_empty() || self.sub.len() > MAX_SUBJECT || self.sub.chars().any(char::is_control) {
-            return Err(Refused::Invalid("its subject is empty, too long or not plain text"));
+            return Err(JwtError::Invalid("its subject is empty, too long or not plain text"));
         }
         let soon = seconds(now + LEEWAY);
         if self.nbf.is_some_and(|from| from > soon) {
-            return Err(Refused::Invalid("it is not valid yet"));
+            return Err(JwtError::Invalid("it is not valid yet"));
         }
         if self.iat.is_some_and(|made| made > soon) {
-            return Err(Refused::Invalid("it was issued in the future"));
+            return Err(JwtError::Invalid("it was issued in the future"));
         }
-        if self.exp <= seconds(now - LEEWAY) { Err(Refused::Expired) } else { Ok(()) }
+        if self.exp <= seconds(now - LEEWAY) { Err(JwtError::Expired) } else { Ok(()) }
     }
 
     /// When it ends, by its own word.
@@ -171,7 +171,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn judged(claims: &Value) -> Result<(), Refused> {
+    fn judged(claims: &Value) -> Result<(), JwtError> {
         let token = sample::unsigned(&json!({"alg": "ES384"}), &sample::claims(claims));
         Jwt::parse(&token)?.claims.judge(ISSUER, AUDIENCE, NOW)
     }
@@ -236,7 +236,7 @@ mod tests {
             json!({"exp": null}),
             json!({"exp": "2100"}),
         ] {
-            assert!(matches!(judged(&wrong), Err(Refused::Invalid(_))), "{wrong}");
+            assert!(matches!(judged(&wrong), Err(JwtError::Invalid(_))), "{wrong}");
         }
     }
 
@@ -244,12 +244,12 @@ mod tests {
     fn its_dates_hold_with_half_a_minute_of_leeway() {
         let now = NOW.unix_timestamp();
         assert_eq!(judged(&json!({"exp": now - 29})), Ok(()));
-        assert_eq!(judged(&json!({"exp": now - 30})), Err(Refused::Expired));
+        assert_eq!(judged(&json!({"exp": now - 30})), Err(JwtError::Expired));
         assert_eq!(judged(&json!({"exp": 1e300, "nbf": now + 30, "iat": now + 30})), Ok(()));
-        assert_eq!(judged(&json!({"exp": -1e300})), Err(Refused::Expired));
-        assert!(matches!(judged(&json!({"nbf": now + 31})), Err(Refused::Invalid(_))));
-        assert!(matches!(judged(&json!({"iat": now + 31})), Err(Refused::Invalid(_))));
-        assert!(matches!(judged(&json!({"iat": 4_102_444_800_i64})), Err(Refused::Invalid(_))));
+        assert_eq!(judged(&json!({"exp": -1e300})), Err(JwtError::Expired));
+        assert!(matches!(judged(&json!({"nbf": now + 31})), Err(JwtError::Invalid(_))));
+        assert!(matches!(judged(&json!({"iat": now + 31})), Err(JwtError::Invalid(_))));
+        assert!(matches!(judged(&json!({"iat": 4_102_444_800_i64})), Err(JwtError::Invalid(_))));
         assert_eq!(judged(&json!({"nbf": now as f64 + 29.5, "iat": now - 1_000_000})), Ok(()));
     }
 

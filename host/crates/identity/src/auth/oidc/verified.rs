@@ -14,7 +14,7 @@ use cardinal_base::scope::ScopeSet;
 
 const SHARDS: usize = 16;
 /// Tokens per shard; a full shard drops those that have expired, then everything.
-const PER_SHARD: usize = 1_024;
+const MAX_PER_SHARD: usize = 1_024;
 /// How long a token still counts whose key the provider has withdrawn: as long as it may take until a
 /// withdrawal is noticed at all. So a rollover fails nobody, and a stolen key is of no lasting use.
 pub(super) const AFTER_WITHDRAWAL: Duration = Duration::minutes(5);
@@ -47,10 +47,10 @@ impl TokenCache {
 
     pub(super) fn keep(&self, token: &[u8; 32], identity: Arc<Identity>, now: OffsetDateTime) {
         let mut shard = self.shard(token).write();
-        if shard.len() >= PER_SHARD {
+        if shard.len() >= MAX_PER_SHARD {
             shard.retain(|_, entry| entry.good_until > now);
         }
-        if shard.len() >= PER_SHARD {
+        if shard.len() >= MAX_PER_SHARD {
             shard.clear();
         }
         let good_until = identity.expires_at.saturating_add(LEEWAY);
@@ -117,6 +117,6 @@ mod tests {
             verified.keep(&token, identity([0; 32], Duration::hours(1)), NOW);
         }
         let kept: usize = verified.0.iter().map(|shard| shard.read().len()).sum();
-        assert!(kept <= SHARDS * PER_SHARD, "{kept}");
+        assert!(kept <= SHARDS * MAX_PER_SHARD, "{kept}");
     }
 }

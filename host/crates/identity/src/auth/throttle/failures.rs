@@ -72,7 +72,7 @@ impl Pair {
 
 /// Why a try can't begin now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NotNow {
+pub(super) enum ThrottledError {
     /// Milliseconds to wait.
     Later(u64),
     /// As many tries are under way as may still fail.
@@ -125,7 +125,7 @@ impl Failures {
     }
 
     /// Why a try can't begin now. The longest delay decides; what is under way decides only where there is none.
-    pub(super) fn wait(&self, pair: Pair, is_known: bool, now: u64) -> Option<NotNow> {
+    pub(super) fn wait(&self, pair: Pair, is_known: bool, now: u64) -> Option<ThrottledError> {
         let waits = if is_known {
             [self.known_pairs.wait(&pair, now), None, None]
         } else {
@@ -133,13 +133,13 @@ impl Failures {
             [self.pairs.wait(&pair, now), self.addresses.wait(network, now), self.names.wait(name, now)]
         };
         waits.into_iter().flatten().max_by_key(|wait| match wait {
-            NotNow::Later(ms) => *ms + 1,
-            NotNow::Pending => 0,
+            ThrottledError::Later(ms) => *ms + 1,
+            ThrottledError::Pending => 0,
         })
     }
 
     /// Begins a try: from here on it counts. Gives whether the pair is known, to be said again at its end.
-    pub(super) fn begin(&mut self, pair: Pair, now: u64) -> Result<bool, NotNow> {
+    pub(super) fn begin(&mut self, pair: Pair, now: u64) -> Result<bool, ThrottledError> {
         let is_known = self.is_known(pair, now);
         if let Some(wait) = self.wait(pair, is_known, now) {
             return Err(wait);
@@ -204,16 +204,16 @@ impl<K: Copy + Eq + Hash> Rows<K> {
         Self { rule, most, rows: HashMap::new() }
     }
 
-    fn wait(&self, key: &K, now: u64) -> Option<NotNow> {
+    fn wait(&self, key: &K, now: u64) -> Option<ThrottledError> {
         let row = self.rows.get(key)?;
         let (failures, free) = (row.failures_at(now), self.rule.free);
         if failures < free {
-            return (failures + row.pending >= free).then_some(NotNow::Pending);
+            return (failures + row.pending >= free).then_some(ThrottledError::Pending);
         }
         if row.next > now {
-            return Some(NotNow::Later(row.next - now));
+            return Some(ThrottledError::Later(row.next - now));
         }
-        (row.pending > 0).then_some(NotNow::Pending)
+        (row.pending > 0).then_some(ThrottledError::Pending)
     }
 
     fn tries(&self, key: &K, now: u64) -> u32 {
@@ -302,14 +302,14 @@ mod tests {
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
     const NOW: u64 = 1_000_000;
 
-    fn fail(book: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), NotNow> {
+    fn fail(book: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), ThrottledError> {
         let pair = book.pair(address, name);
         let was_known = book.begin(pair, now)?;
         book.failed(pair, was_known, now);
         Ok(())
     }
 
-    fn log_in(book: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), NotNow> {
+    fn log_in(book: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), ThrottledError> {
         let pair = book.pair(address, name);
         let was_known = book.begin(pair, now)?;
         book.succeeded(pair, was_known, now);
@@ -322,13 +322,13 @@ mod tests {
         for _ in 0..5 {
             fail(&mut book, HERE, "Alice", NOW).unwrap();
         }
-        assert_eq!(fail(&mut book, HERE, "alice", NOW), Err(NotNow::Later(15_000)));
+        assert_eq!(fail(&mut book, HERE, "alice", NOW), Err(ThrottledError::Later(15_000)));
         fail(&mut book, THERE, "alice", NOW).unwrap();
         log_in(&mut book, HERE, "bob", NOW).unwrap();
         let mut now = NOW;
         for delay in [15_000; 4] {
             now += delay;
-            assert!(matches!(fail(&mut book, HERE, "alice", now - 1), Err(NotNow::Later(1))));
+            assert!(matches!(fail(&mut book, HERE, "alice", now - 1), Err(ThrottledError::Later(1))));
             fail(&mut book, HERE, "alice", now).unwrap();
         }
         log_in(&mut book, HERE, "alice", now + 60_000).unwrap();
@@ -342,11 +342,11 @@ mod tests {
         let mut book = Failures::default();
         let pair = book.pair(HERE, "alice");
         let begun = (0..160).filter(|_| book.begin(pair, NOW).is_ok()).count();
-        assert_eq!((begun, book.begin(pair, NOW)), (5, Err(NotNow::Pending)));
+        assert_eq!((begun, book.begin(pair, NOW)), (5, Err(ThrottledError::Pending)));
         book.succeeded(pair, false, NOW);
         assert_eq!(book.begin(pair, NOW), Ok(true));
         (0..5).for_each(|_| book.failed(pair, true, NOW));
-        assert!(matches!(book.begin(pair, NOW), Err(NotNow::Later(_))));
+        assert!(matches!(book.begin(pair, NOW), Err(ThrottledError::Later(_))));
         let other = book.pair(HERE, "bob");
         assert_eq!(book.begin(other, NOW), Ok(false));
         book.give_back(other, false);
@@ -360,14 +360,14 @@ mod tests {
         for i in 0..30 {
             fail(&mut book, HERE, &format!("user{i}"), NOW).unwrap();
         }
-        assert_eq!(fail(&mut book, HERE, "somebody", NOW), Err(NotNow::Later(2_000)));
+        assert_eq!(fail(&mut book, HERE, "somebody", NOW), Err(ThrottledError::Later(2_000)));
         log_in(&mut book, HERE, "ALICE", NOW).unwrap();
         log_in(&mut book, HERE, "somebody", NOW + 2_000).unwrap();
         for round in 0..1_000 {
             let now = NOW + 2_000 + round * 8_000;
             fail(&mut book, HERE, &format!("name{round}"), now).unwrap();
             let delay = if round == 0 { 4_000 } else { 8_000 };
-            assert_eq!(fail(&mut book, HERE, "another", now), Err(NotNow::Later(delay)), "never longer");
+            assert_eq!(fail(&mut book, HERE, "another", now), Err(ThrottledError::Later(delay)), "never longer");
         }
     }
 
@@ -378,7 +378,7 @@ mod tests {
         for i in 0..300u32 {
             fail(&mut book, IpAddr::from((0x0a00_0000 + i).to_be_bytes()), "alice", NOW).unwrap();
         }
-        assert_eq!(fail(&mut book, THERE, "alice", NOW), Err(NotNow::Later(1_000)));
+        assert_eq!(fail(&mut book, THERE, "alice", NOW), Err(ThrottledError::Later(1_000)));
         log_in(&mut book, HERE, "alice", NOW).unwrap();
     }
 

@@ -92,7 +92,7 @@ fn number(record: &[u8], name: u32, what: &str, max: u64) -> Result<Option<u64>,
         "" => Ok(None),
         digits => match digits.parse() {
             Ok(number) if number <= max => Ok(Some(number)),
-            _ => Err(invalid(format!("{what} is no number up to {max}: {digits:?}"))),
+            _ => Err(invalid(format!("{what} is not a number up to {max}: {digits:?}"))),
         },
     }
 }
@@ -118,7 +118,7 @@ fn method(name: &[u8]) -> Result<Method, Fault> {
     }
     match Method::from_bytes(name) {
         Ok(Method::CONNECT | Method::TRACE) | Err(_) => {
-            Err(invalid(format!("{:?} is no method that is sent", String::from_utf8_lossy(name))))
+            Err(invalid(format!("{:?} is not a supported method", String::from_utf8_lossy(name))))
         }
         Ok(method) => Ok(method),
     }
@@ -132,14 +132,14 @@ fn headers(buffer: &[u8]) -> Result<HeaderMap, Fault> {
     let mut headers = HeaderMap::new();
     for (name, value) in pairs {
         let Ok(known) = HeaderName::from_bytes(name) else {
-            return Err(invalid(format!("{:?} is no name of a header", String::from_utf8_lossy(name))));
+            return Err(invalid(format!("{:?} is not a header name", String::from_utf8_lossy(name))));
         };
         // Values may be credentials: they are not repeated.
         let Ok(value) = HeaderValue::from_bytes(value) else {
             return Err(invalid(format!("the header {known} has a line break or a control character in it")));
         };
         if OWN_HEADERS.contains(&known) || hop_by_hop::NAMES.contains(&known) {
-            return Err(invalid(format!("the header {known} is the host's to set")));
+            return Err(invalid(format!("the header {known} is set by the host")));
         }
         headers.append(known, value);
     }

@@ -116,7 +116,7 @@ pub(super) fn may_make_keys(caller: &Caller) -> ApiResult<()> {
         return Ok(());
     }
     Err(ApiError::new(&codes::FORBIDDEN)
-        .detail(format!("{MAX_LINEAGE} keys were made in a row; the last one makes none.")))
+        .detail(format!("At most {MAX_LINEAGE} keys can be made one with another, and this is the last of them.")))
 }
 
 /// The scopes as they are stored; nobody can grant what they lack.
@@ -145,9 +145,9 @@ pub(super) fn name(text: &str) -> ApiResult<String> {
 
 pub(super) fn expiry(text: &str, now: OffsetDateTime) -> ApiResult<OffsetDateTime> {
     let at = OffsetDateTime::parse(text, &Rfc3339)
-        .map_err(|_| ApiError::invalid("/expires_at", "A time of RFC 3339 is needed."))?;
+        .map_err(|_| ApiError::invalid("/expires_at", "A time of RFC 3339 is required."))?;
     if at <= now {
-        return Err(ApiError::invalid("/expires_at", "The time has passed."));
+        return Err(ApiError::invalid("/expires_at", "This time is in the past."));
     }
     Ok(at)
 }
@@ -161,7 +161,7 @@ fn rate(asked: Option<Option<Rate>>, default: u32) -> ApiResult<Limit> {
         Some(None) => return Ok(NONE),
         Some(Some(Rate { per_minute: Some(None), burst: None })) => return Ok(NONE),
         Some(Some(Rate { per_minute: Some(None), burst: Some(_) })) => {
-            return Err(ApiError::invalid("/rate_limit/burst", "Without a limit there is no burst."));
+            return Err(ApiError::invalid("/rate_limit/burst", "A burst needs a limit."));
         }
         Some(Some(Rate { per_minute, burst })) => (per_minute.flatten().unwrap_or(default), burst),
     };

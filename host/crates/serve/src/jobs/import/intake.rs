@@ -106,10 +106,10 @@ impl Stopped {
     /// In words, for who reads what became of the job.
     pub fn describe(&self) -> String {
         match self {
-            Self::BrokenOff(_) => "The body broke off before its end.".to_owned(),
-            Self::Silent => format!("Nothing more of the body came for {} seconds.", STANDSTILL.as_secs()),
-            Self::TooMuch => format!("The body has more than {TOTAL} bytes, unpacked."),
-            Self::NotGzip => "The body is not what gzip writes, or not all of it.".to_owned(),
+            Self::BrokenOff(_) => "The body ended before it was complete.".to_owned(),
+            Self::Silent => format!("No more of the body arrived for {} seconds.", STANDSTILL.as_secs()),
+            Self::TooMuch => format!("The body has more than {TOTAL} bytes when decompressed."),
+            Self::NotGzip => "The body is not valid gzip, or is truncated.".to_owned(),
         }
     }
 }
@@ -120,7 +120,7 @@ pub fn is_gzip(encoding: Option<&str>) -> ApiResult<bool> {
         None | Some("" | "identity") => Ok(false),
         Some("gzip" | "x-gzip") => Ok(true),
         Some(_) => {
-            Err(ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail("The body may be packed by gzip, or not at all."))
+            Err(ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail("`Content-Encoding` must be gzip or absent."))
         }
     }
 }

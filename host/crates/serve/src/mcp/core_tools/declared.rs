@@ -56,7 +56,7 @@ fn create() -> CoreTool {
     tool(
         Action::Create,
         "cards_create",
-        "Make a card",
+        "Create a card",
         "Makes a product card. A person confirms it first.",
         input,
         one_card(),
@@ -70,7 +70,7 @@ fn export() -> CoreTool {
         "description": "A line of JSON for each card, or a table. In the one for spreadsheets a text that one would compute \
                         begins with an apostrophe",
     });
-    members["fields"] = json!({"type": "string", "description": "Only these members of each card, by commas: id, sku, title, status, attributes, version, created_at, updated_at"});
+    members["fields"] = json!({"type": "string", "description": "Only these members of each card, comma-separated: id, sku, title, status, attributes, version, created_at, updated_at"});
     let input = json!({"type": "object", "properties": members, "additionalProperties": false});
     let output = json!({"type": "object", "properties": {
         "uri": {"type": "string", "description": "The resource"},
@@ -215,12 +215,12 @@ fn status(about: &str) -> Value {
 }
 
 fn cursor() -> Value {
-    json!({"type": "string", "description": "`next_cursor` of the page before"})
+    json!({"type": "string", "description": "`next_cursor` of the previous page"})
 }
 
 fn fields(about: &str) -> Value {
     let about = format!(
-        "{about}, by commas: id, title, sku, status, kinds, attributes, version, created_at, updated_at. For example \
+        "{about}, comma-separated: id, title, sku, status, kinds, attributes, version, created_at, updated_at. For example \
          `title,attributes`"
     );
     json!({"type": "string", "description": about})

@@ -36,7 +36,7 @@ impl Members {
         Self(KNOWN.to_vec())
     }
 
-    /// Those of a list by commas, and the id.
+    /// Those of a comma-separated list, and the id.
     pub(super) fn parse(list: &str) -> ApiResult<Self> {
         let members = members(list.split(',').map(str::trim), &KNOWN);
         let refuse = || ApiError::invalid("/fields", format!("It is a list of {}.", KNOWN.join(", ")));

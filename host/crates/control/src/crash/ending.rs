@@ -1,0 +1,34 @@
+//! The end of a process whose descriptors were changed. It may run in a signal handler, as `handler` says.
+
+use std::{ffi::c_int, sync::atomic::Ordering};
+
+use super::{
+    shm::{self, CrashShm, flags},
+    tag::PluginTag,
+};
+
+/// The status of a worker that ended itself because its descriptors were changed.
+const DESCRIPTORS_LOST: c_int = 71;
+
+/// Ends the process because descriptors that it lives by were changed. This thread runs code of `mark`.
+pub fn end_for_descriptors(mark: PluginTag) {
+    let Some(shm) = shm::mine() else { return };
+    let culprit = who_changed_descriptors(shm, mark);
+    let end = &shm.end;
+    if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+        end.flags.store(flags::DESCRIPTORS, Ordering::Relaxed);
+        end.mark.store(culprit.bits(), Ordering::Relaxed);
+        end.state.store(2, Ordering::SeqCst);
+    }
+    // SAFETY: ends the process at once. What `exit` would run first may use descriptors that are somebody else's.
+    unsafe { libc::_exit(DESCRIPTORS_LOST) }
+}
+
+/// All code of plugins is followed by a look at the descriptors, so it was code that runs still: of this thread, or of
+/// another where this one runs none. When several plugins run it is not known whose it was.
+pub(super) fn who_changed_descriptors(shm: &CrashShm, mark: PluginTag) -> PluginTag {
+    match shm.only_running() {
+        Some(only) if mark.page().is_none() || only.page() == mark.page() => mark.or(only),
+        _ => PluginTag::NOBODY,
+    }
+}
