@@ -11,7 +11,7 @@ use super::{
 const DESCRIPTORS_LOST: c_int = 71;
 
 /// Ends the process because descriptors that it lives by were changed. This thread runs code of `mark`.
-pub fn end_for_descriptors(mark: PluginTag) {
+pub(super) fn end_for_descriptors(mark: PluginTag) {
     let Some(shm) = shm::mine() else { return };
     let culprit = who_changed_descriptors(shm, mark);
     let end = &shm.end;

@@ -20,7 +20,7 @@ use crate::{
 use cardinal_base::{codes, config::Secret, schema::DateTime};
 use cardinal_identity::auth::{
     authority,
-    login::{self, Failed},
+    login::{self, LoginError},
     password,
 };
 
@@ -77,7 +77,7 @@ async fn log_in(app: &Arc<App>, call: Call<NoQuery, Json<Login>>) -> ApiResult<R
     let (name, ip) = (body.username.trim(), call.peer);
     let opened = match login::open(&app.auth, &app.pools.core, name, body.password, ip, agent).await {
         Ok(opened) => opened,
-        Err(Failed { error, meant }) => {
+        Err(LoginError { error, meant }) => {
             // Neither a flood that is turned away nor a database that is away is an attempt to get in.
             if [401, 403].contains(&error.code().status) {
                 let meant = meant.map(|(id, name)| Meant { id, name });

@@ -67,7 +67,7 @@ async fn every_length_comes_back_as_it_was() {
     let compression = Compression::default();
     let noise: Bytes = (0..300_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     for coding in Coding::ON_THE_FLY {
-        for length in [1_024, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 3 << 20] {
+        for length in [1_024, MAX_WHOLE_BODY - 1, MAX_WHOLE_BODY, MAX_WHOLE_BODY + 1, 3 << 20] {
             let mut reply = json(text(length));
             compression.apply(&asked(&[("accept-encoding", coding.name())]), &mut reply);
             assert_eq!(coding_of(&reply), Some(coding.name()));
@@ -192,7 +192,7 @@ fn an_endless_stream_lets_others_have_their_turn() {
 fn only_so_many_streams_are_compressed_at_a_time() {
     let compression = Compression::default();
     let long = || {
-        let mut reply = json(text(AT_ONCE + 1));
+        let mut reply = json(text(MAX_WHOLE_BODY + 1));
         compression.apply(&asked(&[("accept-encoding", "gzip")]), &mut reply);
         reply
     };
