@@ -19,6 +19,7 @@ export const texts = {
   by_until: 'Until',
   anything: 'Any',
   outcome_ok: 'Done',
+  outcome_failed: 'Failed',
   outcome_refused: 'Refused',
   timesRefused: '{n} times',
   olderLines: 'Older',

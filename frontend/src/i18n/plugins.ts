@@ -110,7 +110,7 @@ export const texts = {
   verdict_good: 'Passed',
   verdict_bad: 'Failed',
   verdict_waiting: 'Not checked yet',
-  verdict_unknown: 'Not reached',
+  verdict_unknown: 'Not known',
   uploadNow: 'Upload plugin',
   uploaded: '{title} {version}: {state}',
   openPlugin: 'Open plugin',

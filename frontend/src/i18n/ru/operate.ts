@@ -19,6 +19,7 @@ const operate: Translation<typeof texts> = {
   by_until: 'По',
   anything: 'Любое',
   outcome_ok: 'Выполнено',
+  outcome_failed: 'Не удалось',
   outcome_refused: 'Отклонено',
   timesRefused: '{n} раз',
   olderLines: 'Старше',

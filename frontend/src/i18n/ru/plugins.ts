@@ -106,7 +106,7 @@ const plugins: Translation<typeof texts> = {
   verdict_good: 'Пройдено',
   verdict_bad: 'Не пройдено',
   verdict_waiting: 'Ещё не проверено',
-  verdict_unknown: 'Не дошло',
+  verdict_unknown: 'Неизвестно',
   uploadNow: 'Загрузить плагин',
   uploaded: '{title} {version}: {state}',
   openPlugin: 'Открыть плагин',
