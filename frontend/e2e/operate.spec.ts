@@ -41,6 +41,12 @@ test('the first page says what waits, and each number leads to its list', async 
   await expectReflows(page);
   await page.getByRole('region', { name: 'Cards', exact: true }).getByRole('link', { name: /^Draft/ }).click();
   await expect(page).toHaveURL(/\/admin\/cards\?status=draft/);
+  await page.goBack();
+  await attention.getByRole('listitem').filter({ hasText: item.name }).getByRole('link', { name: 'Open keys' }).click();
+  await expect(page).toHaveURL(/\/admin\/mcp\/keys\?show=soon/);
+  await expect(page.getByRole('row', { name: new RegExp(item.name) })).toBeVisible();
+  await page.getByRole('button', { name: 'Remove filter State' }).click();
+  await expect(page).not.toHaveURL(/show=/);
   await request.delete(`/v1/admin/api-keys/${item.id}`, { headers });
 });
 
@@ -81,6 +87,14 @@ test('a user is created with a one-time password, gets another role, is disabled
     await page.getByRole('button', { name: `Actions for ${name}` }).click();
     await page.getByRole('menuitem', { name: action }).click();
   };
+  await act('Show sessions');
+  const sessions = page.getByRole('dialog', { name: `Sessions of ${name}` });
+  await expect(sessions.getByRole('row')).toHaveCount(2);
+  await expectAccessible(page);
+  await expectReflows(page);
+  await sessions.getByRole('button', { name: /^Sign out/ }).click();
+  await expect(sessions.getByText('Not signed in anywhere')).toBeVisible();
+  await page.keyboard.press('Escape');
   await act('Change role…');
   await page.getByRole('dialog').getByRole('radio', { name: 'Viewer' }).check();
   await page.getByRole('dialog').getByRole('button', { name: 'Change role' }).click();
@@ -105,7 +119,7 @@ test('the last owner cannot be disabled, and the page says why', async ({ page }
   await signIn(page, `/admin/users?q=${process.env.CARDINAL_USERNAME}`);
   await expect(page.getByText('The last owner who can sign in')).toBeVisible();
   await page.getByRole('button', { name: `Actions for ${process.env.CARDINAL_USERNAME}`, exact: true }).click();
-  await expect(page.getByRole('menuitem')).toHaveText(['Sign out everywhere']);
+  await expect(page.getByRole('menuitem')).toHaveText(['Show sessions', 'Sign out everywhere']);
 });
 
 test('one’s own password is changed, other sessions end, this one goes on', async ({ request, browser }) => {

@@ -8,6 +8,7 @@ export const texts = {
   endpoint: 'MCP endpoint',
   createKey: 'Create key',
   notRead: 'The keys could not be read',
+  noneSoon: 'No key expires soon',
   noKeys: 'No API keys yet',
   noKeysWhat: 'Programs and MCP clients use a key of their own, with the scopes that you choose.',
   createFirst: 'Create the first key',

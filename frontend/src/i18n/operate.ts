@@ -91,6 +91,11 @@ export const texts = {
   value: 'Value',
   notSet: 'not set',
   none: 'none',
+  metricsNow: 'Download metrics',
+  trafficOnHome: 'Traffic of the last hour',
+  openFiles: 'Open files',
+  plugin: 'Plugin',
+  unattributed: { one: '{n} of them was opened by nobody that is known.', other: '{n} of them were opened by nobody that is known.' },
   metrics: 'Metrics for Prometheus are at',
 
   kinds: 'Kinds',

@@ -163,6 +163,7 @@ export const texts = {
   slowest: 'Slowest 1 % (p99)',
   runningNow: 'Running now',
   ofMost: 'of {n} at most',
+  openFiles: { one: '{n} open file.', other: '{n} open files.' },
   sinceLoaded: 'Calls since it was loaded: {calls}, rejected: {rejected}.',
   allFaults: 'All {n}',
   routes: 'Routes',

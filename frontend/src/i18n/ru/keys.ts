@@ -8,6 +8,7 @@ const keys: Translation<typeof texts> = {
   endpoint: 'Адрес MCP',
   createKey: 'Создать ключ',
   notRead: 'Не удалось прочитать ключи',
+  noneSoon: 'Ни один ключ скоро не истекает',
   noKeys: 'Ключей API ещё нет',
   noKeysWhat: 'У программ и клиентов MCP свои ключи с правами, которые выбираете вы.',
   createFirst: 'Создать первый ключ',

@@ -157,6 +157,7 @@ const plugins: Translation<typeof texts> = {
   slowest: 'Самый медленный 1 % (p99)',
   runningNow: 'Выполняется сейчас',
   ofMost: 'из {n}',
+  openFiles: { one: '{n} открытый файл.', few: '{n} открытых файла.', many: '{n} открытых файлов.', other: '{n} открытого файла.' },
   sinceLoaded: 'С загрузки: вызовов {calls}, отклонено {rejected}.',
   allFaults: 'Все {n}',
   routes: 'Маршруты',
