@@ -238,7 +238,7 @@ test('what one does is within reach of every page, by its name', async ({ page }
     await page.keyboard.press('Enter');
   };
   await expect(page.getByRole('heading', { level: 1, name: 'System' })).toBeVisible();
-  for (const [typed, name, title] of [['create card', 'Create card', 'Create card'], ['create api', 'Create API key', 'Create API key'], ['create user', 'Create user', 'Create user']] as const) {
+  for (const [typed, name, title] of [['create card', 'Create card', 'Create card'], ['create api', 'Create API key', 'Create API key'], ['create user', 'Create user', 'Create a user']] as const) {
     await choose(typed, name);
     await expect(page.getByRole('dialog', { name: title })).toBeVisible();
     await expect(page).not.toHaveURL(/new=/);

@@ -95,7 +95,7 @@ export const texts = {
   trafficOnHome: 'Traffic of the last hour',
   openFiles: 'Open files',
   plugin: 'Plugin',
-  unattributed: { one: '{n} of them was opened by nobody that is known.', other: '{n} of them were opened by nobody that is known.' },
+  unattributed: 'Not known whose: {n}.',
   metrics: 'Metrics for Prometheus are at',
 
   kinds: 'Kinds',

@@ -94,7 +94,7 @@ const operate: Translation<typeof texts> = {
   trafficOnHome: 'Трафик за последний час',
   openFiles: 'Открытые файлы',
   plugin: 'Плагин',
-  unattributed: { one: '{n} из них открыл неизвестно кто.', few: '{n} из них открыл неизвестно кто.', many: '{n} из них открыл неизвестно кто.', other: '{n} из них открыл неизвестно кто.' },
+  unattributed: 'Неизвестно, чьи: {n}.',
   metrics: 'Метрики для Prometheus:',
   kinds: 'Виды данных',
   kindsNotRead: 'Не удалось прочитать виды данных',
