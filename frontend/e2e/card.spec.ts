@@ -13,7 +13,15 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   await page.getByRole('switch', { name: 'in_stock' }).uncheck();
   await page.getByLabel('Add to materials').fill('bouclé');
   await page.keyboard.press('Enter');
+  await page.getByLabel('depth').fill('9o');
+  await expect(page.getByText('depth: Enter a number'), 'a typo is no text').toBeVisible();
+  await page.keyboard.press('Control+s');
+  await expect(page.getByLabel('depth')).toBeFocused();
   await page.getByLabel('depth').fill('90');
+  await page.getByLabel('cost', { exact: true }).fill('');
+  await expect(page.getByText('amount: Enter a number')).toBeVisible();
+  await page.getByLabel('cost', { exact: true }).fill('12,00');
+  await expect(page.getByText('amount: Enter a number')).toBeHidden();
   await page.getByLabel('Currency of cost').fill('usd');
   await page.getByLabel('seat_height', { exact: true }).fill('many');
   await expectAccessible(page);
@@ -21,6 +29,9 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   // What cannot be saved takes the focus instead.
   await page.keyboard.press('Control+s');
   await expect(page.getByLabel('seat_height', { exact: true })).toBeFocused();
+  const views = page.getByRole('group', { name: 'Edit attributes as' });
+  await views.getByRole('button', { name: 'JSON' }).click();
+  await expect(page.getByText('Correct the marked field first')).toBeVisible();
   await page.getByLabel('seat_height', { exact: true }).fill('42,5');
   await page.getByRole('button', { name: 'Actions for deep' }).click();
   await page.getByRole('menuitem', { name: 'Remove' }).click();
@@ -41,12 +52,14 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   expect(item.attributes).toMatchObject({ maker: 'Halden', in_stock: false, materials: ['oak', 'bouclé'], seat_height: 42.5, size: { depth: 90, width: 78 }, cost: { amount: '12.00', currency: 'USD' }, weight: 14.2 });
   expect(Object.keys(item.attributes)).not.toEqual(expect.arrayContaining(['brand']));
 
-  await page.getByRole('group', { name: 'Edit attributes as' }).getByRole('button', { name: 'JSON' }).click();
+  await views.getByRole('button', { name: 'JSON' }).click();
   const json = page.getByLabel('Attributes as JSON');
   await json.fill('{"maker": ');
   await expect(page.getByText(/^Not JSON/)).toBeVisible();
+  await views.getByRole('button', { name: 'Form' }).click();
+  await expect(json, 'what was typed is not thrown away').toHaveValue('{"maker": ');
   await json.fill('{"maker": "Mirel"}');
-  await page.getByRole('group', { name: 'Edit attributes as' }).getByRole('button', { name: 'Form' }).click();
+  await views.getByRole('button', { name: 'Form' }).click();
   await expect(page.getByLabel('maker', { exact: true })).toHaveValue('Mirel');
   await page.getByRole('button', { name: 'Discard' }).click();
   await expect(page.getByLabel('maker', { exact: true })).toHaveValue('Halden');
@@ -162,9 +175,17 @@ test('unsaved changes are not left without asking', async ({ page }) => {
   await page.getByRole('button', { name: 'Русский' }).click();
   await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
   await page.keyboard.press('Escape');
-  page.once('dialog', (dialog) => dialog.accept());
-  await page.getByRole('link', { name: 'Plugins' }).click();
-  await expect(page.getByRole('heading', { level: 1, name: 'Plugins' })).toBeVisible();
+  const asked: string[] = [];
+  page.on('dialog', (dialog) => { asked.push(dialog.message()); return asked.length === 1 ? dialog.dismiss() : dialog.accept(); });
+  const remove = async () => {
+    await page.getByRole('button', { name: 'More actions' }).click();
+    await page.getByRole('menuitem', { name: 'Delete' }).click();
+  };
+  await remove();
+  await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
+  await remove();
+  await expect(page.getByRole('heading', { level: 1, name: 'Cards' })).toBeVisible();
+  expect(asked, 'once each time').toEqual(Array(2).fill('This card has changes that are not saved. Delete it all the same?'));
 });
 
 test('every tab of a card is accessible and fits a narrow screen', async ({ page }) => {

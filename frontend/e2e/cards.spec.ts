@@ -1,4 +1,5 @@
-import { createCard, expect, expectAccessible, expectReflows, signIn, test, uniqueSku } from './support.ts';
+import { readFileSync } from 'node:fs';
+import { createCard, expect, expectAccessible, expectReflows, intercept, signIn, test, uniqueSku } from './support.ts';
 import { signedIn } from './requests.ts';
 
 test.beforeEach(({ page }) => signIn(page));
@@ -136,7 +137,7 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   await page.goto('/admin/import');
   await expectAccessible(page);
   await expectReflows(page);
-  const csv = `title,sku,status,attributes.brand,version\nFrom a file,${sku},draft,Nordhem,7\nWrong,${sku}-2,nowhere,x,7\n`;
+  const csv = `title,sku,status,attributes.brand,version\nFrom a file,${sku},draft,Nordhem,7\n"Wrong,\nin two lines",${sku}-2,nowhere,x,7\n`;
   await page.getByLabel('Choose a file').setInputFiles({ name: 'autumn.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) });
   await expect(page.getByRole('row', { name: /3 .*status/ })).toContainText('A status is draft, active or archived.');
   await expect(page.getByRole('row', { name: /3 .*status/ }), 'what the file says there').toContainText('nowhere');
@@ -146,10 +147,44 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   await page.getByRole('button', { name: 'Import 1 row' }).click();
   await expect(page.getByText('autumn.csv is imported')).toBeVisible();
   const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Errors as a file' }).click()]);
-  expect(file.suggestedFilename()).toBe('autumn.csv-refused.ndjson');
+  expect(file.suggestedFilename()).toBe('autumn.csv-errors.ndjson');
+  const [rows] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Refused rows as a file' }).click()]);
+  expect([rows.suggestedFilename(), readFileSync(await rows.path(), 'utf8')]).toEqual(['autumn-refused.csv', `title,sku,status,attributes.brand,version\n"Wrong,\nin two lines",${sku}-2,nowhere,x,7\n`]);
   await page.goto(`/admin/cards?q=${sku}`);
   await expect(page.getByRole('row', { name: /From a file/ })).toContainText('Nordhem');
   await expect(page.getByRole('heading', { level: 1 }), 'the number of cards on one page is known').toHaveText('Cards 1');
+});
+
+test('a dropped file is imported, and a cancel ends this import and no other', async ({ page }) => {
+  await page.goto('/admin/import');
+  const files = await page.evaluateHandle((sku) => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([`title,sku\nDropped,${sku}\n`], 'dropped.csv', { type: 'text/csv' }));
+    return transfer;
+  }, uniqueSku());
+  await page.getByRole('heading', { name: /^Drop a CSV/ }).dispatchEvent('drop', { dataTransfer: files });
+  await expect(page.getByRole('button', { name: 'Import 1 row' })).toBeVisible();
+  // The import goes on until it is cancelled; somebody else's is the newest.
+  let [sent, cancelled, over] = ['', '', () => {}];
+  const job = { id: 'own', action: 'import', state: 'running', args: {}, done: 0, failed: 0, total: 1, counts: {}, finished_at: null };
+  await intercept(page, '**/v1/admin/master-cards/import?*dry_run=false*', async (route) => {
+    sent = route.request().headers()['x-request-id'] ?? '';
+    await new Promise<void>((resolve) => (over = resolve));
+    await route.fulfill({ status: 202, json: { item: { ...job, state: 'cancelled', finished_at: '2026-01-01T00:00:00Z' } } });
+  });
+  await intercept(page, '**/v1/admin/jobs?*', (route) => {
+    const asked = new URL(route.request().url()).searchParams.get('request_id');
+    return route.fulfill({ json: { items: asked && asked === sent ? [job] : [{ ...job, id: 'theirs' }] } });
+  });
+  await intercept(page, '**/v1/admin/jobs/*/cancel', async (route) => {
+    cancelled = new URL(route.request().url()).pathname;
+    await route.fulfill({ status: 202, json: {} });
+    over();
+  });
+  await page.getByRole('button', { name: 'Import 1 row' }).click();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await expect(page.getByText('Cancelled. What was written before stays.')).toBeVisible();
+  expect(cancelled).toBe('/v1/admin/jobs/own/cancel');
 });
 
 test('the list is accessible and fits a narrow screen', async ({ page }) => {
@@ -192,6 +227,45 @@ test('the keyboard alone is enough', async ({ page }) => {
   await page.keyboard.press('?');
   await expect(page.getByRole('heading', { name: 'Keyboard shortcuts' })).toBeVisible();
   await expectAccessible(page);
+});
+
+test('what one does is within reach of every page, by its name', async ({ page }) => {
+  await page.goto('/admin/system');
+  const choose = async (typed: string, name: string) => {
+    await page.keyboard.press('Control+k');
+    await page.getByRole('combobox', { name: 'SKU, title, page or action' }).fill(typed);
+    await expect(page.getByRole('option', { name })).toHaveAttribute('aria-selected', 'true');
+    await page.keyboard.press('Enter');
+  };
+  await expect(page.getByRole('heading', { level: 1, name: 'System' })).toBeVisible();
+  for (const [typed, name, title] of [['create card', 'Create card', 'Create card'], ['create api', 'Create API key', 'Create API key'], ['create user', 'Create user', 'Create a user']] as const) {
+    await choose(typed, name);
+    await expect(page.getByRole('dialog', { name: title })).toBeVisible();
+    await expect(page).not.toHaveURL(/new=/);
+    await page.keyboard.press('Escape');
+    await expect(page.getByRole('dialog')).toBeHidden();
+  }
+  await choose('connect', 'Connect an MCP client');
+  await expect(page).toHaveURL(/tab=connect/);
+  await choose('theme', 'Switch to the dark theme');
+  await expect(page.locator('html')).toHaveAttribute('data-theme', 'dark');
+});
+
+test('what the server refuses leads to the page that explains it', async ({ page, context }) => {
+  const sku = uniqueSku();
+  await createCard(page, 'First of its SKU', sku);
+  await page.route('**/v1/admin/master-cards', (route) => route.request().method() === 'POST'
+    ? route.fulfill({ status: 503, contentType: 'application/problem+json', json: { status: 503, code: 'overloaded', detail: 'Too much at once.', request_id: 'r1' } }) : route.fallback());
+  await page.goto('/admin/cards?new=1');
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Title').fill('Refused');
+  await dialog.getByLabel('SKU').fill(uniqueSku());
+  await dialog.getByText('Show the API call').click();
+  await expect(dialog.getByRole('region', { name: 'Show the API call' })).toContainText('"title":"Refused"');
+  await dialog.getByRole('button', { name: 'Create card' }).click();
+  const [problem] = await Promise.all([context.waitForEvent('page'), dialog.getByRole('link', { name: 'What to do' }).click()]);
+  await expect(problem).toHaveURL(/\/problems\/overloaded$/);
+  await expect(problem.getByRole('heading').first()).toBeVisible();
 });
 
 test('theme, density and language are a choice that lasts', async ({ page }) => {

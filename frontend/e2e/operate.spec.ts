@@ -41,6 +41,12 @@ test('the first page says what waits, and each number leads to its list', async 
   await expectReflows(page);
   await page.getByRole('region', { name: 'Cards', exact: true }).getByRole('link', { name: /^Draft/ }).click();
   await expect(page).toHaveURL(/\/admin\/cards\?status=draft/);
+  await page.goBack();
+  await attention.getByRole('listitem').filter({ hasText: item.name }).getByRole('link', { name: 'Open keys' }).click();
+  await expect(page).toHaveURL(/\/admin\/mcp\/keys\?show=soon/);
+  await expect(page.getByRole('row', { name: new RegExp(item.name) })).toBeVisible();
+  await page.getByRole('button', { name: 'Remove filter State' }).click();
+  await expect(page).not.toHaveURL(/show=/);
   await request.delete(`/v1/admin/api-keys/${item.id}`, { headers });
 });
 
@@ -81,6 +87,14 @@ test('a user is created with a one-time password, gets another role, is disabled
     await page.getByRole('button', { name: `Actions for ${name}` }).click();
     await page.getByRole('menuitem', { name: action }).click();
   };
+  await act('Show sessions');
+  const sessions = page.getByRole('dialog', { name: `Sessions of ${name}` });
+  await expect(sessions.getByRole('row')).toHaveCount(2);
+  await expectAccessible(page);
+  await expectReflows(page);
+  await sessions.getByRole('button', { name: /^Sign out/ }).click();
+  await expect(sessions.getByText('Not signed in anywhere')).toBeVisible();
+  await page.keyboard.press('Escape');
   await act('Change role…');
   await page.getByRole('dialog').getByRole('radio', { name: 'Viewer' }).check();
   await page.getByRole('dialog').getByRole('button', { name: 'Change role' }).click();
@@ -105,7 +119,7 @@ test('the last owner cannot be disabled, and the page says why', async ({ page }
   await signIn(page, `/admin/users?q=${process.env.CARDINAL_USERNAME}`);
   await expect(page.getByText('The last owner who can sign in')).toBeVisible();
   await page.getByRole('button', { name: `Actions for ${process.env.CARDINAL_USERNAME}`, exact: true }).click();
-  await expect(page.getByRole('menuitem')).toHaveText(['Sign out everywhere']);
+  await expect(page.getByRole('menuitem')).toHaveText(['Show sessions', 'Sign out everywhere']);
 });
 
 test('one’s own password is changed, other sessions end, this one goes on', async ({ request, browser }) => {
@@ -186,6 +200,9 @@ test('the audit log is filtered by chips, shows before and after, and goes on by
   await expect(page).not.toHaveURL(/target=/);
   await page.goBack();
   await expect(page).toHaveURL(/target=/);
+  await page.goto('/admin/audit?outcome=failed');
+  await expect(page.getByRole('button', { name: 'Remove filter Outcome' })).toBeVisible();
+  await expect(page.getByText('Failed', { exact: true }).first(), 'a failed call is not called refused').toBeVisible();
   await page.goto('/admin/audit?action=card.purge&actor=nobody');
   await expect(page.getByText('Nothing in the log matches')).toBeVisible();
   await expectAccessible(page);
@@ -262,13 +279,17 @@ test('a client is connected: choose it, make its key, test it', async ({ page, r
   await page.getByRole('button', { name: 'Claude Code' }).click();
   await expect(recipe).toContainText('claude mcp add');
   const asKey = (path: string, method = 'GET') => request.fetch(path, { method, headers: { Authorization: `Bearer ${key}` }, data: method === 'GET' ? undefined : { title: 'x', sku: unique('X') } });
-  expect((await asKey('/v1/admin/master-cards?limit=1')).status()).toBe(200);
-  expect((await asKey('/v1/admin/master-cards', 'POST')).status(), 'a key that reads changes nothing').toBe(403);
+  for (const method of ['GET', 'POST']) expect((await asKey('/v1/admin/master-cards', method)).status(), 'the key is good at the MCP endpoint alone').toBe(403);
+  await page.getByRole('button', { name: 'cardinal mcp stdio' }).click();
+  await expect(recipe).not.toContainText(key);
+  await expect(page.getByTestId('key-file')).toContainText(key);
   const { items } = (await (await request.get('/v1/admin/api-keys?limit=200', { headers })).json()) as { items: { id: string; key_hint: string }[] };
   const made = items.find(({ key_hint: hint }) => key.startsWith(hint.split('…')[0] ?? '-') && key.endsWith(hint.split('…')[1] ?? '-'));
   await request.delete(`/v1/admin/api-keys/${made?.id}`, { headers });
   await page.getByRole('button', { name: 'Test the key' }).click();
   await expect(page.getByText(/^It does not work/)).toBeVisible();
+  await page.getByRole('tab', { name: /^Keys/ }).click();
+  await expect(page.getByRole('row').filter({ hasText: made?.key_hint ?? '-' })).toContainText('MCP only');
 });
 
 test('a session that ends meanwhile asks again, over the page as it stands', async ({ page, request }) => {

@@ -103,10 +103,13 @@ class Router {
     this.#prepare = prepare;
   }
 
-  /** While set, leaving the page (not a change of its query) asks first. Returns how to remove it. */
+  /** While set, leaving the page (not a change of its query) asks first, and so does closing or reloading it. Returns how to remove it. */
   guard(guard: Guard): () => void {
+    const warn = (event: BeforeUnloadEvent) => event.preventDefault();
     this.#guard = guard;
+    addEventListener('beforeunload', warn);
     return () => {
+      removeEventListener('beforeunload', warn);
       if (this.#guard === guard) this.#guard = null;
     };
   }

@@ -47,8 +47,13 @@ export interface HistoryPage {
 
 const cardPath = (id: string) => `/master-cards/${encodeURIComponent(id)}`;
 
+/** Where a page of the list is, below `/v1/admin`. */
+export function cardsPath(asked: CardQuery): string {
+  return `/master-cards${query({ limit: CARDS_PER_PAGE, fields: LIST_FIELDS, ...asked })}`;
+}
+
 export function listCards(asked: CardQuery, signal: AbortSignal): Promise<CardPage> {
-  return request(`/master-cards${query({ limit: CARDS_PER_PAGE, fields: LIST_FIELDS, ...asked })}`, { signal });
+  return request(cardsPath(asked), { signal });
 }
 
 /** The attributes of a page of the list, by card: a request of its own, so that nobody waits for them to see titles. */
@@ -107,6 +112,10 @@ export async function listSources(id: string, signal: AbortSignal): Promise<List
   return (await request<{ items: ListedSource[] }>(`${cardPath(id)}/sources`, { signal })).items;
 }
 
+export function sourcePath(id: string, key: string): string {
+  return `${cardPath(id)}/sources/${encodeURIComponent(key)}`;
+}
+
 export function removeSource(id: string, key: string): Promise<void> {
-  return request(`${cardPath(id)}/sources/${encodeURIComponent(key)}`, { method: 'DELETE' });
+  return request(sourcePath(id, key), { method: 'DELETE' });
 }

@@ -58,6 +58,11 @@ export async function errorFromResponse(response: Response): Promise<ApiError> {
   );
 }
 
+/** The page that says what a refusal means and what to do; undefined when the server did not name one. */
+export function problemPage({ status, code }: ApiError): string | undefined {
+  return status > 0 && !code.startsWith('http-') ? `/problems/${code}` : undefined;
+}
+
 /** Anything that was thrown, as an `ApiError`. */
 export function asApiError(thrown: unknown): ApiError {
   if (thrown instanceof ApiError) return thrown;

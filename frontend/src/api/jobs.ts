@@ -47,6 +47,11 @@ export interface NewJob {
 
 const jobPath = (id: string) => `/jobs/${encodeURIComponent(id)}`;
 
+/** The job that a request began, by the `X-Request-Id` that it was sent with; undefined until the server has it. */
+export async function findJob(requestId: string, signal: AbortSignal): Promise<Job | undefined> {
+  return (await request<{ items: Job[] }>(`/jobs${query({ request_id: requestId, limit: 1 })}`, { signal })).items[0];
+}
+
 export async function listJobs(signal: AbortSignal, limit = 30): Promise<Job[]> {
   return (await request<{ items: Job[] }>(`/jobs${query({ limit })}`, { signal })).items;
 }
@@ -80,9 +85,17 @@ export interface ImportOptions {
   dryRun: boolean;
 }
 
+/** Where an import is sent to, below `/v1/admin`. */
+export function importPath({ mode, atomic, dryRun }: ImportOptions): string {
+  return `/master-cards/import${query({ mode, atomic: String(atomic), dry_run: String(dryRun) })}`;
+}
+
+export function importType(format: 'csv' | 'ndjson'): string {
+  return format === 'csv' ? 'text/csv' : 'application/x-ndjson';
+}
+
 /** Sends a file of cards; the answer comes when the whole of it was read. */
-export async function importCards(file: Blob, format: 'csv' | 'ndjson', { mode, atomic, dryRun }: ImportOptions, signal: AbortSignal): Promise<Job> {
-  const path = `/master-cards/import${query({ mode, atomic: String(atomic), dry_run: String(dryRun) })}`;
-  const contentType = format === 'csv' ? 'text/csv' : 'application/x-ndjson';
-  return (await request<{ item: Job }>(path, { method: 'POST', raw: file, contentType, signal })).item;
+export async function importCards(file: Blob, format: 'csv' | 'ndjson', options: ImportOptions, requestId: string, signal: AbortSignal): Promise<Job> {
+  const headers = { 'X-Request-Id': requestId };
+  return (await request<{ item: Job }>(importPath(options), { method: 'POST', raw: file, contentType: importType(format), headers, signal })).item;
 }

@@ -6,6 +6,8 @@ export interface NewKey {
   scopes: string[];
   expires_at?: string;
   expires_in_days?: number;
+  /** Good at the MCP endpoint alone. */
+  mcp_only?: boolean;
   /** Absent: the server's default. null: none. */
   rate_limit?: { per_minute: number } | null;
 }

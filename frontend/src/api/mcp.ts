@@ -24,7 +24,8 @@ const ENDPOINT = '/api';
 
 /** One call to the MCP endpoint, as the user or, with `key`, as a program would. */
 async function call<T>(method: string, params: unknown, key?: string, path = ENDPOINT): Promise<T> {
-  const headers = { Accept: 'application/json, text/event-stream', ...(key && { Authorization: `Bearer ${key}` }) };
+  // A call that takes long would be answered by a stream of events to whoever names that type.
+  const headers = { Accept: 'application/json', ...(key && { Authorization: `Bearer ${key}` }) };
   const reply = await request<Reply<T>>(path, { root: '', method: 'POST', body: { jsonrpc: '2.0', id: 1, method, params }, headers, ...(key ? { anonymous: true } : {}) });
   if (reply.error || !reply.result) throw new ApiError(0, 'mcp', reply.error?.message ?? 'The MCP endpoint sent no result.');
   return reply.result;

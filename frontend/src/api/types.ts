@@ -86,7 +86,7 @@ export interface RegisteredPlugin {
   pending?: { version?: string | null; sha256?: string | null; signed_by?: string | null } | null;
   generation?: number | null;
   generations?: { generation: number; since: string; state: string; version: string; sha256: string; retired_at: string | null }[];
-  budgets?: { calls: { most: number; used: number }; connections: { most: number; used: number }; memory_bytes: number } | null;
+  budgets?: { calls: { most: number; used: number }; connections: { most: number; used: number }; memory_bytes: number; /** Open files that are known to be its own. */ descriptors: number } | null;
   /** What this host can go back to, and what was rolled back; the one that was put into service last first. */
   versions?: PluginVersion[];
   library?: { sdk: string; rustc: string } | null;

@@ -28,6 +28,7 @@ export const texts = {
   progress: 'Progress of the import',
   refused: 'Refused',
   run: { one: 'Import {n} row', other: 'Import {n} rows' },
+  rowsFile: 'Refused rows as a file',
   running: 'Importing {name}… You can leave this page.',
   same: 'Unchanged',
   showCards: 'Show the cards',

@@ -8,7 +8,6 @@ export const texts = {
   badAddress: 'The address of this plugin’s code is not one that the server may name.',
   cannotShow: 'The tab of “{name}” cannot be shown',
   doesNotRun: 'This plugin’s code does not run in this browser.',
-  drawAgain: 'Draw it again',
   drawingFailed: 'This plugin failed while it drew its tab.',
   failedLate: { one: 'Something in this tab failed ({n} time):', other: 'Something in this tab failed ({n} times):' },
   flooded: 'This tab sent the page more messages than it takes, and was closed.',

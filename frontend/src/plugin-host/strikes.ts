@@ -1,3 +1,5 @@
+import { randomId } from '../ui/random-id.ts';
+
 /**
  * Tabs that have held up the page: remembered in this browser by the address of their code, which changes with it. A
  * page that hangs runs no code of ours, so each tab that is drawn leaves a mark that is taken away when it is left. A
@@ -30,7 +32,7 @@ const STRIKES = 'cardinal.tab-strikes';
 const MAX_REMEMBERED = 100;
 
 export class Strikes {
-  readonly #name = MARK + crypto.randomUUID();
+  readonly #name = MARK + randomId();
   /** Of what is drawn now: a tab, and an action above it. */
   #drawn: Mark[] = [];
 

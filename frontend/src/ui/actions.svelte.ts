@@ -1,3 +1,5 @@
+import { untrack } from 'svelte';
+import { router } from '../router.svelte.ts';
 import type { IconName } from './icons.ts';
 
 /** Something that the page which is open can do, offered by the palette as well. */
@@ -22,3 +24,14 @@ class Actions {
 }
 
 export const actions = new Actions();
+
+/** Calls `open` when the page's address asks for something new (`?new=1`), which it then forgets. To be called while a page is made. */
+export function onNew(open: () => void): void {
+  $effect(() => {
+    if (!router.place.search.has('new')) return;
+    untrack(() => {
+      router.set({ new: '' }, { replace: true });
+      open();
+    });
+  });
+}

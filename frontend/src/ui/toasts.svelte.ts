@@ -1,4 +1,4 @@
-import { asApiError } from '../api/error.ts';
+import { asApiError, problemPage } from '../api/error.ts';
 import { t } from '../i18n/common.ts';
 
 export interface Toast {
@@ -10,9 +10,11 @@ export interface Toast {
   undo?: () => unknown;
   /** Where the thing is that it is about. */
   href?: string;
+  /** The page that explains an error. */
+  problem?: string;
 }
 
-type Extra = Pick<Toast, 'undo' | 'href'>;
+type Extra = Pick<Toast, 'undo' | 'href' | 'problem'>;
 
 const SHOWN_FOR_MS = 6_000;
 const SHOWN_WITH_UNDO_MS = 10_000;
@@ -38,6 +40,13 @@ class Toasts {
     else setTimeout(() => this.dismiss(toast.id), extra.undo ? SHOWN_WITH_UNDO_MS : SHOWN_FOR_MS);
   }
 
+  /** Says why something was not done, with the page that explains it; `message` in the place of the server's words alone. */
+  failed(thrown: unknown, message?: (reason: string) => string): void {
+    const error = asApiError(thrown);
+    const problem = problemPage(error);
+    this.show(message?.(error.detail) ?? error.detail, 'bad', problem ? { problem } : {});
+  }
+
   /** Says what was done, with a button that takes it back. */
   undoable(message: string, undo: () => Promise<unknown>, href?: string): void {
     this.show(message, 'plain', { undo, ...(href ? { href } : {}) });
@@ -49,7 +58,7 @@ class Toasts {
     try {
       await toast.undo?.();
     } catch (thrown) {
-      this.show(t('notUndone', { reason: asApiError(thrown).detail }), 'bad');
+      this.failed(thrown, (reason) => t('notUndone', { reason }));
     }
   }
 

@@ -195,17 +195,19 @@ async fn keys_elsewhere_are_managed_by_address_and_key() {
     let manager = host.owner().await.make_user("admin").await;
     let key = manager.key(&["keys:*", "cards:read"]).await;
     manager.make_key(json!({"name": "one of mine", "scopes": ["cards:read"]})).await;
+    manager.make_key(json!({"name": "assistant", "scopes": ["cards:read"], "mcp_only": true})).await;
     let url = host.url();
     let by_key = |arguments: &[&str]| {
         cardinal_with(arguments.iter().copied().chain(["--url", &url]), &[("CARDINAL_API_KEY", key.token.as_str())])
     };
     let listed = json_of(&by_key(&["key", "list", "--json"]));
     let owners: Vec<&Value> = listed["items"].as_array().unwrap().iter().map(|it| &it["owner_id"]).collect();
-    assert!(owners.iter().all(|owner| **owner == json!(manager.id)) && owners.len() == 2, "{listed}");
+    assert!(owners.iter().all(|owner| **owner == json!(manager.id)) && owners.len() == 3, "{listed}");
     let (out, _) = exited(&by_key(&["key", "rotate", "one of mine", "--overlap-seconds", "60"]), 0);
     host.client().bearer(out.trim()).get("/v1/admin/auth/me").await.expect(200);
     let (out, _) = exited(&by_key(&["key", "list"]), 0);
-    assert_eq!(out.lines().filter(|line| line.starts_with("one of mine")).count(), 2, "{out}");
+    let good_for = |name: &str, what: &str| out.lines().filter(|it| it.starts_with(name) && it.contains(what)).count();
+    assert_eq!((good_for("one of mine", " all "), good_for("assistant", " MCP ")), (2, 1), "{out}");
     let (_, err) = exited(&by_key(&["key", "revoke", "one of mine"]), 1);
     assert!(err.contains("2 active API keys"), "{err}");
     let (_, err) = exited(&cardinal_with(["key", "list", "--url", &url], &[("CARDINAL_API_KEY", "mpk_wrong")]), 77);

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { Card } from '../../api/types.ts';
 import { changes, draftOf, parseAttributes, rebase, withField } from './draft.ts';
-import { parseItem, parseNumber, typeOf } from './value-type.ts';
+import { isNumeric, parseMember, parseNumber, typeOf } from './value-type.ts';
 
 const card: Card = {
   id: '1', title: 'Lamp', sku: 'L-1', status: 'draft', version: 4, created_at: '', updated_at: '',
@@ -66,5 +66,12 @@ it.each([
 
 it('numbers are read with a point or a comma, and nothing else is one', () => {
   expect(['1', ' 1.5 ', '1,5', '-0.25', '1e3', '', 'x', '1,000,000', '0x10', 'Infinity'].map(parseNumber)).toEqual([1, 1.5, 1.5, -0.25, 1000, undefined, undefined, undefined, undefined, undefined]);
-  expect([parseItem('3', [1, 2]), parseItem('3', ['a']), parseItem('x', [1])]).toEqual([3, '3', 'x']);
+  expect([isNumeric([1, 2]), isNumeric([1, 'a']), isNumeric([])]).toEqual([true, false, false]);
+});
+
+it('a value keeps its type, and a typo is no value', () => {
+  const typed = ['12,5', '12,5o', ''];
+  expect(typed.map((text) => parseMember(text, 4, false))).toEqual([12.5, undefined, undefined]);
+  expect(typed.map((text) => parseMember(text, '4.00', true))).toEqual(['12.5', undefined, undefined]);
+  expect(typed.map((text) => parseMember(text, 'oak', false))).toEqual(typed);
 });

@@ -17,13 +17,16 @@ export interface Elsewhere {
   changed: string[];
 }
 
+/** Text that is no value of its type yet, by member; `''` is the attribute itself. */
+export type InvalidText = Record<string, string>;
+
 /** The form of one card: what is being typed, on top of the card as it is saved. */
 export class CardEditor {
   /** The card that changes are measured against. */
   base = $state.raw<Card>() as Card;
   draft = $state.raw<Draft>() as Draft;
-  /** Text of numbers that are none yet, by attribute. */
-  readonly invalid = new TrackedMap<string, string>();
+  /** What was typed and is no value yet, by attribute. */
+  readonly invalid = new TrackedMap<string, InvalidText>();
   /** The attributes as text, while they are edited as such. */
   json = $state<string | null>(null);
   busy = $state(false);
@@ -41,6 +44,8 @@ export class CardEditor {
     const parsed = this.json === null ? null : parseAttributes(this.json);
     return parsed && 'problem' in parsed ? parsed : null;
   });
+  /** Names of what differs from the saved card, what cannot be saved yet with it. */
+  readonly changed = $derived.by(() => [...new Set([...this.outcome.names, ...this.invalid.keys()])]);
   readonly dirty = $derived.by(() => this.outcome.patch !== undefined || this.invalid.size > 0 || this.jsonProblem !== null);
 
   /** Why it can't be saved as it is. */
@@ -50,14 +55,17 @@ export class CardEditor {
     this.draft = { ...this.draft, [field]: value };
   }
 
-  setAttribute(name: string, value: Json): void {
+  /** With `member`, what was typed into the value's other members stays as it is. */
+  setAttribute(name: string, value: Json, member?: string): void {
     this.#setAttributes({ ...this.draft.attributes, [name]: value });
-    this.invalid.delete(name);
+    const { [member ?? '']: _, ...others } = this.invalid.get(name) ?? {};
+    if (member !== undefined && Object.keys(others).length) this.invalid.set(name, others);
+    else this.invalid.delete(name);
   }
 
-  /** What was typed into a number's field is none. */
-  setInvalid(name: string, text: string): void {
-    this.invalid.set(name, text);
+  /** What was typed is no value of its type: the value before stays, and nothing is saved until it is one. */
+  setInvalid(name: string, text: string, member = ''): void {
+    this.invalid.set(name, { ...this.invalid.get(name), [member]: text });
   }
 
   removeAttribute(name: string): void {
@@ -68,7 +76,11 @@ export class CardEditor {
 
   renameAttribute(name: string, to: string): void {
     const { [name]: value, ...rest } = this.draft.attributes;
-    if (value !== undefined) this.#setAttributes({ ...rest, [to]: value });
+    if (value === undefined) return;
+    this.#setAttributes({ ...rest, [to]: value });
+    const typed = this.invalid.get(name);
+    this.invalid.delete(name);
+    if (typed) this.invalid.set(to, typed);
   }
 
   /** As the saved card has it. */
@@ -84,8 +96,11 @@ export class CardEditor {
     if ('value' in parsed) this.draft = { ...this.draft, attributes: parsed.value };
   }
 
-  showJson(on: boolean): void {
+  /** Changes between form and JSON, unless what was typed has no place in the other; tells whether it did. */
+  showJson(on: boolean): boolean {
+    if (on ? this.invalid.size : this.jsonProblem) return false;
     this.json = on ? this.#jsonText() : null;
+    return true;
   }
 
   discard(): void {
@@ -102,14 +117,14 @@ export class CardEditor {
     this.base = card;
     this.draft = draft;
     this.conflicts = conflicts;
-    if (this.json !== null && !this.jsonProblem) this.json = this.#jsonText();
+    this.#followInJson();
     if (changed.length && wasDirty && !this.busy) void this.#sayWho(since, changed);
   }
 
   resolve(conflict: Conflict, take: 'mine' | 'theirs'): void {
     if (take === 'theirs') this.draft = withField(this.draft, conflict.field, conflict.theirs);
     this.conflicts = this.conflicts.filter((other) => other.field !== conflict.field);
-    if (this.json !== null) this.json = this.#jsonText();
+    this.#followInJson();
   }
 
   /** Saves; resolves to whether it did. */
@@ -205,7 +220,12 @@ export class CardEditor {
 
   #setAttributes(attributes: JsonObject): void {
     this.draft = { ...this.draft, attributes };
-    if (this.json !== null) this.json = this.#jsonText();
+    this.#followInJson();
+  }
+
+  /** Text that is no JSON yet stays as it was typed. */
+  #followInJson(): void {
+    if (this.json !== null && !this.jsonProblem) this.json = this.#jsonText();
   }
 
   #jsonText(): string {

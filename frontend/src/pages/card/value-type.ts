@@ -39,10 +39,21 @@ export function parseNumber(text: string): number | undefined {
   return Number.isFinite(value) ? value : undefined;
 }
 
-/** One item of a list: a number where the others are numbers. */
-export function parseItem(text: string, others: readonly Json[]): Json {
-  const numeric = others.length > 0 && others.every((item) => typeof item === 'number');
-  return (numeric ? parseNumber(text) : undefined) ?? text.trim();
+/** A decimal that is kept as a text, such as a price; undefined when it is none. */
+export function parseDecimal(text: string): string | undefined {
+  const plain = text.trim().replace(/^(-?\d+),(\d+)$/, '$1.$2');
+  return DECIMAL.test(plain) ? plain : undefined;
+}
+
+/** What was typed in the place of `before`, as a value of the same type; undefined when it is none. */
+export function parseMember(text: string, before: Json | undefined, decimal: boolean): Json | undefined {
+  if (typeof before === 'number') return parseNumber(text);
+  return decimal ? parseDecimal(text) : text;
+}
+
+/** Whether a list is one of numbers, so that a text has no place in it. */
+export function isNumeric(items: readonly Json[]): boolean {
+  return items.length > 0 && items.every((item) => typeof item === 'number');
 }
 
 /** In one line, for "was …" and for tables of differences. */

@@ -53,7 +53,7 @@ export function ofKeys(keys: readonly ApiKey[], now = Date.now()): Attention[] {
   return keys
     .filter((key) => keyState(key, now).soon)
     .map((key) => ({
-      key: `key ${key.id}`, icon: 'key', tone: 'warn', href: '/admin/mcp/keys', button: t('rotate'),
+      key: `key ${key.id}`, icon: 'key', tone: 'warn', href: '/admin/mcp/keys?show=soon', button: t('rotate'),
       text: t('keyExpires', { name: key.name, when: formatRelative(key.expires_at ?? '', now) }),
       more: key.last_used_at ? t('lastUsed', { when: formatAgo(key.last_used_at, now) }) : t('neverUsed'),
       at: key.expires_at,

@@ -1,10 +1,13 @@
 import { asApiError } from '../../api/error.ts';
-import { cancelJob, importCards, isOver, listJobs, type ImportOptions, type Job } from '../../api/jobs.ts';
+import { cancelJob, findJob, getJob, importCards, type ImportOptions, type Job } from '../../api/jobs.ts';
 import { queryClient } from '../../api/query-client.ts';
+import { randomId } from '../../ui/random-id.ts';
 
 type Step = 'choose' | 'checking' | 'checked' | 'running' | 'over';
 
 const PROGRESS_MS = 1_000;
+/** How long a cancelled import may take to say what became of it, before its request is given up. */
+const CANCEL_MS = 5_000;
 
 /** One import at a time. It lives beside the page, so that leaving the page does not stop it. */
 class Importer {
@@ -18,6 +21,9 @@ class Importer {
   job = $state.raw<Job | null>(null);
   error = $state.raw<unknown>(null);
   #abort: AbortController | null = null;
+  /** Names the request of this import, and so its job: somebody else may import at the same time. */
+  #requestId = '';
+  #cancelled = false;
 
   get format(): 'csv' | 'ndjson' {
     return /\.(ndjson|jsonl|json)$/i.test(this.file?.name ?? '') ? 'ndjson' : 'csv';
@@ -34,7 +40,7 @@ class Importer {
     Object.assign(this, { file, step: 'checking', check: null, job: null, error: null });
     const abort = (this.#abort = new AbortController());
     try {
-      this.check = await importCards(file, this.format, { mode: this.mode, atomic: false, dryRun: true }, abort.signal);
+      this.check = await importCards(file, this.format, { mode: this.mode, atomic: false, dryRun: true }, randomId(), abort.signal);
       this.step = 'checked';
     } catch (thrown) {
       if (abort.signal.aborted) return;
@@ -47,13 +53,15 @@ class Importer {
     if (!this.file) return;
     Object.assign(this, { step: 'running', job: null, error: null });
     const abort = (this.#abort = new AbortController());
-    const began = new Date(Date.now() - PROGRESS_MS).toISOString();
-    const timer = setInterval(() => void this.#follow(began, abort.signal), PROGRESS_MS);
+    this.#requestId = randomId();
+    this.#cancelled = false;
+    const timer = setInterval(() => void this.#follow(abort.signal), PROGRESS_MS);
     try {
-      this.job = await importCards(this.file, this.format, { mode: this.mode, atomic: this.atomic, dryRun: false }, abort.signal);
+      this.job = await importCards(this.file, this.format, this.options, this.#requestId, abort.signal);
     } catch (thrown) {
       // After a cancel the job says what became of it.
-      if (!abort.signal.aborted) this.error = thrown;
+      if (this.#cancelled && this.job) this.job = await getJob(this.job.id).catch(() => this.job);
+      else if (!abort.signal.aborted) this.error = thrown;
     }
     clearInterval(timer);
     this.step = 'over';
@@ -61,9 +69,20 @@ class Importer {
   }
 
   async cancel(): Promise<void> {
-    const { job } = this;
-    if (job) await cancelJob(job.id).catch((thrown: unknown) => (this.error = asApiError(thrown)));
-    this.#abort?.abort();
+    const abort = this.#abort;
+    this.#cancelled = true;
+    try {
+      this.job ??= (await findJob(this.#requestId, AbortSignal.timeout(CANCEL_MS))) ?? null;
+      if (this.job) await cancelJob(this.job.id);
+      setTimeout(() => abort?.abort(), this.job ? CANCEL_MS : 0);
+    } catch (thrown) {
+      this.#cancelled = false;
+      this.error = asApiError(thrown);
+    }
+  }
+
+  get options(): ImportOptions {
+    return { mode: this.mode, atomic: this.atomic, dryRun: false };
   }
 
   reset(): void {
@@ -72,11 +91,10 @@ class Importer {
   }
 
   /** The answer comes when the whole file was read; until then the job is in the list of jobs. */
-  async #follow(since: string, signal: AbortSignal): Promise<void> {
+  async #follow(signal: AbortSignal): Promise<void> {
     try {
-      const jobs = await listJobs(signal, 5);
-      const mine = jobs.find((job) => job.action === 'import' && job.args.dry_run !== true && job.created_at >= since && !isOver(job));
-      if (mine && this.step === 'running') this.job = mine;
+      const job = await findJob(this.#requestId, signal);
+      if (job && this.step === 'running') this.job = job;
     } catch {
       // No progress is seen; the import goes on.
     }

@@ -1,3 +1,4 @@
+import { grantable } from '../../api/scopes.ts';
 import { shellQuote } from '../../ui/api-call.ts';
 
 /** What one puts into an MCP client so that it reaches this host. */
@@ -5,6 +6,8 @@ export interface Recipe {
   /** `shell`: lines to run; else the file that the text goes into. */
   where: 'shell' | { file: string };
   text: string;
+  /** Lines for a shell that come first: they put the key into its file. */
+  prepare?: string;
   /** Opens the client with everything filled in. */
   link?: string;
 }
@@ -12,7 +15,9 @@ export interface Recipe {
 export interface Client {
   id: string;
   name: string;
-  recipe: (url: string, key: string) => Recipe;
+  /** Reads the key from a file, whose path goes into the recipe. */
+  hasKeyFile?: true;
+  recipe: (url: string, key: string, keyFile: string) => Recipe;
 }
 
 const NAME = 'cardinal';
@@ -20,6 +25,14 @@ const json = (value: unknown) => JSON.stringify(value, null, 2);
 /** An address that was narrowed has marks that a shell reads. */
 const word = (url: string) => (/^[\w:/.-]+$/.test(url) ? url : shellQuote(url));
 const headers = (key: string) => ({ Authorization: `Bearer ${key}` });
+
+/** A client that starts `cardinal mcp stdio`, which reads the key from a file: configurations get copied about. */
+function bridge(file: string, url: string, key: string, keyFile: string): Recipe {
+  const { origin, searchParams } = new URL(url);
+  const tools = searchParams.get('tools');
+  const args = ['mcp', 'stdio', '--url', origin, '--key-file', keyFile, ...(tools ? ['--tools', tools] : []), ...(searchParams.has('readonly') ? ['--readonly'] : [])];
+  return { where: { file }, prepare: `(umask 077; echo ${key} > ${word(keyFile)})`, text: json({ mcpServers: { [NAME]: { command: 'cardinal', args } } }) };
+}
 
 /** In the spelling that each client's own documentation has. */
 export const CLIENTS: readonly Client[] = [
@@ -31,11 +44,9 @@ export const CLIENTS: readonly Client[] = [
   {
     id: 'claude-desktop',
     name: 'Claude Desktop',
-    // It starts programs and sends no headers of one's own: the bridge does.
-    recipe: (url, key) => ({
-      where: { file: 'claude_desktop_config.json' },
-      text: json({ mcpServers: { [NAME]: { command: 'npx', args: ['-y', 'mcp-remote', url, '--header', 'Authorization:${AUTHORIZATION}'], env: { AUTHORIZATION: `Bearer ${key}` } } } }),
-    }),
+    // It starts programs and sends no headers of one's own.
+    hasKeyFile: true,
+    recipe: (url, key, keyFile) => bridge('claude_desktop_config.json', url, key, keyFile),
   },
   {
     id: 'cursor',
@@ -75,12 +86,8 @@ export const CLIENTS: readonly Client[] = [
     id: 'stdio',
     name: 'cardinal mcp stdio',
     // For clients that start a program and know no headers.
-    recipe: (url, key) => {
-      const { origin, searchParams } = new URL(url);
-      const tools = searchParams.get('tools');
-      const args = ['mcp', 'stdio', '--url', origin, ...(tools ? ['--tools', tools] : []), ...(searchParams.has('readonly') ? ['--readonly'] : [])];
-      return { where: { file: 'mcp.json' }, text: json({ mcpServers: { [NAME]: { command: 'cardinal', args, env: { CARDINAL_API_KEY: key } } } }) };
-    },
+    hasKeyFile: true,
+    recipe: (url, key, keyFile) => bridge('mcp.json', url, key, keyFile),
   },
 ];
 
@@ -91,7 +98,11 @@ export function narrowed(url: string, tools: string, readonly: boolean): string 
   return query ? `${url}?${query}` : url;
 }
 
-/** The least that a client needs: to read, or to change things as well. */
-export function leastScopes(mayChange: boolean): string[] {
-  return ['mcp:use', ...(mayChange ? ['cards:write', 'plugin:*:write'] : ['cards:read', 'plugin:*:read'])];
+/** Bulk changes are jobs. Whoever may start none still connects a client that changes card by card. */
+const IF_HELD = ['jobs:read', 'jobs:write'];
+
+/** The least that a client needs: to read, or to change things as well, as far as one who holds `own` may pass it on. */
+export function leastScopes(mayChange: boolean, own: readonly string[]): string[] {
+  if (!mayChange) return ['mcp:use', 'cards:read', 'plugin:*:read'];
+  return ['mcp:use', 'cards:write', 'plugin:*:write', ...IF_HELD.filter((scope) => grantable(own, scope))];
 }

@@ -3,11 +3,17 @@ import type { ApiKey } from '../../api/types.ts';
 import { curlSnippet, keyState, mcpClientSnippet, usableLineage } from './key.ts';
 import { newKey, type KeyForm } from './key-form.ts';
 
-const form: KeyForm = { name: ' Robot ', preset: 'mcp', scopes: ['cards:purge'], expiry: '90', expiresOn: '', rate: 'default', perMinute: 600 };
+const form: KeyForm = { name: ' Robot ', preset: 'mcp', scopes: ['cards:purge'], mcpOnly: undefined, expiry: '90', expiresOn: '', rate: 'default', perMinute: 600 };
 
 it('a preset gives its scopes, a choice by hand its own', () => {
-  expect(newKey(form)).toEqual({ name: 'Robot', scopes: ['mcp:use', 'cards:read', 'plugin:*:read', 'plugin:*:write'], expires_in_days: 90 });
+  expect(newKey(form)).toEqual({ name: 'Robot', scopes: ['mcp:use', 'cards:read', 'plugin:*:read', 'plugin:*:write'], expires_in_days: 90, mcp_only: true });
   expect(newKey({ ...form, preset: 'own' }).scopes).toEqual(['cards:purge']);
+});
+
+it('a key for a client of MCP is good there alone, unless one says otherwise', () => {
+  const made = (changed: Partial<KeyForm>) => newKey({ ...form, ...changed }).mcp_only;
+  expect([made({}), made({ mcpOnly: false }), made({ preset: 'own', scopes: ['mcp:use'] }), made({ preset: 'own', scopes: ['mcp:use'], mcpOnly: true })]).toEqual([true, undefined, undefined, true]);
+  expect([made({ preset: 'own', mcpOnly: true }), made({ preset: 'read', mcpOnly: true })], 'it would be good for nothing').toEqual([undefined, undefined]);
 });
 
 it('expiry is in days, on a date, or never', () => {
@@ -48,7 +54,8 @@ it('finds what goes with a key', () => {
 });
 
 it('the snippets name the server and carry the key', () => {
-  expect(curlSnippet('mpk_x', 'https://c.example')).toBe("curl -H 'Authorization: Bearer mpk_x' 'https://c.example/v1/admin/master-cards?limit=10'");
+  expect(curlSnippet('mpk_x', false, 'https://c.example')).toBe("curl -H 'Authorization: Bearer mpk_x' 'https://c.example/v1/admin/master-cards?limit=10'");
+  expect(curlSnippet('mpk_x', true, 'https://c.example')).toMatch(/^curl -H 'Authorization: Bearer mpk_x' .*"tools\/list".* 'https:\/\/c.example\/api'$/);
   expect(JSON.parse(mcpClientSnippet('mpk_x', 'https://c.example'))).toEqual({
     mcpServers: { cardinal: { type: 'http', url: 'https://c.example/api', headers: { Authorization: 'Bearer mpk_x' } } },
   });

@@ -42,8 +42,11 @@ export function mcpEndpoint(origin = location.origin): string {
   return `${origin}/api`;
 }
 
-export function curlSnippet(secret: string, origin = location.origin): string {
-  return `curl -H 'Authorization: Bearer ${secret}' '${origin}/v1/admin/master-cards?limit=10'`;
+/** A request that the key may make: one that is good at MCP alone lists the tools. */
+export function curlSnippet(secret: string, mcpOnly: boolean, origin = location.origin): string {
+  const curl = `curl -H 'Authorization: Bearer ${secret}'`;
+  if (!mcpOnly) return `${curl} '${origin}/v1/admin/master-cards?limit=10'`;
+  return `${curl} -H 'Content-Type: application/json' -d '${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} })}' '${mcpEndpoint(origin)}'`;
 }
 
 /** The form that most MCP clients read. */

@@ -1,6 +1,7 @@
 import type { AuditLine } from '../../api/audit.ts';
 import { isObject } from '../../api/merge-patch.ts';
 import type { Json } from '../../api/types.ts';
+import { t } from '../../i18n/operate.ts';
 
 /** One line of what an entry of the audit log records: with what it was before, where that is known. */
 export interface Change {
@@ -44,6 +45,13 @@ export function dayBound(day: string, next: boolean): string {
   const date = new Date(`${day}T00:00:00`);
   if (next) date.setDate(date.getDate() + 1);
   return date.toISOString();
+}
+
+/** How an act ended: `failed` is a tool's call that was let through and came to nothing. */
+export const OUTCOMES = ['ok', 'failed', 'refused'] as const;
+
+export function outcomeWord(outcome: string): string {
+  return { ok: t('outcome_ok'), failed: t('outcome_failed'), refused: t('outcome_refused') }[outcome] ?? outcome;
 }
 
 /** Every act that the log knows by name, for the filter. */

@@ -20,15 +20,18 @@ export async function base64Of(file: Blob): Promise<string> {
   return btoa(String.fromCharCode(...new Uint8Array(await file.arrayBuffer())));
 }
 
-/** Which check an error of the upload is about; those before it have passed, those behind were not reached. */
-export function failedCheck(status: number, code: string, refusal: string): Check {
-  if (status === 403) return 'allowed';
-  if (status === 400) return 'signature';
-  if (/signature|signer|unsigned|trust|hash/.test(`${code} ${refusal}`)) return 'trusted';
-  return 'package';
+/**
+ * Which check of the server's an error is about; undefined when it proves nothing of them. Nothing of a package is read
+ * before its signature is known to be a trusted key's, so what is said of its content proves that one, too.
+ */
+export function failedCheck(status: number, code: string, refusal: string | undefined): Check | undefined {
+  if (code === 'forbidden') return 'allowed';
+  if (refusal) return /signature|signer|unsigned|trust|hash/.test(refusal) ? 'trusted' : 'package';
+  return status === 409 ? 'package' : undefined;
 }
 
-export function verdicts(failed: Check | null): Record<Check, Verdict> {
-  const at = failed ? CHECKS.indexOf(failed) : CHECKS.length;
-  return Object.fromEntries(CHECKS.map((check, i) => [check, i < at ? 'good' : i === at ? 'bad' : 'unknown'])) as Record<Check, Verdict>;
+/** Those of the browser have passed when a package is sent; with `undefined` nothing is known of the others. */
+export function verdicts(failed: Check | null | undefined): Record<Check, Verdict> {
+  const at = failed === undefined ? CHECKS.indexOf('allowed') : failed ? CHECKS.indexOf(failed) : CHECKS.length;
+  return Object.fromEntries(CHECKS.map((check, i) => [check, i < at ? 'good' : check === failed ? 'bad' : 'unknown'])) as Record<Check, Verdict>;
 }

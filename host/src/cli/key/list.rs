@@ -30,14 +30,14 @@ impl List {
         let text = if self.json {
             serde_json::to_string_pretty(&json!({"items": keys}))? + "\n"
         } else {
-            let lines: Vec<[String; 7]> = keys.iter().map(line).collect();
-            table(["NAME", "KEY", "STATE", "EXPIRES", "LAST USED", "ID", "SCOPES"], &lines)
+            let lines: Vec<[String; 8]> = keys.iter().map(line).collect();
+            table(["NAME", "KEY", "STATE", "EXPIRES", "LAST USED", "GOOD FOR", "ID", "SCOPES"], &lines)
         };
         std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")
     }
 }
 
-fn line(key: &Value) -> [String; 7] {
+fn line(key: &Value) -> [String; 8] {
     let text = |member: &str| key[member].as_str().unwrap_or_default().to_owned();
     // To the second; JSON has the rest.
     let time =
@@ -50,6 +50,7 @@ fn line(key: &Value) -> [String; 7] {
         state(key).to_owned(),
         time("expires_at"),
         time("last_used_at"),
+        if key["mcp_only"] == true { "MCP" } else { "all" }.to_owned(),
         text("id"),
         scopes,
     ]

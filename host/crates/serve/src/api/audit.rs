@@ -27,7 +27,7 @@ pub(super) fn routes() -> Vec<Route> {
             .param("actor", "An id, or else a name.", json!({}))
             .param("since", "From this time on.", json!({"format": "date-time"}))
             .param("until", "Before this time.", json!({"format": "date-time"}))
-            .param("outcome", "`ok` or `refused`.", json!({}))
+            .param("outcome", "`ok`, `refused`, or `failed`: a tool's call that came to nothing.", json!({}))
             .ok::<Page<audit::AuditRow>>();
     })]
 }

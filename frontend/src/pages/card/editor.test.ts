@@ -1,0 +1,33 @@
+import { expect, it } from 'vitest';
+import type { Card } from '../../api/types.ts';
+import { CardEditor } from './editor.svelte.ts';
+
+const card = { id: '1', version: 1, title: 'Chair', sku: 'C-1', status: 'draft', attributes: { height: 41, size: { w: 1, d: 2 } } } as unknown as Card;
+
+it('what is no value yet blocks the save, by member, and goes along with a new name', () => {
+  const editor = new CardEditor(card);
+  editor.setInvalid('size', 'wide', 'w');
+  editor.setInvalid('size', '', 'd');
+  editor.setAttribute('size', { w: 3, d: 2 }, 'w');
+  expect([editor.invalid.get('size'), editor.blocked, editor.draft.attributes.size]).toEqual([{ d: '' }, true, { w: 3, d: 2 }]);
+  editor.renameAttribute('size', 'extent');
+  expect([editor.invalid.keys(), editor.changed]).toEqual([['extent'], ['size', 'extent']]);
+  editor.setAttribute('extent', { w: 3, d: 4 }, 'd');
+  expect([editor.invalid.size, editor.blocked]).toEqual([0, false]);
+});
+
+it('what one view cannot show keeps the other from being opened', () => {
+  const editor = new CardEditor(card);
+  editor.setInvalid('height', 'many');
+  expect([editor.showJson(true), editor.json]).toEqual([false, null]);
+  editor.setAttribute('height', 42);
+  expect(editor.showJson(true)).toBe(true);
+  editor.setJson('{"height": 43');
+  expect([editor.showJson(false), editor.json, editor.blocked]).toEqual([false, '{"height": 43', true]);
+  // Nor does what happens elsewhere on the page replace it.
+  editor.setAttribute('brand', 'Mirel');
+  editor.receive({ ...card, version: 2, title: 'Bench' });
+  expect(editor.json).toBe('{"height": 43');
+  editor.setJson('{"height": 43}');
+  expect([editor.showJson(false), editor.draft.attributes, editor.blocked]).toEqual([true, { height: 43 }, false]);
+});
