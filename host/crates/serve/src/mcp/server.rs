@@ -28,7 +28,7 @@ use super::{
     calls::Calls,
     client,
     confirmation::{self, Asker, Confirmations, Plugin, ToolCall, Verdict},
-    core_tools::Cards,
+    core_tools::{Cards, Pin},
     heartbeat::{self, Reporter},
     narrowing::Narrowing,
     plain_call::PlainCall,
@@ -170,8 +170,8 @@ impl Server {
             return (Ok(refusal.into()), Outcome::Error);
         }
         match self.confirm(tool, visit, asker, &arguments).await {
-            Ok(confirmed) => {
-                let result = confirmed.run(&self.services.cards, visit, arguments).await;
+            Ok((confirmed, pin)) => {
+                let result = confirmed.run(&self.services.cards, visit, arguments, pin).await;
                 let outcome = ended(&result);
                 (Ok(result.into()), outcome)
             }
@@ -189,31 +189,33 @@ impl Server {
         if let Some(complaints) = tool.complaints(&arguments) {
             return (plugin_tools::failure(complaints), Outcome::InvalidArguments);
         }
-        let result = tool.run(&self.services.cards, visit, arguments).await;
+        let result = tool.run(&self.services.cards, visit, arguments, None).await;
         let outcome = ended(&result);
         (result, outcome)
     }
 
-    /// The tool, once its call may run; else what its client gets in place of a result.
+    /// The tool, once its call may run, and what it may run on; else what its client gets in place of a result.
     async fn confirm(
         &self,
         tool: &AnyTool,
         visit: &Visit,
         asker: &Asker,
         arguments: &JsonObject,
-    ) -> Result<AnyTool, CallAnswer> {
+    ) -> Result<(AnyTool, Option<Pin>), CallAnswer> {
         if visit.caller.holds(scope::UNATTENDED) {
             let (actor, id) = (visit.caller.actor(), visit.request_id.to_string());
             let (audit, name) = (&self.services.calls.audit, tool.name().to_owned());
             audit.done_by(actor, Some(visit.peer), id, AuditAction::RunUnattended, Some(name), None).await;
-            return Ok(tool.clone());
+            return Ok((tool.clone(), None));
         }
         let refused = |text: &str| -> CallAnswer { Ok(plugin_tools::failure(text).into()) };
         let Some((_, plugin)) = self.serving(tool.name(), &visit.caller) else {
             return Err(refused(confirmation::VOID));
         };
         let is_current = || self.serving(tool.name(), &visit.caller).is_some_and(|(_, serving)| serving == plugin);
-        let Some(call) = ToolCall::new(tool.to_confirm(), plugin.clone(), visit, arguments, &is_current) else {
+        let pin = tool.pin(&self.services.cards, arguments).await;
+        let pin = pin.map_err(|error| refused(&plugin_tools::plain(&error)))?;
+        let Some(call) = ToolCall::new(tool.to_confirm(), plugin.clone(), visit, arguments, pin, &is_current) else {
             return Err(refused("The arguments are nested too deeply."));
         };
         match self.services.confirmations.confirm(&call, asker).await {
@@ -223,7 +225,7 @@ impl Server {
         }
         // It may have been replaced while a person was asked.
         match self.serving(tool.name(), &visit.caller) {
-            Some((tool, serving)) if serving == plugin => Ok(tool),
+            Some((tool, serving)) if serving == plugin => Ok((tool, call.pin)),
             _ => Err(refused(confirmation::VOID)),
         }
     }

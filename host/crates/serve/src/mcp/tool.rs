@@ -7,11 +7,12 @@ use rmcp::model::{CallToolResult, JsonObject};
 use super::{
     Visit,
     confirmation::ToConfirm,
-    core_tools::{self, Cards, CoreTool},
+    core_tools::{self, Cards, CoreTool, Pin},
     plugin_tools,
     tool_list::ToolList,
     tool_search,
 };
+use crate::http::error::ApiResult;
 use cardinal_base::scope::MCP_USE;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::registry::{Registry, ToolEntry};
@@ -99,10 +100,24 @@ impl AnyTool {
         }
     }
 
-    /// Runs it, whether confirmed or not. Every failure is a result that the model can read.
-    pub(super) async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+    /// What a person looks at who is asked about this call, where the arguments leave it open.
+    pub(super) async fn pin(&self, cards: &Cards, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
         match self {
-            Self::Core(tool) => tool.run(cards, visit, arguments).await,
+            Self::Core(tool) => tool.pin(cards, arguments).await,
+            Self::Plugin(_) | Self::Search(_) => Ok(None),
+        }
+    }
+
+    /// Runs it, whether confirmed or not, on what is pinned alone. Every failure is a result that the model can read.
+    pub(super) async fn run(
+        &self,
+        cards: &Cards,
+        visit: &Visit,
+        arguments: JsonObject,
+        pin: Option<Pin>,
+    ) -> CallToolResult {
+        match self {
+            Self::Core(tool) => tool.run(cards, visit, arguments, pin).await,
             Self::Plugin(entry) => plugin_tools::run(entry, visit, arguments).await,
             Self::Search(tools) => tool_search::run(tools, visit, &arguments),
         }
