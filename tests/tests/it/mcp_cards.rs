@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use super::mcp_confirmation::{approval_path, asked};
 use cardinal_tests::{Host, Package, PluginsFolder, User, repository, unique};
 use http::Method;
 use serde_json::{Value, json};
@@ -303,10 +304,9 @@ async fn restoring_shows_first_what_a_card_would_become() {
     let change = json!({"title": "Second", "attributes": {"size": {"h": 2}, "gone": null}});
     owner.patch(&path, &change).await.expect(200);
     let shown = async |arguments: Value| {
-        let asked = call(&agent, "cards_restore", arguments).await;
-        let id = asked["_meta"]["cardinal/confirmation"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
-        let approval = format!("/v1/admin/approvals/{id}");
-        (owner.get(&approval).await.expect(200)["item"].clone(), approval)
+        let item = asked(owner, &arguments, call(&agent, "cards_restore", arguments.clone())).await;
+        let approval = approval_path(&item);
+        (item, approval)
     };
     let (first, approval) = shown(json!({"id": id, "version": 1})).await;
     let changes = json!([

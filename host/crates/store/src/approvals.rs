@@ -151,7 +151,7 @@ struct ConfirmedPlugin {
 #[derive(JsonSchema)]
 #[allow(dead_code, reason = "a description")]
 struct Difference {
-    /// Null is a new card, or many.
+    /// Null is a new card, many, or whatever a plugin says that its tool would change.
     card_id: Option<Uuid>,
     /// The card's version that was compared with.
     version: Option<i64>,
@@ -160,6 +160,9 @@ struct Difference {
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<i64>,
     changes: Vec<ChangedMember>,
+    /// Of a plugin's tool with a preview: why the plugin could not say what would change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 #[derive(JsonSchema)]

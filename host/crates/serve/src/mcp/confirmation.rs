@@ -9,6 +9,7 @@ mod asker;
 mod binding;
 mod difference;
 mod elicitation;
+mod preview;
 mod question;
 mod reply;
 mod waiting;

@@ -111,7 +111,7 @@ impl CoreTool {
         if error.status().is_server_error() {
             tracing::warn!(tool = &*self.declaration.name, request_id = %visit.request_id, ?error, "a tool call failed");
         }
-        plugin_tools::failure(plugin_tools::plain(&error))
+        plugin_tools::failed(&error, self.declaration.output_schema.is_some())
     }
 
     /// What a person looks at who is asked about this call, where the arguments leave it open.

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::http::error::ApiResult;
 use cardinal_base::scope::MCP_USE;
-use cardinal_identity::auth::caller::Caller;
+use cardinal_identity::{auth::caller::Caller, limit::gcra::Limit};
+use cardinal_package::manifest::ToolRate;
 use cardinal_plugin_host::registry::{Registry, ToolEntry};
 
 /// A tool that its caller may use.
@@ -80,7 +81,11 @@ impl AnyTool {
             Self::Plugin(entry) => (&entry.tool.title, entry.tool.output_schema.is_some()),
             Self::Search(_) => (&None, false),
         };
-        ToConfirm { name: self.name(), title: title.as_deref(), scope: self.scope(), has_output_schema }
+        let preview = match self {
+            Self::Plugin(entry) if entry.preview.is_some() => Some(&**entry),
+            _ => None,
+        };
+        ToConfirm { name: self.name(), title: title.as_deref(), scope: self.scope(), has_output_schema, preview }
     }
 
     /// What is wrong with the arguments.
@@ -98,6 +103,13 @@ impl AnyTool {
             Self::Core(tool) => tool.check(cards, visit, arguments).await,
             Self::Plugin(_) | Self::Search(_) => None,
         }
+    }
+
+    /// How often one caller may call it.
+    pub(super) fn limit(&self) -> Option<Limit> {
+        let Self::Plugin(entry) = self else { return None };
+        let ToolRate { per_minute, burst } = entry.tool.rate_limit?;
+        Some(Limit::with_usual_burst(per_minute, burst))
     }
 
     /// What a person looks at who is asked about this call, where the arguments leave it open.

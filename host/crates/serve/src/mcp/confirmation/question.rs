@@ -6,6 +6,7 @@ use super::binding;
 use crate::http::error::ApiResult;
 use crate::mcp::{Visit, core_tools::Pin};
 use cardinal_base::{exact, scope::MCP_USE};
+use cardinal_plugin_host::registry::ToolEntry;
 use cardinal_store::approvals::{Binding, FirstAsked};
 use rmcp::model::JsonObject;
 
@@ -51,6 +52,8 @@ pub struct ToConfirm<'a> {
     /// What its caller has to hold.
     pub scope: &'a str,
     pub has_output_schema: bool,
+    /// Whose plugin says what a call would change.
+    pub preview: Option<&'a ToolEntry>,
 }
 
 /// A call of it.
