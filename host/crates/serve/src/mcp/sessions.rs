@@ -218,11 +218,12 @@ impl Sessions {
 
     /// The same for a stream of it, which may have to stay away for a while.
     pub(super) fn find_for_stream(&self, id: &str, caller: &Caller) -> ApiResult<Arc<Session>> {
-        let is_open = self.open.load().contains_key(id);
-        if !is_open
-            && let Some(state) = self.state(id, owner(caller))
-            && let Some(wait) = self.displaced_streams.wait(state.id, Instant::now())
-        {
+        let owner = owner(caller);
+        let session = match self.open.load().get(id) {
+            Some(session) => Some(session.state.id).filter(|_| session.owner == owner),
+            None => self.state(id, owner).map(|state| state.id),
+        };
+        if let Some(wait) = session.and_then(|id| self.displaced_streams.wait(id, Instant::now())) {
             let detail = format!(
                 "The stream of this session was closed because its caller has opened {OPEN_PER_CALLER} others since."
             );
