@@ -58,6 +58,7 @@ mod it {
     mod mcp_limits;
     mod mcp_narrowing;
     mod mcp_plain_call;
+    mod mcp_previews;
     mod mcp_prompts;
     mod mcp_python;
     mod mcp_refusals;

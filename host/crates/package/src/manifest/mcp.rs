@@ -6,8 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Access, TOOL_BYTES_LIMIT, TOOL_DESCRIPTION_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, TOOLS_LIMIT,
-    field::{Field, LINE_LIMIT, Object, line},
-    read::{scope, timeout},
+    field::{Field, LINE_LIMIT, Object, line, scope, timeout},
 };
 use crate::state::Code;
 

@@ -1,15 +1,15 @@
 //! The rules of contract 5.2, part by part, in the order of the document.
 
-use std::{collections::HashSet, time::Duration};
+use std::collections::HashSet;
 
 use semver::{Version, VersionReq};
 use serde_json::Value;
 
 use super::{
-    Access, BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, DeclaredRoute, Engine, Limits, Manifest,
-    PATH_LIMIT, Problem, Problems, REQUIRES_LIMIT, ROUTES_LIMIT, TIMEOUT_LIMIT, Warning,
+    BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, DeclaredRoute, Engine, Limits, Manifest, PATH_LIMIT,
+    Problem, Problems, REQUIRES_LIMIT, ROUTES_LIMIT, Warning,
     contributes::{self, Around, Contributes},
-    field::{Field, Findings, LINE_LIMIT, Object, line},
+    field::{Field, Findings, LINE_LIMIT, Object, line, scope, timeout},
     is_kebab, is_plain_relative, is_prefix, is_reserved, mcp,
 };
 use crate::state::Code;
@@ -300,23 +300,6 @@ fn limits(object: &Object) -> Limits {
         timeout: timeout(&limits).unwrap_or(usual.timeout),
         db_connections: count("db_connections", CONNECTIONS_LIMIT).unwrap_or(usual.db_connections),
     }
-}
-
-pub(super) fn scope(object: &Object) -> Option<Access> {
-    let field = object.optional("scope")?;
-    match field.string()? {
-        "read" => Some(Access::Read),
-        "write" => Some(Access::Write),
-        _ => {
-            field.wrong(Code::BadManifest, "\"read\" or \"write\"");
-            None
-        }
-    }
-}
-
-pub(super) fn timeout(object: &Object) -> Option<Duration> {
-    let most = TIMEOUT_LIMIT.as_millis() as u64;
-    object.optional("timeout_ms")?.integer(1..=most).map(Duration::from_millis)
 }
 
 fn text(object: &Object, name: &str) -> Option<String> {

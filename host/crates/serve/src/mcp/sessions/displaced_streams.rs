@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 /// How long a stream stays away that is displaced for the first time, and at most.
-const FIRST_WAIT: Duration = Duration::from_secs(5);
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 /// After this long without being displaced a session begins anew.
 const QUIET: Duration = Duration::from_secs(600);
 /// Sessions that are remembered.
@@ -33,7 +33,7 @@ impl DisplacedStreams {
     pub(super) fn note(&self, session: Uuid, now: Instant) -> Duration {
         let mut all = self.0.lock();
         let before = all.get(&session).filter(|known| now.saturating_duration_since(known.at) < QUIET);
-        let wait = before.map_or(FIRST_WAIT, |known| (known.wait * 2).min(LONGEST_WAIT));
+        let wait = before.map_or(FIRST_WAIT, |known| (known.wait * 2).min(MAX_WAIT));
         if all.len() >= LIMIT
             && let Some(oldest) = all.iter().min_by_key(|(_, known)| known.at).map(|(id, _)| *id)
         {
@@ -63,7 +63,7 @@ mod tests {
         let (streams, session, now) = (DisplacedStreams::default(), Uuid::now_v7(), Instant::now());
         assert_eq!(streams.wait(session, now), None);
         let waits: Vec<u64> = (0..8).map(|_| streams.note(session, now).as_secs()).collect();
-        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
         assert_eq!(streams.wait(session, now + Duration::from_secs(299)), Some(Duration::from_secs(1)));
         assert_eq!(streams.wait(session, now + Duration::from_secs(300)), None);
         assert_eq!(streams.wait(Uuid::now_v7(), now), None);
