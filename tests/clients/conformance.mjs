@@ -16,9 +16,10 @@ if (!key || !folder) {
 }
 const host = new URL(url);
 const PREFIX = "plugin_conformance_";
-const isTools = (name) => typeof name === "string" && /^(test_|json_schema_)/.test(name);
+const METHODS = ["tools/call", "prompts/get"];
+const isOurs = (name) => typeof name === "string" && /^(test_|json_schema_)/.test(name);
 
-/** The message with the plugin's name for the tool that it calls. */
+/** The message with the plugin's name for the tool that it calls, or the prompt that it gets. */
 function renamed(body) {
   let message;
   try {
@@ -26,7 +27,7 @@ function renamed(body) {
   } catch {
     return body; // a scenario may send anything
   }
-  if (message?.method !== "tools/call" || !isTools(message.params?.name)) return body;
+  if (!METHODS.includes(message?.method) || !isOurs(message.params?.name)) return body;
   message.params.name = PREFIX + message.params.name;
   return JSON.stringify(message);
 }
@@ -35,7 +36,7 @@ function headersFor(request, body) {
   const headers = { ...request.headers, authorization: `Bearer ${key}`, "content-length": Buffer.byteLength(body) };
   const own = `127.0.0.1:${proxy.address().port}`;
   if (headers.host === own) headers.host = host.host;
-  if (headers["mcp-method"] === "tools/call" && isTools(headers["mcp-name"])) {
+  if (METHODS.includes(headers["mcp-method"]) && isOurs(headers["mcp-name"])) {
     headers["mcp-name"] = PREFIX + headers["mcp-name"];
   }
   return headers;

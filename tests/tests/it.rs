@@ -55,8 +55,11 @@ mod it {
     mod mcp_conformance;
     mod mcp_exports;
     mod mcp_forgeries;
+    mod mcp_limits;
     mod mcp_narrowing;
     mod mcp_plain_call;
+    mod mcp_previews;
+    mod mcp_prompts;
     mod mcp_python;
     mod mcp_refusals;
     mod mcp_sessions;

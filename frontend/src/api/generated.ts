@@ -76,7 +76,7 @@ export type Approval = {
   /** Why a person has refused it, in that person's words. */
   reason: string | null;
   request_id: string;
-  /** `pending`, `approved`, `denied`, `used`, `expired` or `void`: the plugin's package was replaced. */
+  /** `pending`, `approved`, `denied`, `used`, `expired` or `void`: the plugin's package was replaced, or the cards are not those that were shown. */
   state: string;
   title: string | null;
   tool: string;
@@ -188,11 +188,13 @@ export type ConfirmedPlugin = {
 
 /** What a card would become, or many. */
 export type Difference = {
-  /** Null is a new card, or many. */
+  /** Null is a new card, many, or whatever a plugin says that its tool would change. */
   card_id: string | null;
   changes: ChangedMember[];
   /** Of a bulk action: how many cards it is for. `changes` are those of the first of them, and each pointer begins with a card's SKU. */
   count?: number | null;
+  /** Of a plugin's tool with a preview: why the plugin could not say what would change. */
+  problem?: string | null;
   /** The card's version that was compared with. */
   version: number | null;
 };

@@ -20,6 +20,8 @@ export const texts = {
   byClient: 'the client’s own user',
   willChange: 'What will change',
   newCard: 'A new card',
+  pluginSays: 'As the plugin says',
+  noPreview: 'The plugin could not say what this call would change:',
   card: 'Card',
   version: 'version {version}',
   cards: 'Cards: {count}. The first of them:',

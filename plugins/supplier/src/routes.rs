@@ -23,6 +23,7 @@ pub(crate) fn routes(_ctx: &PluginContext) -> Router {
         .get("/feeds/{id}", feed)
         .post("/feeds/{id}/cancel", cancel_feed)
         .handler("feed_tool", feed_tool)
+        .handler("enrich_preview", enrich_preview)
 }
 
 #[derive(Deserialize)]
@@ -59,6 +60,20 @@ async fn enrich(ctx: PluginContext, request: Request) -> Result<Value> {
         "version": enriched.version,
         "product": enriched.product,
     }))
+}
+
+/// What `enrich` would do, for the person who confirms it.
+async fn enrich_preview(ctx: PluginContext, request: Request) -> Result<Value> {
+    let input: EnrichInput = request.input().await?;
+    let wanted = Wanted { address: input.url, refresh: input.refresh };
+    let service::EnrichPreview { version, source_key, before, product } =
+        service::preview_enrich(&ctx, input.card_id, &wanted).await?;
+    let pointer = format!("/attributes/sources/{}", source_key.replace('~', "~0").replace('/', "~1"));
+    let mut change = json!({ "pointer": pointer, "after": product });
+    if let Some(before) = before {
+        change["before"] = before;
+    }
+    Ok(json!({ "card_id": input.card_id, "version": version, "changes": [change] }))
 }
 
 #[derive(Deserialize)]

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use cardinal_plugin::serde_json::Value;
 use cardinal_plugin::{Error, Level, PluginContext, Result, Uuid, json};
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
@@ -39,6 +40,15 @@ pub(crate) struct Enriched {
     pub product: Product,
 }
 
+pub(crate) struct EnrichPreview {
+    /// The card's, now.
+    pub version: i64,
+    pub source_key: String,
+    /// What the source holds now.
+    pub before: Option<Value>,
+    pub product: Product,
+}
+
 /// What the page says about its product. Changes nothing but the cache.
 pub(crate) async fn preview(ctx: &PluginContext, wanted: &Wanted) -> Result<Product> {
     let address = read_address(wanted)?;
@@ -50,11 +60,26 @@ pub(crate) async fn enrich(ctx: &PluginContext, card_id: Uuid, wanted: &Wanted) 
     let user = ctx.user()?;
     let address = read_address(wanted)?;
     let product = product_at(ctx, &address, wanted.refresh).await?;
-    // One source per site: reading a page again replaces what it said before.
-    let source_key = format!("{}:{}", ctx.name(), address.host_str().unwrap_or_default());
+    let source_key = source_key(ctx, &address);
     let version = ctx.enrich_card(card_id, user.id, &source_key, KIND, &product).await?;
     cache::link(ctx, card_id, &address, &source_key).await?;
     Ok(Enriched { source_key, version, product })
+}
+
+/// What [`enrich`] would write, and what is there now. Changes nothing but the cache.
+pub(crate) async fn preview_enrich(ctx: &PluginContext, card_id: Uuid, wanted: &Wanted) -> Result<EnrichPreview> {
+    let user = ctx.user()?;
+    let address = read_address(wanted)?;
+    let card = ctx.read_card(card_id, user.id).await?;
+    let source_key = source_key(ctx, &address);
+    let before = card.sources().remove(&source_key).map(|source| source.data);
+    let product = product_at(ctx, &address, wanted.refresh).await?;
+    Ok(EnrichPreview { version: card.version, source_key, before, product })
+}
+
+/// One source per site: reading a page again replaces what it said before.
+fn source_key(ctx: &PluginContext, address: &Url) -> String {
+    format!("{}:{}", ctx.name(), address.host_str().unwrap_or_default())
 }
 
 /// The pages read so far, newest first.

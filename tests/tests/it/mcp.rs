@@ -187,6 +187,7 @@ async fn each_mistake_of_a_client_gets_the_json_rpc_error_that_is_its_own() {
     }
     wrong.push((json!({"jsonrpc": "2.0", "id": 7}), json!(7), -32600));
     wrong.push((request("tools/list", json!({"cursor": 7})), json!(7), -32602));
+    wrong.push((request("tools/list", json!({"cursor": "made up"})), json!(7), -32602));
     wrong.push((request("tools/fly", json!({})), json!(7), -32601));
     wrong.push((request("initialize", json!({"protocolVersion": 7})), json!(7), -32602));
     let modern = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});

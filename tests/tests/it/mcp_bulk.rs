@@ -3,7 +3,7 @@
 use cardinal_tests::{Host, User, eventually, unique};
 use serde_json::{Value, json};
 
-use super::mcp_confirmation::{APPROVALS, decide, text};
+use super::mcp_confirmation::{APPROVALS, approval_path, asked, decide, text};
 use super::mcp_sessions::echo;
 
 const TOOL: &str = "cards_bulk_update";
@@ -181,6 +181,37 @@ async fn a_number_that_has_moved_runs_nothing() {
     let job = over(&agent, &answered(&call(&agent, TOOL, &run(2)).await)["item"]["id"]).await;
     assert_eq!(job["state"], "done", "{job}");
     assert_eq!(statuses(owner, &ids[..2]).await, vec![json!("active"); 2]);
+}
+
+#[tokio::test]
+async fn what_was_confirmed_for_some_cards_runs_on_no_others() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let (agent, word) = (owner.key(&SCOPES).await, unique("bulk"));
+    let mut ids = seed(owner, &word, 2).await;
+    let run = json!({"action": "delete", "filter": {"q": word}, "dry_run": false, "expected_count": 2});
+    let approval = approval_path(&asked(owner, &run, call(&agent, TOOL, &run)).await);
+    decide(owner, &approval, "approve").await.expect(200);
+    // As many cards as before, and others.
+    owner.delete(&format!("/v1/admin/master-cards/{}", ids.remove(0))).await.expect(204);
+    let other = json!({"title": word, "sku": unique("other")});
+    let other = owner.post("/v1/admin/master-cards", &other).await.expect(201)["item"]["id"].take();
+    ids.push(other.as_str().unwrap().to_owned());
+    refused(&call(&agent, TOOL, &run).await, "confirmation_void: the cards have changed");
+    assert_eq!(owner.get(&approval).await.expect(200)["item"]["state"], "void");
+    assert_eq!(statuses(owner, &ids).await, vec![json!("draft"); 2]);
+    // A question that waits is void as well, and the next one is about the cards of now.
+    let approval = approval_path(&asked(owner, &run, call(&agent, TOOL, &run)).await);
+    owner.delete(&format!("/v1/admin/master-cards/{}", ids.remove(0))).await.expect(204);
+    let again = json!({"title": word, "sku": unique("again")});
+    let again = owner.post("/v1/admin/master-cards", &again).await.expect(201)["item"]["id"].take();
+    refused(&call(&agent, TOOL, &run).await, "confirmation_void");
+    decide(owner, &approval, "approve").await.refused(409, "conflict");
+    let approval = approval_path(&asked(owner, &run, call(&agent, TOOL, &run)).await);
+    decide(owner, &approval, "approve").await.expect(200);
+    let job = over(&agent, &answered(&call(&agent, TOOL, &run).await)["item"]["id"]).await;
+    assert_eq!((&job["state"], &job["done"]), (&json!("done"), &json!(2)), "{job}");
+    owner.get(&format!("/v1/admin/master-cards/{}", again.as_str().unwrap())).await.refused(404, "not-found");
 }
 
 #[tokio::test]

@@ -139,7 +139,18 @@ async fn a_call_that_takes_long_shows_that_it_lives() {
         let mut stream = asking.open(None).await.unwrap().into_body();
         read_up_to(&mut stream, "\"slept_ms").await
     };
-    let (plain, asking, json_only) = tokio::join!(plain, asking, json_only.send());
+    let of_session = super::mcp_confirmation::session(&key, &json!({})).await;
+    let session = async {
+        let message = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call",
+            "params": {"name": "plugin_echo_sleep", "arguments": {"ms": LONG_MS}}});
+        let call = key.call(Method::POST, "/api").json(&message).header("accept", BOTH);
+        let call = call.header("mcp-session-id", &of_session).header("mcp-protocol-version", "2025-06-18");
+        let mut stream = call.open(None).await.unwrap().into_body();
+        read_up_to(&mut stream, "\"slept_ms").await
+    };
+    let (plain, asking, session, json_only) = tokio::join!(plain, asking, session, json_only.send());
+    let alive = session.lines().position(|line| line.starts_with(':')).unwrap_or_else(|| panic!("{session:?}"));
+    assert!(alive < session.lines().position(|line| line.contains("slept_ms")).unwrap(), "{session:?}");
     assert!(plain.starts_with(": still running\n\n") && plain.contains("slept_ms"), "{plain:?}");
     let progress = asking.find("notifications/progress").unwrap_or_else(|| panic!("{asking:?}"));
     assert!(asking.contains("\"progressToken\":\"mine\"") && progress < asking.find("slept_ms").unwrap(), "{asking:?}");

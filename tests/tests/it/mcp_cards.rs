@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use super::mcp_confirmation::{approval_path, asked};
 use cardinal_tests::{Host, Package, PluginsFolder, User, repository, unique};
 use http::Method;
 use serde_json::{Value, json};
@@ -303,10 +304,9 @@ async fn restoring_shows_first_what_a_card_would_become() {
     let change = json!({"title": "Second", "attributes": {"size": {"h": 2}, "gone": null}});
     owner.patch(&path, &change).await.expect(200);
     let shown = async |arguments: Value| {
-        let asked = call(&agent, "cards_restore", arguments).await;
-        let id = asked["_meta"]["cardinal/confirmation"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
-        let approval = format!("/v1/admin/approvals/{id}");
-        (owner.get(&approval).await.expect(200)["item"].clone(), approval)
+        let item = asked(owner, &arguments, call(&agent, "cards_restore", arguments.clone())).await;
+        let approval = approval_path(&item);
+        (item, approval)
     };
     let (first, approval) = shown(json!({"id": id, "version": 1})).await;
     let changes = json!([
@@ -319,13 +319,26 @@ async fn restoring_shows_first_what_a_card_would_become() {
     answered(&call(&agent, "cards_restore", json!({"id": id, "version": 1})).await);
     let card = owner.read_card(&id).await;
     assert_eq!((&card["title"], &card["attributes"]["size"]), (&json!("First"), &json!({"w": 1})), "as it was shown");
-    // A version that never was, and a card that is not there, say themselves why they fail.
+    // What was approved holds for the card as it was shown.
+    let undo = json!({"id": id, "version": 2});
+    let (_, approval) = shown(undo.clone()).await;
+    owner.call(Method::POST, &format!("{approval}/approve")).send().await.expect(200);
+    owner.patch(&path, &json!({"title": "Fourth"})).await.expect(200);
+    let void = refused(&call(&agent, "cards_restore", undo).await);
+    assert!(void.starts_with("confirmation_void: the cards have changed"), "{void}");
+    assert_eq!(owner.get(&approval).await.expect(200)["item"]["state"], "void");
+    assert_eq!(owner.read_card(&id).await["title"], "Fourth");
+    owner.patch(&path, &json!({"title": "First"})).await.expect(200);
+    // Nobody is asked about a card that is not there; a version that never was says itself why it fails.
+    for missing in [json!({"id": id}), json!({"id": uuid::Uuid::now_v7(), "version": 1})] {
+        assert!(refused(&call(&agent, "cards_restore", missing).await).starts_with("not-found"));
+    }
     let (never, _) = shown(json!({"id": id, "version": 99})).await;
     assert_eq!(never.get("difference"), None, "{never}");
     owner.delete(&path).await.expect(204);
     let (back, _) = shown(json!({"id": id})).await;
     let whole = json!([{"pointer": "", "after": {"title": "First", "sku": sku, "status": "draft"}}]);
-    assert_eq!(back["difference"], json!({"card_id": id, "version": 4, "changes": whole}), "{back}");
+    assert_eq!(back["difference"], json!({"card_id": id, "version": 6, "changes": whole}), "{back}");
 }
 
 #[tokio::test]

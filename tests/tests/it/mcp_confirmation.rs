@@ -142,6 +142,24 @@ pub(super) async fn decide(person: &User, approval: &str, what: &str) -> Answer 
     person.call(Method::POST, &format!("{approval}/{what}")).send().await
 }
 
+/// What waits for a person as soon as this call does, which is not waited for any longer.
+pub(super) async fn asked(person: &User, arguments: &Value, call: impl Future<Output = Value>) -> Value {
+    let waits = eventually("the call waits for a person", async || {
+        let page = person.get(&format!("{APPROVALS}?limit=200")).await.expect(200);
+        let items = page["items"].as_array().unwrap().clone();
+        items.into_iter().find(|approval| approval["arguments"] == *arguments)
+    });
+    tokio::select! {
+        biased;
+        approval = waits => approval,
+        result = call => panic!("{result}"),
+    }
+}
+
+pub(super) fn approval_path(approval: &Value) -> String {
+    format!("{APPROVALS}/{}", approval["id"].as_str().unwrap())
+}
+
 /// What waits of this card.
 pub(super) async fn pending(person: &User, agent: &Agent) -> Vec<Value> {
     let page = person.get(APPROVALS).await.expect(200);
@@ -430,31 +448,6 @@ async fn the_official_clients_of_both_eras_ask_their_users() {
         let page = owner.get(&format!("{APPROVALS}?state=used&limit=1")).await.expect(200);
         assert_eq!(page["items"][0]["client"]["name"], name, "{page}");
     }
-}
-
-#[tokio::test]
-async fn a_tool_of_the_core_that_writes_shows_what_it_would_change() {
-    let host = Host::shared().await;
-    let owner = host.owner().await;
-    let key = owner.key(&["mcp:use", "cards:write"]).await;
-    let card = owner.card("Before").await;
-    let arguments = json!({"id": card["id"], "version": 1, "title": "After", "attributes": {"size": {"w": 3}}});
-    let params = json!({"name": "cards_update", "arguments": arguments});
-    let message = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params});
-    let asked = result(&key.mcp(&message).await);
-    assert!(asked["isError"] == true && asked.get("structuredContent").is_none(), "it has an output schema: {asked}");
-    let id = asked["_meta"]["cardinal/confirmation"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
-    let approval = format!("{APPROVALS}/{id}");
-    let shown = owner.get(&approval).await.expect(200)["item"].clone();
-    let changes = json!([
-        {"pointer": "/attributes/size", "after": {"w": 3}},
-        {"pointer": "/title", "before": "Before", "after": "After"},
-    ]);
-    assert_eq!(shown["difference"], json!({"card_id": card["id"], "version": 1, "changes": changes}), "{shown}");
-    assert!(shown["plugin"].is_null() && shown["arguments"] == arguments, "{shown}");
-    decide(owner, &approval, "approve").await.expect(200);
-    assert_ne!(result(&key.mcp(&message).await)["isError"], true);
-    assert_eq!(owner.read_card(card["id"].as_str().unwrap()).await["title"], "After");
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ fn has_tools(answer: &Answer) -> bool {
 }
 
 /// The stream of messages of a session.
-async fn listen(client: &Client, session: &str) -> Incoming {
+pub(super) async fn listen(client: &Client, session: &str) -> Incoming {
     let call = client.call(Method::GET, "/api").header("accept", "text/event-stream");
     let answer = call.header("mcp-session-id", session).header("mcp-protocol-version", REVISION).open(None).await;
     let answer: Response<Incoming> = answer.unwrap();
@@ -77,7 +77,7 @@ pub(super) async fn read_until(body: &mut Incoming, end: &str) -> String {
 }
 
 /// The same for what has to come: a stream that ends before it fails.
-async fn read_up_to(body: &mut Incoming, end: &str) -> String {
+pub(super) async fn read_up_to(body: &mut Incoming, end: &str) -> String {
     let read = read_until(body, end).await;
     assert!(read.contains(end), "the stream ended with {read:?}");
     read
@@ -187,7 +187,7 @@ async fn a_session_is_its_owners_alone_and_over_when_its_client_ends_it() {
     assert!(begun.status == 200 && begun.header("mcp-session-id").unwrap() != id, "{begun}");
 }
 
-async fn rescan(owner: &User) {
+pub(super) async fn rescan(owner: &User) {
     owner.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
 }
 
@@ -240,6 +240,87 @@ async fn the_same_tools_loaded_anew_are_no_news() {
     owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
     let heard = read_up_to(&mut stream, CHANGED).await;
     assert_eq!(heard.matches(CHANGED).count(), 1, "{heard:?}");
+}
+
+#[tokio::test]
+async fn streams_that_are_one_too_many_stay_away_for_longer_each_time() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let key = host.owner().await.unlimited().await;
+    let first = session(&key).await;
+    let mut displaced = listen(&key, &first).await;
+    let mut others = Vec::new();
+    for _ in 0..32 {
+        let id = session(&key).await;
+        others.push(listen(&key, &id).await);
+    }
+    let last = read_until(&mut displaced, "there is no such event").await;
+    assert!(last.ends_with("retry: 10000\n\n"), "{last:?}");
+    assert!(has_tools(&list(&key, &first).await), "its calls are answered all the same");
+    let again = key.call(Method::GET, "/api").header("accept", "text/event-stream");
+    let again = again.header("mcp-session-id", &first).header("mcp-protocol-version", REVISION).send().await;
+    again.refused(429, "rate-limited");
+    assert!((1..=10).contains(&again.header("retry-after").unwrap().parse::<u32>().unwrap()), "{again}");
+}
+
+#[tokio::test]
+async fn a_session_of_each_older_revision_lists_and_calls() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let key = host.owner().await.key(&["mcp:use", "plugin:echo:read"]).await;
+    for (asked, agreed) in [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-03-26", "2025-03-26"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("2023-01-01", "2025-11-25"),
+    ] {
+        let params = json!({"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        let begun = key.call(Method::POST, "/api").json(&message).header("accept", BOTH).send().await;
+        assert!(begun.text().contains(&format!("\"protocolVersion\":\"{agreed}\"")), "{asked}: {begun}");
+        let id = begun.header("mcp-session-id").unwrap().to_owned();
+        let send = async |message: Value| {
+            let call = key.call(Method::POST, "/api").json(&message).header("accept", BOTH);
+            call.header("mcp-session-id", &id).header("mcp-protocol-version", agreed).send().await
+        };
+        assert_eq!(send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await.status, 202);
+        assert!(has_tools(&send(json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})).await), "{asked}");
+        let params = json!({"name": "plugin_echo_say", "arguments": {"text": "hello"}});
+        let said = send(json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params})).await;
+        assert!(said.status == 200 && said.text().contains("hello"), "{asked}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_cancels_a_call_of_its_session_ends_it() {
+    let slow = Package::fixture("echo").manifest(|manifest| {
+        let tool = json!({"name": "plugin_echo_sleep", "description": "Sleeps.", "handler": "sleep"});
+        manifest["mcp"]["tools"].as_array_mut().unwrap().push(tool);
+    });
+    let host = Host::settings().plugins(PluginsFolder::default().with("echo", &slow)).start().await;
+    let owner = host.owner().await;
+    let key = owner.key(&["mcp:use", "plugin:echo:read"]).await;
+    let id = session(&key).await;
+    let in_flight = async |wanted: u64| {
+        eventually("the plugin's calls under way", async || {
+            let item = owner.get("/v1/admin/plugin-registry/echo").await.expect(200);
+            (item["item"]["counters"]["in_flight"] == wanted).then_some(())
+        })
+        .await;
+    };
+    let params = json!({"name": "plugin_echo_sleep", "arguments": {"ms": 600_000}});
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+    let cancel = async {
+        in_flight(1).await;
+        let params = json!({"requestId": 7, "reason": "enough"});
+        send(&key, &id, &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})).await
+    };
+    let call = key.call(Method::POST, "/api").json(&call).header("accept", BOTH);
+    let call = call.header("mcp-session-id", &id).header("mcp-protocol-version", REVISION);
+    let _stream = tokio::join!(call.open(None), cancel).0.unwrap();
+    in_flight(0).await;
+    eventually("the plugin's line", async || host.log().contains("dropped before its end").then_some(())).await;
+    let page = owner.get("/v1/admin/audit?action=tool.call&target=plugin_echo_sleep").await.expect(200);
+    assert_eq!(page["items"][0]["detail"]["result"], "cancelled", "{page}");
 }
 
 fn meta() -> Value {

@@ -6,6 +6,8 @@ use cardinal_tests::{Host, Pages, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
+use super::mcp_confirmation::{approval_path, asked};
+
 /// A shop's page with schema.org data, relative image included.
 pub(super) const PAGE: &str = r#"<!doctype html><html><head><title>Shop</title>
 <script type="application/ld+json">{"@context": "https://schema.org", "@graph": [{"@type": "WebSite", "name": "Shop"},
@@ -39,6 +41,35 @@ async fn a_page_is_previewed_as_a_product() {
     }
     assert_eq!(product["images"], json!([pages.url("/oak-1.jpg"), "https://cdn.example/oak-2.jpg"]), "{product}");
     assert!(product["fetched_at"].is_string() && product["availability"].is_string(), "{product}");
+}
+
+#[tokio::test]
+async fn who_confirms_the_tool_sees_what_it_would_write() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let pages = Pages::serve([("/chair", PAGE.to_owned())]).await;
+    let card = owner.card("Chair").await;
+    let agent = owner.key(&["mcp:use", "plugin:supplier:write"]).await;
+    let arguments = json!({"card_id": card["id"], "url": pages.url("/chair")});
+    let params = json!({"name": "plugin_supplier_enrich", "arguments": arguments});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let shown = async || {
+        let item = asked(owner, &arguments, async { agent.mcp(&message).await.json() }).await;
+        (item["difference"].clone(), approval_path(&item))
+    };
+    let (difference, approval) = shown().await;
+    assert_eq!((&difference["card_id"], &difference["version"]), (&card["id"], &json!(1)), "{difference}");
+    let change = &difference["changes"][0];
+    assert_eq!(change["pointer"], "/attributes/sources/supplier:127.0.0.1", "{difference}");
+    assert!(change["after"]["title"] == "Oak chair" && change.get("before").is_none(), "{difference}");
+    assert_eq!(owner.read_card(card["id"].as_str().unwrap()).await["version"], 1, "nothing is written yet");
+    owner.call(Method::POST, &format!("{approval}/approve")).send().await.expect(200);
+    let ran = agent.mcp(&message).await.json();
+    assert_ne!(ran["result"]["isError"], true, "{ran}");
+    let written = owner.read_card(card["id"].as_str().unwrap()).await;
+    assert_eq!(written["attributes"]["sources"]["supplier:127.0.0.1"]["data"], change["after"], "as it was shown");
+    let (again, _) = shown().await;
+    assert_eq!(again["changes"][0]["before"], change["after"], "{again}");
 }
 
 #[tokio::test]

@@ -135,6 +135,16 @@ async fn a_host_that_is_not_ours_is_misdirected() {
         assert_eq!(answer.status, 421, "{foreign}: {answer}");
         answer.problem();
     }
+    // A page elsewhere whose name has become this machine's address gets to no tool, whatever it has found.
+    let key = host.owner().await.key(&["mcp:use"]).await;
+    let list = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    for (name, status) in [("evil.example", 421), (&*format!("127.0.0.1:{}", host.address().port()), 200)] {
+        for path in ["/api", "/api/mcp"] {
+            let call = key.call(Method::POST, path).json(&list).header("accept", "*/*").header("host", name);
+            let answer = call.send().await;
+            assert_eq!(answer.status, status, "{name}{path}: {answer}");
+        }
+    }
     let port = host.address().port();
     for ours in [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
         assert_eq!(ask(&ours).await.status, 200, "{ours}");

@@ -20,6 +20,8 @@ const approvals: Translation<typeof texts> = {
   byClient: 'пользователь самого клиента',
   willChange: 'Что изменится',
   newCard: 'Новая карточка',
+  pluginSays: 'По словам плагина',
+  noPreview: 'Плагин не смог сказать, что изменит этот вызов:',
   card: 'Карточка',
   version: 'версия {version}',
   cards: 'Карточек: {count}. Первые из них:',

@@ -9,6 +9,7 @@ mod buckets;
 pub mod budget_lease;
 pub mod gcra;
 pub mod rate_state;
+mod tool_charge;
 
 use std::{
     net::IpAddr,
@@ -22,10 +23,12 @@ use self::{
     addresses::{Addresses, Network},
     bucket::{Bucket, Taken},
     buckets::Buckets,
-    gcra::Limit,
+    gcra::{BURST_PART, Limit},
     rate_state::{Kind, Policy, RateState, seconds},
 };
 use crate::error::AuthError;
+
+pub use self::tool_charge::ToolCharge;
 
 /// Calls without a valid credential that an address may make: far more than a person or a script
 /// that has made a mistake needs, far less than what a host can answer.
@@ -41,8 +44,6 @@ const FLOOD: u32 = 20;
 /// A person's session has this many times what a key has.
 const USER_FACTOR: u32 = 10;
 const HIGHEST_PER_MINUTE: u32 = 100_000_000;
-/// A burst, where none is given, is this part of a minute's calls.
-const BURST_PART: u32 = 10;
 
 /// A limit of a caller and where its calls are counted; stands in the cached caller.
 #[derive(Clone, Debug)]
@@ -203,8 +204,8 @@ impl Limits {
 impl KeyRate {
     fn limit(&self) -> Option<Limit> {
         let per_minute = u32::try_from(self.per_minute?).unwrap_or(1);
-        let burst = self.burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(per_minute / BURST_PART);
-        Some(Limit::new(per_minute, burst))
+        let burst = self.burst.and_then(|burst| u32::try_from(burst).ok());
+        Some(Limit::with_usual_burst(per_minute, burst))
     }
 }
 

@@ -24,14 +24,23 @@ pub enum Outcome {
     InvalidArguments,
     /// A person would have had to confirm it.
     Unconfirmed,
+    /// Its caller has called the tool too often.
+    RateLimited,
     Cancelled,
     /// The host failed.
     Broken,
 }
 
 impl Outcome {
-    pub const ALL: [Self; 6] =
-        [Self::Ok, Self::Error, Self::InvalidArguments, Self::Unconfirmed, Self::Cancelled, Self::Broken];
+    pub const ALL: [Self; 7] = [
+        Self::Ok,
+        Self::Error,
+        Self::InvalidArguments,
+        Self::Unconfirmed,
+        Self::RateLimited,
+        Self::Cancelled,
+        Self::Broken,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,6 +48,7 @@ impl Outcome {
             Self::Error => "error",
             Self::InvalidArguments => "invalid-arguments",
             Self::Unconfirmed => "unconfirmed",
+            Self::RateLimited => "rate-limited",
             Self::Cancelled => "cancelled",
             Self::Broken => "broken",
         }

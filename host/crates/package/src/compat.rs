@@ -22,7 +22,7 @@ pub fn core_version() -> Version {
 
 /// The features that a manifest may name in `requires`: the parts of a manifest that this host heeds, and the host
 /// functions that came after others. A name never goes away or changes its meaning.
-pub const FEATURES: [&str; 10] = [
+pub const FEATURES: [&str; 11] = [
     "backend.routes",
     "card-events",
     "contributes.cardActions",
@@ -30,6 +30,7 @@ pub const FEATURES: [&str; 10] = [
     "contributes.listColumns",
     "contributes.pages",
     "http-client",
+    "mcp.prompts",
     "mcp.tools",
     "requires",
     "settings_schema",
@@ -69,6 +70,7 @@ pub struct Claims {
     names: HashMap<String, Owner>,
     prefixes: HashMap<String, Owner>,
     tools: HashMap<String, Owner>,
+    prompts: HashMap<String, Owner>,
     tabs: HashMap<String, Owner>,
     /// Pages, list columns and card actions, by what they are and their id.
     contributions: HashMap<(&'static str, String), Owner>,
@@ -98,6 +100,9 @@ impl Claims {
         for tool in &manifest.tools {
             free(&self.tools, &tool.name, &owner, Code::DuplicateTool, "tool")?;
         }
+        for prompt in &manifest.prompts {
+            free(&self.prompts, &prompt.name, &owner, Code::DuplicateContribution, "prompt")?;
+        }
         for tab in &manifest.contributes.card_tabs {
             free(&self.tabs, &tab.id, &owner, Code::DuplicateTab, "card tab")?;
         }
@@ -108,6 +113,7 @@ impl Claims {
         self.names.insert(manifest.name.clone(), owner.clone());
         self.prefixes.extend(manifest.api_prefix().map(|prefix| (prefix.to_owned(), owner.clone())));
         self.tools.extend(manifest.tools.iter().map(|tool| (tool.name.clone(), owner.clone())));
+        self.prompts.extend(manifest.prompts.iter().map(|prompt| (prompt.name.clone(), owner.clone())));
         self.tabs.extend(manifest.contributes.card_tabs.iter().map(|tab| (tab.id.clone(), owner.clone())));
         let ids = manifest.contributes.ids();
         self.contributions.extend(ids.map(|(what, id)| ((what, id.to_owned()), owner.clone())));
@@ -122,6 +128,9 @@ impl Claims {
         }
         for tool in &manifest.tools {
             self.tools.remove(&tool.name);
+        }
+        for prompt in &manifest.prompts {
+            self.prompts.remove(&prompt.name);
         }
         for tab in &manifest.contributes.card_tabs {
             self.tabs.remove(&tab.id);

@@ -14,9 +14,11 @@ use super::state::{Code, Refusal};
 
 mod contributes;
 mod field;
+mod mcp;
 mod read;
 
 pub use contributes::{CardAction, CardTab, Contributes, ListColumn, PluginPage};
+pub use mcp::{Prompt, PromptArgument, PromptMessage, PromptRole, TextPart, Tool, ToolRate, text_parts};
 pub use read::check_template;
 
 /// JSON Schema of `manifest.json`, for editors. The reader above decides.
@@ -81,6 +83,7 @@ pub struct Manifest {
     /// `None`: the plugin has no routes.
     pub backend: Option<Backend>,
     pub tools: Vec<Tool>,
+    pub prompts: Vec<Prompt>,
     /// JSON Schema of the operator's settings for the plugin.
     pub settings_schema: Option<Value>,
     pub limits: Limits,
@@ -110,28 +113,6 @@ pub struct DeclaredRoute {
     pub max_body_bytes: Option<u64>,
     pub request_schema: Option<Value>,
     pub response_schema: Option<Value>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
-    pub name: String,
-    pub title: Option<String>,
-    pub description: String,
-    pub handler: String,
-    pub requires_confirmation: bool,
-    /// Always an object schema.
-    pub input_schema: Option<Map<String, Value>>,
-    pub output_schema: Option<Map<String, Value>>,
-    pub scope: Option<Access>,
-    pub timeout: Option<Duration>,
-    pub annotations: Option<Map<String, Value>>,
-}
-
-impl Tool {
-    /// The scope that a call needs: what the manifest says, else `write` for what must be confirmed.
-    pub fn access(&self) -> Access {
-        self.scope.unwrap_or(if self.requires_confirmation { Access::Write } else { Access::Read })
-    }
 }
 
 /// The half of `plugin:<name>:…` that a route or tool needs.

@@ -15,7 +15,7 @@ use super::{
 use crate::error::CallError;
 use cardinal_observe::{Telemetry, meter::Meter};
 use cardinal_package::{
-    manifest::{self, Access, Manifest, Tool},
+    manifest::{self, Access, Manifest, Prompt, Tool},
     state::Refusal,
 };
 
@@ -54,6 +54,8 @@ pub struct ToolEntry {
     pub plugin: Arc<Active>,
     pub tool: Tool,
     pub handler: u32,
+    /// What says what a call would change.
+    pub preview: Option<u32>,
     pub scope: String,
     pub timeout: Duration,
     /// Of the tool's `input_schema`.
@@ -66,6 +68,14 @@ impl ToolEntry {
     pub async fn call(&self, call: CallParts<'_>) -> Result<PluginReply, CallError> {
         self.plugin.call(self.handler, call).await
     }
+}
+
+/// A prompt as MCP clients get it.
+pub struct PromptEntry {
+    pub plugin: Arc<Active>,
+    pub prompt: Prompt,
+    /// `plugin:<name>:read`.
+    pub scope: String,
 }
 
 impl Active {
@@ -111,13 +121,26 @@ impl Active {
         self.manifest.tools.iter().map(|tool| self.tool(tool).map(Arc::new)).collect()
     }
 
+    /// The plugin's prompts.
+    pub fn prompts(self: &Arc<Self>) -> Vec<Arc<PromptEntry>> {
+        let entry = |prompt: &Prompt| PromptEntry {
+            plugin: Arc::clone(self),
+            prompt: prompt.clone(),
+            scope: scope(&self.manifest.name, Access::Read),
+        };
+        self.manifest.prompts.iter().map(entry).map(Arc::new).collect()
+    }
+
     fn tool(self: &Arc<Self>, tool: &Tool) -> Result<ToolEntry, Refusal> {
-        let handler = agreement::tool_handler(tool, self.instance.exports())?;
+        let exports = self.instance.exports();
+        let handler = agreement::tool_handler(tool, &tool.handler, exports)?;
+        let preview = tool.preview.as_ref().map(|name| agreement::tool_handler(tool, name, exports)).transpose()?;
         let Validators { input, output } = agreement::validators(tool)?;
         Ok(ToolEntry {
             plugin: Arc::clone(self),
             tool: tool.clone(),
             handler,
+            preview,
             scope: scope(&self.manifest.name, tool.access()),
             timeout: tool.timeout.unwrap_or(self.manifest.limits.timeout),
             validator: input.map(Arc::new),

@@ -110,33 +110,35 @@ fn find_declared<'m>(
 
 /// A handler without a route is there for a tool; one that no tool names is a mistake.
 pub fn handlers_are_declared(manifest: &Manifest, exports: &[Export]) -> Result<(), Refusal> {
+    let mut named = Vec::new();
     for tool in &manifest.tools {
-        tool_handler(tool, exports)?;
+        for handler in std::iter::once(&tool.handler).chain(&tool.preview) {
+            tool_handler(tool, handler, exports)?;
+            named.push(handler);
+        }
     }
-    let stray = exports.iter().find(|export| {
-        export.kind == ExportKind::Handler && !manifest.tools.iter().any(|tool| tool.handler == export.name)
-    });
+    let stray = exports.iter().find(|export| export.kind == ExportKind::Handler && !named.contains(&&export.name));
     match stray {
         Some(export) => Err(Refusal::new(
             Code::RouteNotDeclared,
             "The plugin's router has a handler that no tool of its manifest names.",
         )
-        .expected("a tool in mcp.tools with this handler")
+        .expected("a tool in mcp.tools with this handler, or preview")
         .found(format!("`{}`", export.name))),
         None => Ok(()),
     }
 }
 
-/// The number of the handler that a tool names.
-pub fn tool_handler(tool: &Tool, exports: &[Export]) -> Result<u32, Refusal> {
-    let found = exports.iter().find(|export| export.name == tool.handler);
+/// The number of a handler that a tool names.
+pub fn tool_handler(tool: &Tool, handler: &str, exports: &[Export]) -> Result<u32, Refusal> {
+    let found = exports.iter().find(|export| export.name == handler);
     found.map(|export| export.id).ok_or_else(|| {
         let names = exports.iter().map(|export| format!("`{}`", export.name)).collect::<Vec<_>>().join(", ");
         Refusal::new(
             Code::ToolHandlerMissing,
             format!("The tool `{}` names a handler that the library does not export.", tool.name),
         )
-        .expected(format!("`{}`", tool.handler))
+        .expected(format!("`{handler}`"))
         .found(if names.is_empty() { "no handlers".to_owned() } else { names })
     })
 }

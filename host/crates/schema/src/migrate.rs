@@ -46,6 +46,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     19 "0019_card_lists",
     20 "0020_approval_reasons",
     21 "0021_card_search",
+    22 "0022_approval_pins",
 ];
 
 /// How many there are.

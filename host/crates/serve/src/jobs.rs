@@ -109,10 +109,10 @@ impl Jobs {
         wanted.check_uncounted(caller, &self.plugins)
     }
 
-    /// Queues a bulk action of `caller`, who may do it. 409 when it picks another number of cards than expected.
-    pub async fn start(&self, caller: &Caller, request_id: &str, bulk: Bulk) -> ApiResult<Job> {
+    /// Queues a bulk action of `caller`, who may do it. 409 when it picks other cards than expected.
+    pub async fn start(&self, caller: &Caller, request_id: &str, bulk: Bulk) -> Result<Job, StoreError> {
         let (actor, args) = (caller.actor(), Value::Object(bulk.args));
-        let credential = serde_json::to_value(Credential::from_caller(caller)).map_err(ApiError::internal)?;
+        let credential = serde_json::to_value(Credential::from_caller(caller))?;
         let new = NewJob {
             action: bulk.action.name(),
             user_id: caller.user_id,
@@ -125,7 +125,7 @@ impl Jobs {
             Cards::Ids(ids) => CardSelection::Ids(ids),
             Cards::Filter(filter) => CardSelection::Filter(filter),
         };
-        let job = jobs::queue(&self.pool, &new, picked, bulk.expected_count).await?;
+        let job = jobs::queue(&self.pool, &new, picked, &bulk.expected).await?;
         self.news.notify_one(); // it need not wait to be found
         Ok(job)
     }

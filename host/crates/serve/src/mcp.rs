@@ -12,7 +12,9 @@ mod message;
 mod narrowing;
 mod plain_call;
 mod plugin_tools;
+mod prompts;
 mod resources;
+mod run;
 mod server;
 mod sessions;
 mod tool;
@@ -43,7 +45,7 @@ use self::{
         Request, Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request,
         send, session_id, text, transport, whole,
     },
-    watch::Watch,
+    watch::{View, Watch},
 };
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
@@ -144,6 +146,7 @@ impl Mcp {
         let caller = Arc::clone(call.caller()?);
         let narrowing = Narrowing::read(&call.uri, &call.headers);
         let session = match session_id(&call.headers) {
+            Some(id) if call.method == Method::GET => Some(self.sessions.find_for_stream(id, &caller)?),
             Some(id) if call.method != Method::POST => {
                 // A stranger's session is as good as none.
                 Some(self.sessions.find(id, &caller).ok_or_else(|| ApiError::not_found("session"))?)
@@ -322,7 +325,7 @@ impl Mcp {
     async fn open(&self, request: Request, visit: Visit, client: InitializeRequestParams) -> ApiResult<Answer> {
         let mut response = send(&self.stateful, request).await;
         if let Some(inner) = session_id(response.headers()).map(Arc::from) {
-            let view = self.view(&visit.caller, &visit.narrowing);
+            let view = self.server.first_view(&visit.caller, &visit.narrowing);
             let id = self.sessions.open(&visit.caller, inner, client, view)?;
             let id = HeaderValue::try_from(id).map_err(ApiError::internal)?;
             response.headers_mut().insert(SESSION_ID, id);
@@ -412,8 +415,8 @@ impl Mcp {
         Ok(reply)
     }
 
-    /// What the tools that `caller` sees look like, as a number that is the same in every process.
-    fn view(&self, caller: &Caller, narrowing: &Narrowing) -> u64 {
+    /// What the lists that `caller` sees look like.
+    fn view(&self, caller: &Caller, narrowing: &Narrowing) -> View {
         self.server.view(caller, narrowing)
     }
 

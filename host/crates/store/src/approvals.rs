@@ -11,7 +11,7 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 pub use self::decisions::{
-    AskedClient, Decision, decide, ended, sweep, take_approved, take_denied, take_elicited, void,
+    AskedClient, Decision, decide, ended, sweep, take_approved, take_denied, take_elicited, void, void_outdated,
 };
 use crate::error::StoreError;
 use crate::event_log::{
@@ -71,6 +71,8 @@ pub struct NewApproval<'a> {
     pub arguments: &'a str,
     /// JSON.
     pub difference: Option<&'a str>,
+    /// What was looked at for the question, where the arguments leave it open.
+    pub pin: Option<&'a str>,
     pub asked: FirstAsked,
     pub session: Option<Uuid>,
     pub request_id: &'a str,
@@ -90,7 +92,8 @@ pub enum QuestionOutcome {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Approval {
     pub id: Uuid,
-    /// `pending`, `approved`, `denied`, `used`, `expired` or `void`: the plugin's package was replaced.
+    /// `pending`, `approved`, `denied`, `used`, `expired` or `void`: the plugin's package was replaced, or the
+    /// cards are not those that were shown.
     pub state: String,
     pub tool: String,
     pub title: Option<String>,
@@ -148,7 +151,7 @@ struct ConfirmedPlugin {
 #[derive(JsonSchema)]
 #[allow(dead_code, reason = "a description")]
 struct Difference {
-    /// Null is a new card, or many.
+    /// Null is a new card, many, or whatever a plugin says that its tool would change.
     card_id: Option<Uuid>,
     /// The card's version that was compared with.
     version: Option<i64>,
@@ -157,6 +160,9 @@ struct Difference {
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<i64>,
     changes: Vec<ChangedMember>,
+    /// Of a plugin's tool with a preview: why the plugin could not say what would change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 #[derive(JsonSchema)]
@@ -263,14 +269,14 @@ async fn insert(
 ) -> Result<bool, StoreError> {
     let sql = format!(
         "INSERT INTO public.mcp_approvals (id, binding, caller_id, caller, user_id, client_name, client_version, tool, \
-         title, plugin, arguments, difference, asked, session, request_id, created_at, expires_at) \
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+         title, plugin, arguments, difference, pin, asked, session, request_id, created_at, expires_at) \
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
          t.now, t.now + make_interval(secs => {LIFETIME_SECONDS}) FROM (SELECT clock_timestamp() AS now) t \
-         WHERE (SELECT count(*) FROM public.mcp_approvals a WHERE a.state = 'pending' AND {LIVES}) < $16 \
+         WHERE (SELECT count(*) FROM public.mcp_approvals a WHERE a.state = 'pending' AND {LIVES}) < $17 \
          ON CONFLICT (binding) WHERE state = 'pending' AND asked = 'admin' DO NOTHING"
     );
     let binding = new.binding.as_slice();
-    let values: [&(dyn ToSql + Sync); 16] = [
+    let values: [&(dyn ToSql + Sync); 17] = [
         &id,
         &binding,
         &new.caller_id,
@@ -283,6 +289,7 @@ async fn insert(
         &new.plugin,
         &new.arguments,
         &new.difference,
+        &new.pin,
         &new.asked.name(),
         &new.session,
         &new.request_id,

@@ -24,12 +24,14 @@ use cardinal_database::{
 
 mod bounded;
 mod conditions;
+mod digest;
 mod frequent_keys;
 mod groups;
 mod statements;
 
 use bounded::{Statement, too_long};
 pub use conditions::Conditions;
+pub use digest::Digest;
 use frequent_keys::FrequentKeys;
 use groups::{GroupList, Groups};
 use statements::GatheringIndex;
@@ -345,6 +347,12 @@ pub fn place_of(card: &Card, column: Column, back: bool) -> Result<Place, StoreE
 pub async fn count(pool: &Pool, filter: &Filter) -> Result<Option<i64>, StoreError> {
     let rows = statements::count(filter).rows(&pool.get().await?).await?;
     Ok(rows.and_then(|found| found.rows.first().map(|row| row.get(0))))
+}
+
+/// The digest of the ids that a filter picks; none when that takes too long.
+pub async fn digest(pool: &Pool, filter: &Filter) -> Result<Option<Digest>, StoreError> {
+    let rows = statements::digest(filter).rows(&pool.get().await?).await?;
+    Ok(rows.and_then(|found| found.rows.first().map(|row| Digest(row.get(0)))))
 }
 
 /// How many cards there are: counted up to [`COUNTED`], what the planner thinks above.

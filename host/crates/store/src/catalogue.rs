@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::{
     card_estimates::Estimates,
-    card_list::{self, Knowledge, PageQuery},
+    card_list::{self, Digest, Knowledge, PageQuery},
     card_sources::{Entry, Written},
 };
 use cardinal_base::{clock::Clock, page::Cursors};
@@ -169,6 +169,11 @@ impl Catalogue {
     /// How many cards a query's filter picks, counted one by one; none when that takes too long.
     pub async fn count(&self, query: &ListQuery) -> Result<Option<i64>, StoreError> {
         card_list::count(&self.pool, &query.filter()?).await
+    }
+
+    /// Which cards a query's filter picks, as the digest of their ids; none when that takes too long.
+    pub async fn digest(&self, query: &ListQuery) -> Result<Option<Digest>, StoreError> {
+        card_list::digest(&self.pool, &query.filter()?).await
     }
 
     /// How many of these cards are there.

@@ -39,6 +39,8 @@ pub enum StoreError {
     Version(String),
     #[error("{count} cards match now, not {expected}.")]
     CountMoved { count: i64, expected: i64 },
+    #[error("Other cards match now than those that were looked at.")]
+    SelectionMoved,
     #[error("The plugin `{plugin}` still refers to this card.")]
     CardInUse { plugin: String },
     #[error("Removing this card takes too much time or memory, because of what plugins keep of it.")]
@@ -82,7 +84,7 @@ impl StoreError {
             Self::Version(_) => &codes::VALIDATION_FAILED,
             Self::CountMoved { .. } => &codes::COUNT_MOVED,
             Self::CardInUse { .. } => &codes::CARD_IN_USE,
-            Self::LastOwner => &codes::CONFLICT,
+            Self::LastOwner | Self::SelectionMoved => &codes::CONFLICT,
             Self::Busy { .. } | Self::SlowList(_) => &codes::OVERLOADED,
             Self::TooMany { .. } => &codes::RATE_LIMITED,
             Self::Draining => &codes::DRAINING,

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-use super::card_list::Conditions;
+use super::card_list::{Conditions, Digest};
 use crate::error::StoreError;
 use crate::{
     event_log::{
@@ -114,6 +114,14 @@ pub enum CardSelection<'a> {
     Filter(&'a Filter),
 }
 
+/// What was looked at before a bulk action was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Expected {
+    pub count: Option<i64>,
+    /// Of the cards' ids.
+    pub digest: Option<Digest>,
+}
+
 async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> Result<Uuid, StoreError> {
     let open: i64 = work
         .query_one("SELECT count(*) FROM public.jobs WHERE state IN ('queued', 'running')", &[])
@@ -135,12 +143,12 @@ async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> Result<Uuid, StoreE
     Ok(id)
 }
 
-/// A bulk action that waits to be run, with the cards that are its own. 409 when these are not as many as expected.
+/// A bulk action that waits to be run, with the cards that are its own. 409 when these are not the expected ones.
 pub async fn queue(
     pool: &Pool,
     new: &NewJob<'_>,
     picked: CardSelection<'_>,
-    expected: Option<i64>,
+    expected: &Expected,
 ) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
@@ -173,12 +181,24 @@ pub async fn queue(
     );
     let job = from_row(&work.query_one(&sql, &[&id]).await?)?;
     let count = job.total.unwrap_or_default();
-    if let Some(expected) = expected.filter(|expected| *expected != count) {
+    if let Some(expected) = expected.count.filter(|expected| *expected != count) {
         return Err(StoreError::CountMoved { count, expected });
+    }
+    if let Some(expected) = &expected.digest
+        && *expected != digest(&work, id).await?
+    {
+        return Err(StoreError::SelectionMoved);
     }
     raise_event(&work, "queued", &job).await?;
     work.commit().await?;
     Ok(job)
+}
+
+/// Of the cards of a bulk action.
+async fn digest(work: &Transaction<'_>, job: Uuid) -> Result<Digest, StoreError> {
+    let digest = Digest::sql("i.id");
+    let sql = format!("SELECT {digest} FROM public.job_parts p, unnest(p.ids) AS i (id) WHERE p.job_id = $1");
+    Ok(Digest(work.query_one(&sql, &[&job]).await?.try_get(0)?))
 }
 
 /// What readers of the topic hear of a job.

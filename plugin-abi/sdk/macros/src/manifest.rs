@@ -49,6 +49,9 @@ impl Faults {
         if let Some(tools) = document.get("mcp").and_then(|mcp| mcp.get("tools")) {
             self.tools(tools, name, sources);
         }
+        if let Some(prompts) = document.get("mcp").and_then(|mcp| mcp.get("prompts")) {
+            self.prompts(prompts, name);
+        }
         if let Some(backend) = document.get("backend") {
             self.backend(backend, sources);
         }
@@ -121,19 +124,31 @@ impl Faults {
             self.text(tool, "description", "a text that says what the tool does");
             if let Some(name) = self.text(tool, "name", "plugin_<name>_<action>") {
                 let node = tool.get("name").unwrap_or(tool);
-                self.tool_name(node, name, plugin);
+                self.own_name(node, name, plugin, ("tool", "action"));
                 if seen.contains(&name) {
                     self.add(node, format!("there are two tools of the name \"{name}\""));
                 }
                 seen.push(name);
             }
             if self.text(tool, "handler", "the name of a handler").is_some() {
-                self.handler(tool, sources);
+                self.handler(tool.get("handler"), sources);
+            }
+            self.handler(tool.get("preview"), sources);
+        }
+    }
+
+    fn prompts(&mut self, prompts: &Node, plugin: Option<&str>) {
+        for prompt in prompts.list() {
+            self.text(prompt, "description", "a text that says what the prompt is good for");
+            if let Some(name) = self.text(prompt, "name", "plugin_<name>_<prompt>") {
+                let node = prompt.get("name").unwrap_or(prompt);
+                self.own_name(node, name, plugin, ("prompt", "prompt"));
             }
         }
     }
 
-    fn tool_name(&mut self, node: &Node, name: &str, plugin: Option<&str>) {
+    /// A name that begins with the plugin's.
+    fn own_name(&mut self, node: &Node, name: &str, plugin: Option<&str>, (what, rest): (&str, &str)) {
         let Some(plugin) = plugin else { return }; // that is a fault already
         let prefix = format!("plugin_{}_", plugin.replace('-', "_"));
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -141,14 +156,14 @@ impl Faults {
         if action.is_none() || name.len() > TOOL_NAME_LIMIT {
             self.add(
                 node,
-                format!("the tool's name \"{name}\" must be {prefix}<action>, at most {TOOL_NAME_LIMIT} characters"),
+                format!("the {what}'s name \"{name}\" must be {prefix}<{rest}>, at most {TOOL_NAME_LIMIT} characters"),
             );
         }
     }
 
     /// A handler that the sources do not have under this name.
-    fn handler(&mut self, owner: &Node, sources: &Sources) {
-        let Some(node) = owner.get("handler") else { return };
+    fn handler(&mut self, node: Option<&Node>, sources: &Sources) {
+        let Some(node) = node else { return };
         let Some(name) = node.text() else { return };
         if sources.may_have(name) {
             return;
@@ -174,7 +189,7 @@ impl Faults {
         for route in backend.get("routes").map(Node::list).unwrap_or_default() {
             let method = self.text(route, "method", "GET, HEAD, POST, PUT, PATCH or DELETE");
             let path = self.text(route, "path", "a path such as \"/items\"");
-            self.handler(route, sources);
+            self.handler(route.get("handler"), sources);
             let (Some(method), Some(path)) = (method, path) else { continue };
             if !METHODS.contains(&method) {
                 self.add(route, format!("the method \"{method}\" must be one of {}", METHODS.join(", ")));
@@ -276,7 +291,8 @@ mod tests {
                 { "method": "GET", "path": "/cards", "handler": "lst" },
                 { "method": "GET", "path": "/cards" }
             ] },
-            "mcp": { "tools": [{ "name": "plugin_notes_add", "handler": "add" }] }
+            "mcp": { "tools": [{ "name": "plugin_notes_add", "handler": "add", "preview": "lst" }],
+                "prompts": [{ "name": "plugin_notes_ask" }] }
         }"#;
         let found = faults(manifest);
         for (line, part) in [
@@ -294,11 +310,13 @@ mod tests {
             (10, "declared twice"),
             (12, "`description` is missing"),
             (12, "the function `add` is no handler yet"),
+            (12, "there is no handler `lst`"),
+            (13, "`description` is missing"),
         ] {
             let is_there = found.iter().any(|fault| fault.starts_with(&format!("m:{line}: ")) && fault.contains(part));
             assert!(is_there, "{line}: {part}: {found:#?}");
         }
-        assert_eq!(found.len(), 14, "{found:#?}");
+        assert_eq!(found.len(), 16, "{found:#?}");
     }
 
     #[test]

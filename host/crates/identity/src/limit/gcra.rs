@@ -4,6 +4,9 @@
 /// Nanoseconds of a minute.
 const MINUTE: u64 = 60_000_000_000;
 
+/// A burst, where none is given, is this part of a minute's calls.
+pub(super) const BURST_PART: u32 = 10;
+
 /// So many calls a minute, and so many of them at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
@@ -21,6 +24,11 @@ impl Limit {
     pub const fn new(per_minute: u32, burst: u32) -> Self {
         let (per_minute, burst) = (if per_minute == 0 { 1 } else { per_minute }, if burst == 0 { 1 } else { burst });
         Self { per_minute, burst, period: MINUTE.div_ceil(per_minute as u64) }
+    }
+
+    /// The same with a tenth of a minute's calls at once where no burst is given.
+    pub fn with_usual_burst(per_minute: u32, burst: Option<u32>) -> Self {
+        Self::new(per_minute, burst.unwrap_or(per_minute / BURST_PART))
     }
 
     /// Whether whoever keeps to this limit keeps to the other one, too.

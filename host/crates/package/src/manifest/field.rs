@@ -1,10 +1,10 @@
 //! Typed access to a JSON document that remembers where it is and collects what is wrong.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, time::Duration};
 
 use serde_json::{Map, Value};
 
-use super::{Problem, Warning};
+use super::{Access, Problem, TIMEOUT_LIMIT, Warning};
 use crate::state::Code;
 
 /// Values are quoted in messages up to this many characters.
@@ -227,4 +227,21 @@ fn shorten(text: &str) -> String {
 
 pub(super) fn line(object: &Object, name: &str) -> Option<String> {
     object.optional(name)?.line(LINE_LIMIT).map(str::to_owned)
+}
+
+pub(super) fn scope(object: &Object) -> Option<Access> {
+    let field = object.optional("scope")?;
+    match field.string()? {
+        "read" => Some(Access::Read),
+        "write" => Some(Access::Write),
+        _ => {
+            field.wrong(Code::BadManifest, "\"read\" or \"write\"");
+            None
+        }
+    }
+}
+
+pub(super) fn timeout(object: &Object) -> Option<Duration> {
+    let most = TIMEOUT_LIMIT.as_millis() as u64;
+    object.optional("timeout_ms")?.integer(1..=most).map(Duration::from_millis)
 }

@@ -1,17 +1,16 @@
 //! The rules of contract 5.2, part by part, in the order of the document.
 
-use std::{collections::HashSet, time::Duration};
+use std::collections::HashSet;
 
 use semver::{Version, VersionReq};
 use serde_json::Value;
 
 use super::{
-    Access, BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, DeclaredRoute, Engine, Limits, Manifest,
-    PATH_LIMIT, Problem, Problems, REQUIRES_LIMIT, ROUTES_LIMIT, TIMEOUT_LIMIT, TOOL_BYTES_LIMIT,
-    TOOL_DESCRIPTION_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, TOOLS_LIMIT, Tool, Warning,
+    BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, DeclaredRoute, Engine, Limits, Manifest, PATH_LIMIT,
+    Problem, Problems, REQUIRES_LIMIT, ROUTES_LIMIT, Warning,
     contributes::{self, Around, Contributes},
-    field::{Field, Findings, LINE_LIMIT, Object, line},
-    is_kebab, is_plain_relative, is_prefix, is_reserved,
+    field::{Field, Findings, LINE_LIMIT, Object, line, scope, timeout},
+    is_kebab, is_plain_relative, is_prefix, is_reserved, mcp,
 };
 use crate::state::Code;
 
@@ -71,6 +70,7 @@ fn whole(field: &Field) -> Option<Manifest> {
     let contributes = contributes::read(&object, &around);
     let frontend_main = frontend_main(&object);
     contributions_and_frontend(&object, &contributes, frontend_main.is_some());
+    let (tools, prompts) = mcp::read(&object, known_name);
     let manifest = Manifest {
         title: line(&object, "title"),
         description: text(&object, "description"),
@@ -81,7 +81,8 @@ fn whole(field: &Field) -> Option<Manifest> {
         reads_kinds: kinds(&object, "reads_kinds"),
         frontend_main,
         backend,
-        tools: tools(&object, known_name),
+        tools,
+        prompts,
         settings_schema: object.optional("settings_schema").and_then(|field| field.schema()),
         limits: limits(&object),
         name: String::new(),
@@ -286,78 +287,6 @@ pub fn check_template(path: &str) -> Result<(), String> {
     matchit::Router::new().insert(path, ()).map_err(|error| format!("a path template ({error})"))
 }
 
-fn tools(object: &Object, plugin: &str) -> Vec<Tool> {
-    let Some(mcp) = object.optional("mcp").and_then(|field| field.object()) else { return Vec::new() };
-    mcp.done(&["tools"]);
-    let fields = mcp.optional("tools").and_then(|field| field.array_of(TOOLS_LIMIT)).unwrap_or_default();
-    let mut seen = HashSet::new();
-    let mut tools = Vec::new();
-    for field in fields {
-        let Some(tool) = tool(&field, plugin) else { continue };
-        if !seen.insert(tool.name.clone()) {
-            field.wrong(Code::DuplicateTool, format!("a tool name other than {:?}, which is there already", tool.name));
-        }
-        tools.push(tool);
-    }
-    tools
-}
-
-fn tool(field: &Field, plugin: &str) -> Option<Tool> {
-    let object = field.object()?;
-    if !field.fits(TOOL_BYTES_LIMIT) {
-        return None;
-    }
-    object.done(&[
-        "name",
-        "title",
-        "description",
-        "handler",
-        "requires_confirmation",
-        "input_schema",
-        "output_schema",
-        "scope",
-        "timeout_ms",
-        "annotations",
-    ]);
-    let name = object.required("name", "the name of the tool").and_then(|field| tool_name(&field, plugin));
-    let description = object.required("description", "a text for the tool");
-    let description = description.and_then(|field| field.text(TOOL_DESCRIPTION_LIMIT));
-    let handler = object.required("handler", "the name of a handler").and_then(|field| field.line(LINE_LIMIT));
-    let confirm = object.optional("requires_confirmation").and_then(|field| field.boolean());
-    let tool = Tool {
-        name: String::new(),
-        title: line(&object, "title"),
-        description: String::new(),
-        handler: String::new(),
-        requires_confirmation: confirm.unwrap_or(false),
-        input_schema: object.optional("input_schema").and_then(|field| field.object_schema()),
-        output_schema: object.optional("output_schema").and_then(|field| field.object_schema()),
-        scope: scope(&object),
-        timeout: timeout(&object),
-        annotations: object.optional("annotations").and_then(|field| Some(field.object()?.map.clone())),
-    };
-    Some(Tool { name: name?, description: description?.to_owned(), handler: handler?.to_owned(), ..tool })
-}
-
-fn tool_name(field: &Field, plugin: &str) -> Option<String> {
-    let name = field.string()?;
-    if plugin.is_empty() {
-        return None; // the plugin's own name is wrong and already a problem
-    }
-    let prefix = format!("plugin_{}_", plugin.replace('-', "_"));
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    let fits = name.len() <= TOOL_NAME_LIMIT
-        && name.strip_prefix(&prefix).is_some_and(|action| !action.is_empty() && action.bytes().all(plain));
-    if !fits {
-        field.wrong(Code::BadToolName, format!("{prefix}<action>, at most {TOOL_NAME_LIMIT} characters"));
-        return None;
-    }
-    if name.len() > TOOL_NAME_ADVICE {
-        field.warn(format!("Many MCP clients refuse tool names over {TOOL_NAME_ADVICE} characters."));
-    }
-    Some(name.to_owned())
-}
-
 fn limits(object: &Object) -> Limits {
     let usual = Limits::default();
     let Some(limits) = object.optional("limits").and_then(|field| field.object()) else { return usual };
@@ -371,23 +300,6 @@ fn limits(object: &Object) -> Limits {
         timeout: timeout(&limits).unwrap_or(usual.timeout),
         db_connections: count("db_connections", CONNECTIONS_LIMIT).unwrap_or(usual.db_connections),
     }
-}
-
-fn scope(object: &Object) -> Option<Access> {
-    let field = object.optional("scope")?;
-    match field.string()? {
-        "read" => Some(Access::Read),
-        "write" => Some(Access::Write),
-        _ => {
-            field.wrong(Code::BadManifest, "\"read\" or \"write\"");
-            None
-        }
-    }
-}
-
-fn timeout(object: &Object) -> Option<Duration> {
-    let most = TIMEOUT_LIMIT.as_millis() as u64;
-    object.optional("timeout_ms")?.integer(1..=most).map(Duration::from_millis)
 }
 
 fn text(object: &Object, name: &str) -> Option<String> {

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 
 mod contributes;
+mod mcp;
 
 fn valid() -> Value {
     json!({
@@ -19,7 +20,11 @@ fn valid() -> Value {
             {"method": "GET", "path": "/items/{id}", "handler": "item", "scope": "read", "timeout_ms": 500,
              "max_body_bytes": 0, "request_schema": {"type": "object"}, "response_schema": true, "summary": "One"}]},
         "mcp": {"tools": [{"name": "plugin_price_watch_find", "description": "Finds", "handler": "find",
-            "requires_confirmation": true, "input_schema": {"properties": {}}, "annotations": {"readOnlyHint": true}}]},
+            "requires_confirmation": true, "preview": "shown", "rate_limit": {"per_minute": 60, "burst": 5},
+            "input_schema": {"properties": {}}, "annotations": {"readOnlyHint": true}}],
+            "prompts": [{"name": "plugin_price_watch_compare", "title": "Compare", "description": "Compares",
+                "arguments": [{"name": "sku", "description": "Which", "required": true}, {"name": "shop"}],
+                "messages": [{"role": "user", "text": "Compare {{sku}} at {{ shop }}."}]}]},
         "settings_schema": {"type": "object"},
         "limits": {"max_concurrency": 8, "timeout_ms": 1000, "db_connections": 2}
     })

@@ -14,7 +14,7 @@ use super::{
     report::PluginReport,
 };
 use crate::{
-    active::{self, Active, ToolEntry},
+    active::{self, Active, PromptEntry, ToolEntry},
     frontend::{Asset, Main},
 };
 use cardinal_package::state::{Code, Refusal, State};
@@ -24,6 +24,7 @@ use cardinal_package::state::{Code, Refusal, State};
 pub struct Snapshot {
     pub by_prefix: HashMap<String, Arc<Active>>,
     pub tools: BTreeMap<String, Arc<ToolEntry>>,
+    pub prompts: BTreeMap<String, Arc<PromptEntry>>,
     /// In the order of the names; of one name, the one in service first.
     entries: Vec<Entry>,
     /// Prefixes of plugins that are not in service.
@@ -53,6 +54,8 @@ impl Snapshot {
         if let Some(prefix) = service.active.manifest.api_prefix() {
             self.by_prefix.insert(prefix.to_owned(), Arc::clone(&service.active));
         }
+        let prompts = service.active.prompts();
+        self.prompts.extend(prompts.into_iter().map(|entry| (entry.prompt.name.clone(), entry)));
         self.tools.extend(service.tools.iter().map(|entry| (entry.tool.name.clone(), Arc::clone(entry))));
     }
 

@@ -129,6 +129,7 @@ impl SharedParts {
             },
             calls: mcp::Calls { audit: Arc::clone(&self.audit), telemetry: Arc::clone(telemetry) },
             confirmations: Arc::clone(confirmations),
+            limits: Arc::clone(&self.limits),
         }
     }
 }

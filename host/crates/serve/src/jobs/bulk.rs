@@ -15,7 +15,7 @@ use cardinal_cards::{
 };
 use cardinal_identity::auth::caller::{Caller, insufficient};
 use cardinal_plugin_host::registry::Registry;
-use cardinal_store::card_bulk::BulkAction;
+use cardinal_store::{card_bulk::BulkAction, jobs::Expected};
 
 /// Cards that can be named one by one; more are picked by a filter.
 pub const IDS_LIMIT: usize = 10_000;
@@ -67,7 +67,7 @@ pub struct Bulk {
     pub action: Action,
     pub args: Map<String, Value>,
     pub cards: Cards,
-    pub expected_count: Option<i64>,
+    pub expected: Expected,
 }
 
 impl Action {
@@ -133,7 +133,12 @@ impl BulkRequest {
         if self.action == Action::PluginTool {
             tool::Task::read(&self.args)?.check(caller, registry)?;
         }
-        Ok(Bulk { action: self.action, args: self.args, cards, expected_count: self.expected_count })
+        Ok(Bulk {
+            action: self.action,
+            args: self.args,
+            cards,
+            expected: Expected { count: self.expected_count, digest: None },
+        })
     }
 }
 

@@ -59,7 +59,7 @@ impl CallRecord {
         });
         let column = match outcome {
             Outcome::Ok => "ok",
-            Outcome::Unconfirmed => "refused",
+            Outcome::Unconfirmed | Outcome::RateLimited => "refused",
             _ => "failed",
         };
         let is_local = matches!(visit.caller.kind, CallerKind::Local { .. });

@@ -9,6 +9,7 @@ mod asker;
 mod binding;
 mod difference;
 mod elicitation;
+mod preview;
 mod question;
 mod reply;
 mod waiting;
@@ -31,6 +32,7 @@ pub use self::{
 };
 use self::{asker::ModernAnswer, question::Way, waiting::Waiting};
 use super::{
+    core_tools::OUTDATED,
     plugin_tools::{failure, plain},
     sessions,
 };
@@ -111,7 +113,10 @@ impl Confirmations {
     }
 
     async fn ask(&self, call: &ToolCall<'_>, asker: &Asker) -> ApiResult<Verdict> {
-        if let Some(id) = approvals::take_approved(&self.pool, &call.binding).await? {
+        if self.void_outdated(call).await? {
+            return Ok(Verdict::failure(OUTDATED));
+        }
+        if let Some(id) = approvals::take_approved(&self.pool, &call.binding, call.pinned().as_deref()).await? {
             return Ok(self.run(call, id).await);
         }
         // Decided after its caller had stopped to wait.
@@ -169,7 +174,7 @@ impl Confirmations {
     ) -> ApiResult<QuestionOutcome> {
         let caller = &call.visit.caller;
         let plugin = call.plugin.as_ref().map(Plugin::to_json);
-        let difference = difference.map(Value::to_string);
+        let (difference, pin) = (difference.map(Value::to_string), call.pinned());
         let new = NewApproval {
             binding: call.binding,
             caller_id: sessions::owner(caller),
@@ -182,11 +187,20 @@ impl Confirmations {
             plugin: plugin.as_ref(),
             arguments: &call.arguments,
             difference: difference.as_deref(),
+            pin: pin.as_deref(),
             asked: way.asked(),
             session: call.visit.session.as_ref().filter(|_| way == Way::Session).map(|session| session.id()),
             request_id: call.visit.request_id.as_str(),
         };
         Ok(approvals::ask(&self.pool, &new).await?)
+    }
+
+    /// Whether this call was asked about when its cards were not what they are now; then that counts no more.
+    async fn void_outdated(&self, call: &ToolCall<'_>) -> ApiResult<bool> {
+        let Some(pin) = call.pinned() else { return Ok(false) };
+        let outdated = approvals::void_outdated(&self.pool, &call.binding, &pin).await?;
+        self.waiting.wake(&outdated);
+        Ok(!outdated.is_empty())
     }
 
     /// What becomes of a call that has waited, now that its question is answered.
@@ -198,7 +212,7 @@ impl Confirmations {
                 return Ok(Verdict::failure(VOID));
             }
             call.may_still_run().await?;
-            if let Some(id) = approvals::take_approved(&self.pool, &call.binding).await? {
+            if let Some(id) = approvals::take_approved(&self.pool, &call.binding, call.pinned().as_deref()).await? {
                 return Ok(self.run(call, id).await);
             }
             return Ok(Verdict::failure(USED));
@@ -238,7 +252,11 @@ impl Confirmations {
     async fn take(&self, call: &ToolCall<'_>, asker: &Asker, id: Uuid) -> ApiResult<Verdict> {
         let caller = &call.visit.caller;
         let by = client_actor(caller, asker.client_name.as_deref());
-        if approvals::take_elicited(&self.pool, id, &call.binding, &by).await?.is_none() {
+        if self.void_outdated(call).await? {
+            return Ok(Verdict::failure(OUTDATED));
+        }
+        let pin = call.pinned();
+        if approvals::take_elicited(&self.pool, id, &call.binding, pin.as_deref(), &by).await?.is_none() {
             approvals::take_denied(&self.pool, &call.binding).await?;
             return self.refused(id).await;
         }
@@ -392,6 +410,7 @@ fn ended(approval: Option<&Approval>) -> String {
         ("expired", _) => {
             "confirmation_expired: nobody has confirmed this call in time. Make it again to ask once more.".to_owned()
         }
+        ("void", _) if approval.plugin.is_none() => OUTDATED.to_owned(),
         ("void", _) => VOID.to_owned(),
         ("used", _) => USED.to_owned(),
         _ => UNCONFIRMED.to_owned(),

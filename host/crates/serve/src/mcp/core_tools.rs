@@ -3,6 +3,7 @@
 mod bulk;
 mod declared;
 mod jobs;
+mod pin;
 mod read;
 mod sources;
 mod view;
@@ -21,7 +22,10 @@ use crate::jobs::Jobs;
 use cardinal_database::pool::Pool;
 use cardinal_store::catalogue::Catalogue;
 
-pub(super) use self::bulk::Preview;
+pub(super) use self::{
+    bulk::Preview,
+    pin::{OUTDATED, Pin},
+};
 
 /// Bytes of the largest answer: what names its fields or a source gets so much, and a resource.
 pub(super) const ANSWER_LIMIT: usize = 1 << 20;
@@ -69,6 +73,8 @@ enum Answer {
     Object(String, Vec<Resource>),
     /// Why there is none, and how to ask for less.
     TooLarge(String),
+    /// What was pinned has changed.
+    Outdated,
 }
 
 static TOOLS: LazyLock<Vec<CoreTool>> = LazyLock::new(declared::all);
@@ -94,6 +100,7 @@ impl CoreTool {
         let outcome = match self.action {
             Action::BulkUpdate => bulk::check(cards, visit, arguments).await,
             Action::Create => write::check_new(visit, arguments),
+            Action::Restore => write::check_restore(cards, arguments).await,
             Action::Update => write::check_update(cards, visit, arguments).await,
             _ => Ok(()),
         };
@@ -104,19 +111,34 @@ impl CoreTool {
         if error.status().is_server_error() {
             tracing::warn!(tool = &*self.declaration.name, request_id = %visit.request_id, ?error, "a tool call failed");
         }
-        plugin_tools::failure(plugin_tools::plain(&error))
+        plugin_tools::failed(&error, self.declaration.output_schema.is_some())
     }
 
-    /// Runs it. Every failure is a result that the model can read.
-    pub(super) async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+    /// What a person looks at who is asked about this call, where the arguments leave it open.
+    pub(super) async fn pin(&self, cards: &Cards, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
+        match self.action {
+            Action::BulkUpdate => bulk::pin(cards, arguments).await,
+            Action::Restore => write::pin(cards, arguments).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// Runs it, on what is pinned alone. Every failure is a result that the model can read.
+    pub(super) async fn run(
+        &self,
+        cards: &Cards,
+        visit: &Visit,
+        arguments: JsonObject,
+        pin: Option<Pin>,
+    ) -> CallToolResult {
         let outcome = match self.action {
-            Action::BulkUpdate => bulk::update(cards, visit, arguments).await,
+            Action::BulkUpdate => bulk::update(cards, visit, arguments, pin).await,
             Action::Create => write::create(cards, visit, arguments).await,
             Action::Export => read::export(cards, visit, arguments).await,
             Action::Get => read::get(cards, arguments).await,
             Action::GetJob => jobs::get(cards, arguments).await,
             Action::History => read::history(cards, arguments).await,
-            Action::Restore => write::restore(cards, visit, arguments).await,
+            Action::Restore => write::restore(cards, visit, arguments, pin).await,
             Action::Search => read::search(cards, arguments).await,
             Action::Update => write::update(cards, visit, arguments).await,
         };
@@ -134,6 +156,7 @@ impl Answer {
         let (text, links) = match self {
             Self::Object(text, links) => (text, links),
             Self::TooLarge(advice) => return Ok(plugin_tools::failure(advice)),
+            Self::Outdated => return Ok(plugin_tools::failure(OUTDATED)),
         };
         let value = serde_json::from_str(&text).map_err(ApiError::internal)?;
         let mut result = plugin_tools::structured(value, text);

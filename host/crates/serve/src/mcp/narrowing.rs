@@ -42,6 +42,11 @@ pub struct Narrowing {
     pub search: bool,
 }
 
+/// The same caller with its rights to read alone.
+pub(super) fn reading(caller: &Caller) -> SharedCaller {
+    Arc::new(Caller { scopes: caller.scopes.intersect(&READS), ..caller.clone() })
+}
+
 impl Narrowing {
     /// # Errors
     /// What is wrong with it, for the client.
@@ -75,8 +80,7 @@ impl Narrowing {
         if !self.read_only {
             return Cow::Borrowed(caller);
         }
-        let scopes = caller.scopes.intersect(&READS);
-        Cow::Owned(Arc::new(Caller { scopes, ..Caller::clone(caller) }))
+        Cow::Owned(reading(caller))
     }
 
     /// Whether the connection has this tool, which its caller may use.

@@ -1,12 +1,15 @@
 //! Plugins' tools: as they are declared to clients, and calling one.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
 use super::{Visit, exact_content};
@@ -21,6 +24,8 @@ use cardinal_plugin_host::{
 
 /// Bytes of a result; models can't use more.
 const RESULT_LIMIT: usize = 1 << 20;
+/// What says when to try again, in a result's `_meta`.
+const RETRY: &str = "cardinal/retry";
 /// A JSON list of content as MCP writes it: texts, pictures, sounds, resources and links to them.
 const CONTENT_LIST: &str = "application/vnd.cardinal.content+json";
 
@@ -59,32 +64,17 @@ pub(super) fn complaints(entry: &ToolEntry, arguments: &JsonObject) -> Option<St
 pub(super) async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> CallToolResult {
     let body = visit.exact_arguments.clone().unwrap_or_else(|| Value::Object(arguments).to_string().into());
     let deadline = Instant::now() + entry.timeout;
-    let parts = CallParts {
-        method: "",
-        path: "",
-        query: "",
-        params: Vec::new(),
-        headers: &HeaderMap::new(),
-        body: CallBody::Full(body),
-        caller: Arc::clone(&visit.caller),
-        request_id: visit.request_id,
-        trace: Some(visit.trace),
-        deadline,
-        peer: Some(visit.peer),
-        tool: Some(&entry.tool.name),
-        progress: visit.progress.clone(),
-    };
-    match entry.call(parts).await {
+    match entry.call(parts(entry, visit, body, deadline, &HeaderMap::new())).await {
         Err(error) => {
             tracing::warn!(tool = entry.tool.name, request_id = %visit.request_id, error = ?error, "a tool call failed");
             match error {
                 CallError::Timeout(_) => failure(timed_out(entry)),
-                other => failure(plain(&other.into())),
+                other => failed(&other.into(), entry.tool.output_schema.is_some()),
             }
         }
         Ok(reply) => {
             let (status, headers) = (reply.status, reply.headers);
-            match collect(entry, reply.body, deadline).await {
+            match collect(entry, reply.body, deadline, RESULT_LIMIT).await {
                 Ok(bytes) => result(entry, visit, status.as_u16(), &headers, &bytes),
                 Err(detail) => failure(detail),
             }
@@ -92,14 +82,62 @@ pub(super) async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject)
     }
 }
 
+/// What a call of the tool gets: its arguments, and who calls.
+fn parts<'c>(
+    entry: &'c ToolEntry,
+    visit: &Visit,
+    arguments: Bytes,
+    deadline: Instant,
+    headers: &'c HeaderMap,
+) -> CallParts<'c> {
+    CallParts {
+        method: "",
+        path: "",
+        query: "",
+        params: Vec::new(),
+        headers,
+        body: CallBody::Full(arguments),
+        caller: Arc::clone(&visit.caller),
+        request_id: visit.request_id,
+        trace: Some(visit.trace),
+        deadline,
+        peer: Some(visit.peer),
+        tool: Some(&entry.tool.name),
+        progress: visit.progress.clone(),
+    }
+}
+
+/// What the tool's preview answers to these arguments, or why it does not.
+pub(super) async fn preview(
+    entry: &ToolEntry,
+    visit: &Visit,
+    arguments: Bytes,
+    timeout: Duration,
+    limit: usize,
+) -> Result<Bytes, String> {
+    let Some(handler) = entry.preview else { return Err("the tool has no preview.".to_owned()) };
+    let deadline = Instant::now() + timeout;
+    let reply = entry.plugin.call(handler, parts(entry, visit, arguments, deadline, &HeaderMap::new())).await;
+    let reply = reply.map_err(|error| match error {
+        CallError::Timeout(_) => format!("plugin-timeout: the preview took longer than {} s.", timeout.as_secs_f64()),
+        other => plain(&other.into()),
+    })?;
+    let status = reply.status;
+    let bytes = collect(entry, reply.body, deadline, limit).await?;
+    match status.is_success() {
+        true => Ok(bytes),
+        false => Err(format!("plugin-error: the preview answered with the status {}.", status.as_u16())),
+    }
+}
+
 /// The whole of a result. A client waits for all of it, so the call's deadline holds for a streamed one, too.
-async fn collect(entry: &ToolEntry, body: ReplyBody, deadline: Instant) -> Result<Bytes, String> {
-    let too_large = || format!("plugin-error: the result is over {RESULT_LIMIT} bytes.");
+async fn collect(entry: &ToolEntry, body: ReplyBody, deadline: Instant, limit: usize) -> Result<Bytes, String> {
+    let too_large = || format!("plugin-error: the result is over {limit} bytes.");
     match body {
-        ReplyBody::Full(bytes) if bytes.len() > RESULT_LIMIT => Err(too_large()),
+        ReplyBody::Full(bytes) if bytes.len() > limit => Err(too_large()),
         ReplyBody::Full(bytes) => Ok(bytes),
         ReplyBody::Stream(stream) => {
-            let whole = http_body_util::Limited::new(stream, RESULT_LIMIT).collect();
+            let whole = http_body_util::Limited::new(stream, limit).collect();
             match tokio::time::timeout_at(deadline.into(), whole).await {
                 Err(_) => Err(timed_out(entry)),
                 Ok(Ok(whole)) => Ok(whole.to_bytes()),
@@ -182,6 +220,21 @@ pub(super) fn structured(value: Value, text: String) -> CallToolResult {
 /// A result that says what went wrong.
 pub(super) fn failure(text: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text.into())])
+}
+
+/// A failure in the words of its problem document, and in how many seconds to try again where that helps.
+pub(super) fn failed(error: &ApiError, has_output_schema: bool) -> CallToolResult {
+    let Some(seconds) = error.retry_after_seconds() else { return failure(plain(error)) };
+    let mut result = failure(format!("{}\nTry again in {seconds} s.", plain(error)));
+    let retry = json!({"code": error.code(), "retry_after_seconds": seconds});
+    // Clients hold it against the tool's output schema, where it has one.
+    if !has_output_schema {
+        result.structured_content = Some(retry.clone());
+    }
+    let mut meta = MetaObject::new();
+    meta.0.insert(RETRY.to_owned(), retry);
+    result.meta = Some(meta);
+    result
 }
 
 /// A failure in the words that its problem document would have.

@@ -1,20 +1,14 @@
 //! The server that rmcp drives: lists and calls tools for the caller of the request.
 
-use std::{
-    borrow::Cow,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{borrow::Cow, sync::Arc};
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CompletionInfo,
-        CustomRequest, CustomResult, ErrorCode, Implementation, JsonObject, ListPromptsRequestMethod,
-        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo, CustomRequest,
+        CustomResult, DiscoverResult, ErrorCode, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse,
+        Implementation, InitializeRequestParams, InitializeResult, ListPromptsRequestMethod, ListPromptsResult,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, PromptsCapability,
         ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
         SubscriptionFilter, Tool,
     },
@@ -26,24 +20,20 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Visit,
     calls::Calls,
-    client,
-    confirmation::{self, Asker, Confirmations, Plugin, ToolCall, Verdict},
+    confirmation::Confirmations,
     core_tools::Cards,
-    heartbeat::{self, Reporter},
     narrowing::Narrowing,
     plain_call::PlainCall,
-    plugin_tools, resources,
+    plugin_tools, prompts, resources,
     tool::{AnyTool, Found},
     tool_list::{self, LatestList, ToolList},
     tool_search,
-    watch::News,
+    watch::{News, SeenView, View},
 };
-use crate::audit::AuditAction;
 use crate::http::error::ApiError;
-use cardinal_base::{codes, scope};
-use cardinal_identity::auth::caller::Caller;
-use cardinal_observe::{request_timing, tools::Outcome};
-use cardinal_plugin_host::{progress, registry::Registry};
+use cardinal_base::codes;
+use cardinal_identity::{auth::caller::Caller, limit::Limits};
+use cardinal_plugin_host::registry::Registry;
 
 /// What the protocol library takes for a method of somebody else's when its parameters are not as they should be.
 const METHODS: &[&str] = &[
@@ -52,6 +42,8 @@ const METHODS: &[&str] = &[
     "server/discover",
     "tools/list",
     "tools/call",
+    "prompts/list",
+    "prompts/get",
     "resources/list",
     "resources/templates/list",
     "resources/read",
@@ -66,12 +58,6 @@ const LINKS_SINCE: &str = "2025-06-18";
 /// What is said besides of a tool that is not there.
 const NARROW: &str = ". This connection is narrowed, by `tools` or `readonly` in its URL or by its headers X-MCP-Tools or \
      X-MCP-Readonly";
-const INSTRUCTIONS: &str = "Tools of a product catalogue: cards, and what its plugins do with them. Lists are short by \
-     default: narrow them, and ask for more members with `fields`.";
-const CANCELLED: &str = "cancelled: the client cancelled the call; what it changed before may have been kept.";
-
-/// What a call is answered with.
-type CallAnswer = Result<CallToolResponse, ErrorData>;
 
 /// What the endpoint is made of.
 #[derive(Clone)]
@@ -80,6 +66,7 @@ pub struct Services {
     pub cards: Cards,
     pub calls: Calls,
     pub confirmations: Arc<Confirmations>,
+    pub limits: Arc<Limits>,
 }
 
 /// One for each request or session; cheap to clone.
@@ -110,9 +97,42 @@ impl Server {
         &self.services.confirmations
     }
 
-    /// What the tools that `caller` sees look like, as a number that is the same in every process.
-    pub(super) fn view(&self, caller: &Caller, narrowing: &Narrowing) -> u64 {
-        tool_list::view(&self.tools().listed(caller, narrowing))
+    /// What the lists that `caller` sees look like; of prompts only where there are some.
+    pub(super) fn view(&self, caller: &Caller, narrowing: &Narrowing) -> View {
+        let snapshot = self.services.registry.snapshot();
+        View {
+            tools: tool_list::view(&self.latest_list.get(&snapshot).listed(caller, narrowing)),
+            prompts: Some(prompts::view(&snapshot, caller)),
+        }
+    }
+
+    /// What a session begins with.
+    pub(super) fn first_view(&self, caller: &Caller, narrowing: &Narrowing) -> View {
+        let view = self.view(caller, narrowing);
+        View { prompts: view.prompts.filter(|_| self.has_prompts(caller)), ..view }
+    }
+
+    fn has_prompts(&self, caller: &Caller) -> bool {
+        prompts::any(&self.services.registry.snapshot(), caller)
+    }
+
+    /// What the server is and can do: prompts are something only for a caller that has some.
+    fn info(&self, with_prompts: bool) -> ServerConfig {
+        let mut capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_completions()
+            .build();
+        capabilities.prompts = with_prompts.then(|| {
+            let mut prompts = PromptsCapability::default();
+            prompts.list_changed = Some(true);
+            prompts
+        });
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("cardinal", env!("CARGO_PKG_VERSION")))
+            .with_instructions("Tools of a product catalogue: cards, and what its plugins do with them. Lists are short by default: narrow \
+                 them, and ask for more members with `fields`.")
     }
 
     /// What is wrong with the names that a connection is narrowed to.
@@ -157,148 +177,11 @@ impl Server {
         let repeats_arguments = call.is_modern && self.tools().get(&call.name).is_some_and(|tool| tool.has_headers);
         (!repeats_arguments && !tool.is_confirmed(&call.arguments)).then_some(tool)
     }
-
-    /// Runs a tool unless its arguments are wrong, or a person has to confirm it and has not. Wrong arguments come
-    /// first: nobody is asked about what would not run.
-    async fn run(&self, tool: &AnyTool, visit: &Visit, asker: &Asker, arguments: JsonObject) -> (CallAnswer, Outcome) {
-        if !tool.is_confirmed(&arguments) {
-            let (result, outcome) = self.run_unasked(tool, visit, arguments).await;
-            return (Ok(result.into()), outcome);
-        }
-        if let Some(complaints) = tool.complaints(&arguments) {
-            return (Ok(plugin_tools::failure(complaints).into()), Outcome::InvalidArguments);
-        }
-        if let Some(refusal) = tool.check(&self.services.cards, visit, &arguments).await {
-            return (Ok(refusal.into()), Outcome::Error);
-        }
-        match self.confirm(tool, visit, asker, &arguments).await {
-            Ok(confirmed) => {
-                let result = confirmed.run(&self.services.cards, visit, arguments).await;
-                let outcome = ended(&result);
-                (Ok(result.into()), outcome)
-            }
-            Err(answer) => (answer, Outcome::Unconfirmed),
-        }
-    }
-
-    /// Runs a tool that nobody has to confirm, unless its arguments are wrong.
-    pub(super) async fn run_unasked(
-        &self,
-        tool: &AnyTool,
-        visit: &Visit,
-        arguments: JsonObject,
-    ) -> (CallToolResult, Outcome) {
-        if let Some(complaints) = tool.complaints(&arguments) {
-            return (plugin_tools::failure(complaints), Outcome::InvalidArguments);
-        }
-        let result = tool.run(&self.services.cards, visit, arguments).await;
-        let outcome = ended(&result);
-        (result, outcome)
-    }
-
-    /// The tool, once its call may run; else what its client gets in place of a result.
-    async fn confirm(
-        &self,
-        tool: &AnyTool,
-        visit: &Visit,
-        asker: &Asker,
-        arguments: &JsonObject,
-    ) -> Result<AnyTool, CallAnswer> {
-        if visit.caller.holds(scope::UNATTENDED) {
-            let (actor, id) = (visit.caller.actor(), visit.request_id.to_string());
-            let (audit, name) = (&self.services.calls.audit, tool.name().to_owned());
-            audit.done_by(actor, Some(visit.peer), id, AuditAction::RunUnattended, Some(name), None).await;
-            return Ok(tool.clone());
-        }
-        let refused = |text: &str| -> CallAnswer { Ok(plugin_tools::failure(text).into()) };
-        let Some((_, plugin)) = self.serving(tool.name(), &visit.caller) else {
-            return Err(refused(confirmation::VOID));
-        };
-        let is_current = || self.serving(tool.name(), &visit.caller).is_some_and(|(_, serving)| serving == plugin);
-        let Some(call) = ToolCall::new(tool.to_confirm(), plugin.clone(), visit, arguments, &is_current) else {
-            return Err(refused("The arguments are nested too deeply."));
-        };
-        match self.services.confirmations.confirm(&call, asker).await {
-            Err(error) => return Err(Err(error)),
-            Ok(Verdict::Answer(answer)) => return Err(Ok(answer)),
-            Ok(Verdict::Run) => {}
-        }
-        // It may have been replaced while a person was asked.
-        match self.serving(tool.name(), &visit.caller) {
-            Some((tool, serving)) if serving == plugin => Ok(tool),
-            _ => Err(refused(confirmation::VOID)),
-        }
-    }
-
-    /// The tool that serves under this name, with the package that would run; a tool of the core has none.
-    fn serving(&self, name: &str, caller: &Caller) -> Option<(AnyTool, Option<Plugin>)> {
-        let Found::Tool(tool) = AnyTool::find(&self.services.registry, name, caller) else { return None };
-        let AnyTool::Plugin(entry) = &tool else { return Some((tool, None)) };
-        let snapshot = self.services.registry.snapshot();
-        // The package of this very instance, not of one that has just taken its place.
-        snapshot.tools.get(name).filter(|now| Arc::ptr_eq(&now.plugin, &entry.plugin))?;
-        let manifest = &entry.plugin.manifest;
-        let sha256 = snapshot.package_hash(&manifest.name)?.to_owned();
-        let plugin = Plugin { name: manifest.name.clone(), version: manifest.version.to_string(), sha256 };
-        Some((tool, Some(plugin)))
-    }
-
-    /// A call in a task of its own: rmcp never answers for a handler that panicked, its client would hang.
-    async fn call(
-        &self,
-        tool: AnyTool,
-        request: CallToolRequestParams,
-        mut visit: Visit,
-        context: &RequestContext<RoleServer>,
-    ) -> CallAnswer {
-        let token = client::progress_token(&visit, context);
-        let (sender, reports) = progress::channel();
-        visit.progress = token.is_some().then_some(sender);
-        let record = {
-            let client = client::info(&visit, context);
-            self.services.calls.begin(&visit, client.as_ref(), request.arguments.as_ref())
-        };
-        let asker = Asker::new(context, &request, &visit);
-        let (server, cancelled, ours) =
-            (self.clone(), context.ct.clone(), (record.clone(), visit.clone().unheard(), tool.clone()));
-        let task = async move {
-            let arguments = request.arguments.unwrap_or_default();
-            let call = async {
-                tokio::select! {
-                    result = server.run(&tool, &visit, &asker, arguments) => result,
-                    () = cancelled.cancelled() => (Ok(plugin_tools::failure(CANCELLED).into()), Outcome::Cancelled),
-                }
-            };
-            let ((answer, outcome), spent) = request_timing::account(pin!(call)).await;
-            visit.spent.add(&spent);
-            record.end(&visit, tool.name(), outcome).await;
-            answer
-        };
-        let client = token.map(|token| Reporter::new(context.peer.clone(), token));
-        match heartbeat::while_running(client, reports, tokio::spawn(task)).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                tracing::error!(%error, "a tool call panicked in the host");
-                let (record, visit, tool) = ours;
-                record.end(&visit, tool.name(), Outcome::Broken).await;
-                Err(broke_down())
-            }
-        }
-    }
 }
 
 /// Whether results of this revision may hold links to resources.
 pub(super) fn knows_links(version: &ProtocolVersion) -> bool {
     version.as_str() >= LINKS_SINCE
-}
-
-fn ended(result: &CallToolResult) -> Outcome {
-    if result.is_error == Some(true) { Outcome::Error } else { Outcome::Ok }
-}
-
-/// The answer to a call that broke down in the host.
-pub(super) fn broke_down() -> ErrorData {
-    ErrorData::internal_error("The call failed.", None)
 }
 
 fn visit(context: &RequestContext<RoleServer>) -> Result<Visit, ErrorData> {
@@ -311,15 +194,27 @@ fn visit(context: &RequestContext<RoleServer>) -> Result<Visit, ErrorData> {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
-            .enable_tools()
-            .enable_tool_list_changed()
-            .enable_resources()
-            .enable_completions()
-            .build();
-        ServerConfig::new(capabilities)
-            .with_server_info(Implementation::new("cardinal", env!("CARGO_PKG_VERSION")))
-            .with_instructions(INSTRUCTIONS)
+        // Without a caller: what some may subscribe to.
+        self.info(true)
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let caller = visit(&context)?.caller;
+        context.peer.set_peer_info(request.clone());
+        let negotiated = self.negotiate_initialize(&request)?;
+        let mut info = self.info(self.has_prompts(&caller));
+        info.protocol_version = negotiated.protocol_version;
+        Ok(info)
+    }
+
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let caller = visit(&context)?.caller;
+        let revisions = ServerHandler::supported_protocol_versions(self).into_owned();
+        Ok(DiscoverResult::from_server_info(revisions, self.info(self.has_prompts(&caller))))
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -335,10 +230,10 @@ impl ServerHandler for Server {
         let tools = self.tools();
         let listed = tools.listed(&visit.caller, &visit.narrowing);
         if let Some(session) = &visit.session {
-            session.view.store(tool_list::view(&listed), Ordering::Relaxed);
+            session.view.saw_tools(tool_list::view(&listed));
         }
-        let after = request.and_then(|request| request.cursor);
-        Ok(tool_list::page(&listed, after.as_deref()))
+        let cursor = request.and_then(|request| request.cursor);
+        tool_list::page(&listed, cursor.as_deref())
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -420,13 +315,36 @@ impl ServerHandler for Server {
         completion.map(CompleteResult::new).map_err(|error| ErrorData::internal_error(error, None))
     }
 
-    // rmcp's own answer is an empty success of an ability that is not offered.
+    // A caller without prompts was not told that there are such methods.
     async fn list_prompts(
         &self,
-        _: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+        let visit = visit(&context)?;
+        let snapshot = self.services.registry.snapshot();
+        if !prompts::any(&snapshot, &visit.caller) {
+            return Err(ErrorData::method_not_found::<ListPromptsRequestMethod>());
+        }
+        if let Some(session) = &visit.session {
+            session.view.saw_prompts(prompts::view(&snapshot, &visit.caller));
+        }
+        let cursor = request.and_then(|request| request.cursor);
+        prompts::list(&snapshot, &visit.caller, cursor.as_deref())
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let visit = visit(&context)?;
+        let snapshot = self.services.registry.snapshot();
+        if !prompts::any(&snapshot, &visit.caller) {
+            return Err(ErrorData::method_not_found::<GetPromptRequestMethod>());
+        }
+        let arguments = request.arguments.unwrap_or_default();
+        prompts::get(&snapshot, &visit.caller, &request.name, &arguments).map(GetPromptResponse::from)
     }
 
     async fn on_custom_request(
@@ -452,7 +370,8 @@ impl ServerHandler for Server {
         let visit = visit(subscription.request_context())?;
         let origin = visit.origin.ok_or_else(|| ErrorData::internal_error("The stream has no origin.", None))?;
         let (mut watch, view) =
-            (origin.watch(&visit.caller), AtomicU64::new(self.view(&visit.caller, &visit.narrowing)));
+            (origin.watch(&visit.caller), SeenView::new(self.view(&visit.caller, &visit.narrowing)));
+        let wanted = subscription.accepted().clone();
         loop {
             tokio::select! {
                 () = subscription.cancelled() => return Ok(()),
@@ -460,10 +379,19 @@ impl ServerHandler for Server {
             }
             match watch.news(&view).await {
                 Some(News::Ended) => return Ok(()),
-                Some(News::ToolsChanged) if subscription.sink().notify_tool_list_changed().await.is_err() => {
-                    return Ok(());
+                Some(News::ListsChanged { tools, prompts }) => {
+                    let sink = subscription.sink();
+                    let (tools, prompts) = (
+                        tools && wanted.tools_list_changed == Some(true),
+                        prompts && wanted.prompts_list_changed == Some(true),
+                    );
+                    if (tools && sink.notify_tool_list_changed().await.is_err())
+                        || (prompts && sink.notify_prompt_list_changed().await.is_err())
+                    {
+                        return Ok(());
+                    }
                 }
-                _ => {}
+                None => {}
             }
         }
     }

@@ -2,6 +2,8 @@
 //! alone, so it outlives the worker and is good at every host of the database. What the protocol library holds of a
 //! session is made when a message needs it and ended when nobody has used it for a while; no client notices.
 
+mod displaced_streams;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -21,8 +23,10 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use self::displaced_streams::DisplacedStreams;
+use super::watch::{SeenView, View};
 use crate::http::error::{ApiError, ApiResult};
-use cardinal_base::seal::SealingKey;
+use cardinal_base::{codes, seal::SealingKey};
 use cardinal_identity::auth::caller::Caller;
 
 /// Sessions of everybody in memory, some 100 kB each. Beyond it a caller has as many as it had, or one.
@@ -46,8 +50,9 @@ const NAME_LIMIT: usize = 100;
 #[derive(Serialize, Deserialize)]
 struct State {
     id: Uuid,
-    /// What the tools looked like to the client when it began.
-    view: u64,
+    /// What the client's lists looked like when it began.
+    #[serde(flatten)]
+    view: View,
     client: InitializeRequestParams,
 }
 
@@ -57,8 +62,8 @@ pub struct Session {
     /// As the client names it.
     sealed: Arc<str>,
     owner: Uuid,
-    /// What the tools looked like when the client last heard of them.
-    pub view: AtomicU64,
+    /// What the lists looked like when the client last heard of them.
+    pub view: SeenView,
     /// The protocol library's session, once there is one.
     inner: tokio::sync::Mutex<Option<Arc<str>>>,
     manager: Arc<LocalSessionManager>,
@@ -69,6 +74,8 @@ pub struct Session {
     uses: AtomicUsize,
     /// Its streams end: it was displaced, or its client has ended it.
     pub ended: CancellationToken,
+    /// Milliseconds for which its client is to open no stream again, once it was displaced.
+    stay_away: AtomicU64,
 }
 
 /// A request or a stream of a session, for as long as it lasts.
@@ -127,6 +134,11 @@ impl Session {
         }
     }
 
+    /// How long its client is to open no stream again, where it was displaced.
+    pub fn stays_away(&self) -> Option<Duration> {
+        Some(self.stay_away.load(Ordering::Relaxed)).filter(|ms| *ms > 0).map(Duration::from_millis)
+    }
+
     pub fn is_rebuilt(&self) -> bool {
         self.is_rebuilt.load(Ordering::Relaxed)
     }
@@ -158,6 +170,7 @@ pub(super) struct Sessions {
     open: ArcSwap<Open>,
     changing: Mutex<()>,
     ended: Mutex<HashMap<Uuid, Instant>>,
+    displaced_streams: DisplacedStreams,
     began: Instant,
 }
 
@@ -169,6 +182,7 @@ impl Sessions {
             open: ArcSwap::default(),
             changing: Mutex::default(),
             ended: Mutex::default(),
+            displaced_streams: DisplacedStreams::default(),
             began: Instant::now(),
         }
     }
@@ -179,7 +193,7 @@ impl Sessions {
         caller: &Caller,
         inner: Arc<str>,
         client: InitializeRequestParams,
-        view: u64,
+        view: View,
     ) -> ApiResult<String> {
         let state = State { id: Uuid::now_v7(), view, client };
         let bytes = serde_json::to_vec(&state).map_err(ApiError::internal)?;
@@ -202,12 +216,33 @@ impl Sessions {
         Some(session)
     }
 
-    fn reopen(&self, id: &str, owner: Uuid) -> Option<Arc<Session>> {
+    /// The same for a stream of it, which may have to stay away for a while.
+    pub(super) fn find_for_stream(&self, id: &str, caller: &Caller) -> ApiResult<Arc<Session>> {
+        let owner = owner(caller);
+        let session = match self.open.load().get(id) {
+            Some(session) => Some(session.state.id).filter(|_| session.owner == owner),
+            None => self.state(id, owner).map(|state| state.id),
+        };
+        if let Some(wait) = session.and_then(|id| self.displaced_streams.wait(id, Instant::now())) {
+            let detail = format!(
+                "The stream of this session was closed because its caller has opened {OPEN_PER_CALLER} others since."
+            );
+            let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+            return Err(ApiError::new(&codes::RATE_LIMITED).detail(detail).retry_after(seconds));
+        }
+        self.find(id, caller).ok_or_else(|| ApiError::not_found("session"))
+    }
+
+    fn state(&self, id: &str, owner: Uuid) -> Option<State> {
         if id.len() > ID_LIMIT {
             return None;
         }
         let bytes = self.key.open(&place(owner), id).ok()?;
-        let state: State = serde_json::from_slice(&bytes).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    fn reopen(&self, id: &str, owner: Uuid) -> Option<Arc<Session>> {
+        let state = self.state(id, owner)?;
         if self.ended.lock().contains_key(&state.id) {
             return None;
         }
@@ -216,7 +251,7 @@ impl Sessions {
 
     fn session(&self, state: State, sealed: Arc<str>, owner: Uuid, inner: Option<Arc<str>>) -> Arc<Session> {
         Arc::new(Session {
-            view: AtomicU64::new(state.view),
+            view: SeenView::new(state.view),
             state,
             sealed,
             owner,
@@ -226,6 +261,7 @@ impl Sessions {
             used: AtomicU64::new(self.now()),
             uses: AtomicUsize::default(),
             ended: CancellationToken::new(),
+            stay_away: AtomicU64::default(),
         })
     }
 
@@ -238,6 +274,10 @@ impl Sessions {
             return Arc::clone(known);
         }
         if let Some(displaced) = displaced(&open, session.owner).and_then(|id| open.remove(&id)) {
+            if displaced.is_in_use() {
+                let wait = self.displaced_streams.note(displaced.state.id, Instant::now());
+                displaced.stay_away.store(millis(wait), Ordering::Relaxed);
+            }
             displaced.ended.cancel();
         }
         open.insert(Arc::clone(&session.sealed), Arc::clone(&session));
@@ -262,6 +302,7 @@ impl Sessions {
     /// Takes what nobody uses out of memory; called every minute.
     pub(super) fn sweep(&self) {
         self.ended.lock().retain(|_, at| at.elapsed() < ENDED_AGE);
+        self.displaced_streams.sweep(Instant::now());
         let idle = self.now().saturating_sub(millis(IDLE));
         self.retain(|session| session.is_in_use() || session.used.load(Ordering::Relaxed) > idle);
     }
@@ -333,7 +374,7 @@ mod tests {
     }
 
     fn open(sessions: &Sessions, caller: &Caller) -> String {
-        sessions.open(caller, "inner".into(), client(), 7).unwrap()
+        sessions.open(caller, "inner".into(), client(), View { tools: 7, prompts: None }).unwrap()
     }
 
     #[tokio::test]
@@ -345,7 +386,7 @@ mod tests {
         let again = sessions("one");
         assert!(again.find(&id, &stranger).is_none());
         let found = again.find(&id, &caller).unwrap();
-        assert_eq!((found.view.load(Ordering::Relaxed), found.state.client.client_info.name.as_str()), (7, "test"));
+        assert_eq!((found.state.view.tools, found.state.client.client_info.name.as_str()), (7, "test"));
         assert!(again.find(&id, &stranger).is_none(), "in memory by now");
         assert!(other.find(&id, &caller).is_none());
         assert!(one.find("made-up", &caller).is_none() && one.find(&"x".repeat(ID_LIMIT + 1), &caller).is_none());

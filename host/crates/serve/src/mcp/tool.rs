@@ -7,13 +7,15 @@ use rmcp::model::{CallToolResult, JsonObject};
 use super::{
     Visit,
     confirmation::ToConfirm,
-    core_tools::{self, Cards, CoreTool},
+    core_tools::{self, Cards, CoreTool, Pin},
     plugin_tools,
     tool_list::ToolList,
     tool_search,
 };
+use crate::http::error::ApiResult;
 use cardinal_base::scope::MCP_USE;
-use cardinal_identity::auth::caller::Caller;
+use cardinal_identity::{auth::caller::Caller, limit::gcra::Limit};
+use cardinal_package::manifest::ToolRate;
 use cardinal_plugin_host::registry::{Registry, ToolEntry};
 
 /// A tool that its caller may use.
@@ -79,7 +81,11 @@ impl AnyTool {
             Self::Plugin(entry) => (&entry.tool.title, entry.tool.output_schema.is_some()),
             Self::Search(_) => (&None, false),
         };
-        ToConfirm { name: self.name(), title: title.as_deref(), scope: self.scope(), has_output_schema }
+        let preview = match self {
+            Self::Plugin(entry) if entry.preview.is_some() => Some(&**entry),
+            _ => None,
+        };
+        ToConfirm { name: self.name(), title: title.as_deref(), scope: self.scope(), has_output_schema, preview }
     }
 
     /// What is wrong with the arguments.
@@ -99,10 +105,31 @@ impl AnyTool {
         }
     }
 
-    /// Runs it, whether confirmed or not. Every failure is a result that the model can read.
-    pub(super) async fn run(&self, cards: &Cards, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+    /// How often one caller may call it.
+    pub(super) fn limit(&self) -> Option<Limit> {
+        let Self::Plugin(entry) = self else { return None };
+        let ToolRate { per_minute, burst } = entry.tool.rate_limit?;
+        Some(Limit::with_usual_burst(per_minute, burst))
+    }
+
+    /// What a person looks at who is asked about this call, where the arguments leave it open.
+    pub(super) async fn pin(&self, cards: &Cards, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
         match self {
-            Self::Core(tool) => tool.run(cards, visit, arguments).await,
+            Self::Core(tool) => tool.pin(cards, arguments).await,
+            Self::Plugin(_) | Self::Search(_) => Ok(None),
+        }
+    }
+
+    /// Runs it, whether confirmed or not, on what is pinned alone. Every failure is a result that the model can read.
+    pub(super) async fn run(
+        &self,
+        cards: &Cards,
+        visit: &Visit,
+        arguments: JsonObject,
+        pin: Option<Pin>,
+    ) -> CallToolResult {
+        match self {
+            Self::Core(tool) => tool.run(cards, visit, arguments, pin).await,
             Self::Plugin(entry) => plugin_tools::run(entry, visit, arguments).await,
             Self::Search(tools) => tool_search::run(tools, visit, &arguments),
         }

@@ -4,7 +4,10 @@
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
-use rmcp::model::{CacheScope, ListToolsResult, Tool};
+use rmcp::{
+    ErrorData,
+    model::{CacheScope, ListToolsResult, Tool},
+};
 use sha2::{Digest, Sha256};
 
 use super::{core_tools, narrowing::Narrowing, plugin_tools, tool_search};
@@ -12,9 +15,9 @@ use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::registry::Snapshot;
 
 /// Tools of one page.
-const PAGE: usize = 100;
+pub(super) const PAGE: usize = 100;
 /// How long clients may keep a list; short, because some ignore that it changed.
-const LIST_TTL_MS: u64 = 60_000;
+pub(super) const LIST_TTL_MS: u64 = 60_000;
 
 /// The keyword of a schema for an argument that a header repeats.
 const HEADER_MARK: &[u8] = b"x-mcp-header";
@@ -119,14 +122,22 @@ pub(super) fn view(tools: &[&ListedTool]) -> u64 {
     digest.first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
-/// The page of them that follows the tool of this name.
-pub(super) fn page(tools: &[&ListedTool], after: Option<&str>) -> ListToolsResult {
-    let mut left = tools.iter().filter(|listed| after.is_none_or(|after| &*listed.tool.name > after));
-    let page: Vec<Tool> = left.by_ref().take(PAGE).map(|listed| listed.tool.clone()).collect();
-    let next = left.next().and(page.last()).map(|tool| tool.name.to_string());
+/// Where the page begins that a cursor asks for, which is the last name of the page before.
+pub(super) fn place<'a>(mut names: impl Iterator<Item = &'a str>, cursor: Option<&str>) -> Result<usize, ErrorData> {
+    let Some(cursor) = cursor else { return Ok(0) };
+    let last = names.position(|name| name == cursor);
+    let unknown = || ErrorData::invalid_params("Unknown cursor: list from the beginning", None);
+    last.map(|last| last + 1).ok_or_else(unknown)
+}
+
+/// The page of them that a cursor asks for.
+pub(super) fn page(tools: &[&ListedTool], cursor: Option<&str>) -> Result<ListToolsResult, ErrorData> {
+    let from = place(tools.iter().map(|listed| &*listed.tool.name), cursor)?;
+    let page: Vec<Tool> = tools.iter().skip(from).take(PAGE).map(|listed| listed.tool.clone()).collect();
+    let next = page.last().filter(|_| from + page.len() < tools.len()).map(|tool| tool.name.to_string());
     let mut result = ListToolsResult::with_all_items(page);
     result.next_cursor = next;
     result.ttl_ms = Some(LIST_TTL_MS);
     result.cache_scope = Some(CacheScope::Private);
-    result
+    Ok(result)
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, combinators::BoxBody};
+use serde::{Deserialize, Serialize};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -31,14 +32,58 @@ use cardinal_identity::auth::caller::SharedCaller;
 
 /// A plugin's swap publishes several snapshots in a row; clients hear of the last.
 const SETTLE: Duration = Duration::from_millis(250);
-const LIST_CHANGED: &[u8] =
-    b"event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
+const TOOLS_CHANGED: &str =
+    "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
+const PROMPTS_CHANGED: &str =
+    "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/prompts/list_changed\"}\n\n";
+
+/// What lists look like, as numbers that are the same in every process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct View {
+    pub tools: u64,
+    /// None to a client that was not told of prompts: it is not notified either.
+    #[serde(default)]
+    pub prompts: Option<u64>,
+}
+
+/// What the lists looked like when a client last heard of them.
+#[derive(Debug)]
+pub struct SeenView {
+    tools: AtomicU64,
+    prompts: Option<AtomicU64>,
+}
+
+impl SeenView {
+    pub(super) fn new(view: View) -> Self {
+        Self { tools: AtomicU64::new(view.tools), prompts: view.prompts.map(AtomicU64::new) }
+    }
+
+    pub(super) fn saw_tools(&self, tools: u64) {
+        self.tools.store(tools, Ordering::Relaxed);
+    }
+
+    pub(super) fn saw_prompts(&self, prompts: u64) {
+        if let Some(seen) = &self.prompts {
+            seen.store(prompts, Ordering::Relaxed);
+        }
+    }
+
+    /// What of it is news now, which no other stream then has as news.
+    fn news(&self, now: View) -> Option<News> {
+        let tools = self.tools.swap(now.tools, Ordering::Relaxed) != now.tools;
+        let prompts = match (&self.prompts, now.prompts) {
+            (Some(seen), Some(now)) => seen.swap(now, Ordering::Relaxed) != now,
+            _ => false,
+        };
+        (tools || prompts).then_some(News::ListsChanged { tools, prompts })
+    }
+}
 
 /// What a stream has to act on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// The client sees other tools than it last heard of.
-    ToolsChanged,
+    /// The client sees others than it last heard of.
+    ListsChanged { tools: bool, prompts: bool },
     /// The credential is refused by now, or the host stops.
     Ended,
 }
@@ -90,7 +135,7 @@ impl Watch {
     /// What has happened, perhaps nothing. Nothing else is sent meanwhile: the caller may have lost its rights. `view` is
     /// what the tools looked like when the client last heard of them; of several streams of a session one alone gets the
     /// news.
-    pub(super) async fn news(&mut self, view: &AtomicU64) -> Option<News> {
+    pub(super) async fn news(&mut self, view: &SeenView) -> Option<News> {
         let stop = self.stop.clone();
         tokio::select! {
             biased;
@@ -99,17 +144,14 @@ impl Watch {
         }
     }
 
-    async fn look(&mut self, view: &AtomicU64) -> Option<News> {
+    async fn look(&mut self, view: &SeenView) -> Option<News> {
         let now = Instant::now();
         if self.next_check <= now && !self.may_go_on().await {
             return Some(News::Ended);
         }
         if self.settled_at.is_some_and(|at| at <= now) {
             self.settled_at = None;
-            let shown = self.mcp.view(&self.caller, &self.narrowing);
-            if view.swap(shown, Ordering::Relaxed) != shown {
-                return Some(News::ToolsChanged);
-            }
+            return view.news(self.mcp.view(&self.caller, &self.narrowing));
         }
         None
     }
@@ -142,7 +184,7 @@ pub(super) fn frames(
     watch: Watch,
 ) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static {
     let begun = session.begin_use();
-    let open = OpenStream { body, session, watch, _use: begun };
+    let open = OpenStream { body, session, watch, has_ended: false, _use: begun };
     stream::unfold(open, async |mut open| open.next().await.map(|frame| (Ok(frame), open)))
 }
 
@@ -150,16 +192,24 @@ struct OpenStream {
     body: BoxBody<Bytes, Infallible>,
     session: Arc<Session>,
     watch: Watch,
+    has_ended: bool,
     _use: Use,
 }
 
 impl OpenStream {
+    /// The last of a stream that was displaced says when to open it again.
+    fn end(&mut self) -> Option<Frame<Bytes>> {
+        let wait = self.session.stays_away().filter(|_| !self.has_ended)?;
+        self.has_ended = true;
+        Some(Frame::data(format!("retry: {}\n\n", wait.as_millis()).into()))
+    }
+
     /// Each frame of the protocol library's is a whole event, so ours may stand between any two.
     async fn next(&mut self) -> Option<Frame<Bytes>> {
         loop {
             tokio::select! {
                 biased;
-                () = self.session.ended.cancelled() => return None,
+                () = self.session.ended.cancelled() => return self.end(),
                 () = self.watch.due() => {}
                 frame = self.body.frame() => return match frame? {
                     Ok(frame) => Some(frame),
@@ -167,7 +217,11 @@ impl OpenStream {
                 },
             }
             match self.watch.news(&self.session.view).await {
-                Some(News::ToolsChanged) => return Some(Frame::data(Bytes::from_static(LIST_CHANGED))),
+                Some(News::ListsChanged { tools, prompts }) => {
+                    let events = [(tools, TOOLS_CHANGED), (prompts, PROMPTS_CHANGED)];
+                    let news: String = events.into_iter().filter(|(news, _)| *news).map(|(_, event)| event).collect();
+                    return Some(Frame::data(news.into()));
+                }
                 Some(News::Ended) => return None,
                 None => {}
             }

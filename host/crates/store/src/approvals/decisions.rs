@@ -69,14 +69,14 @@ pub async fn decide(
     }
 }
 
-/// Takes an approval of this very call, which then is good for no other; gives its id.
-pub async fn take_approved(pool: &Pool, binding: &Binding) -> Result<Option<Uuid>, StoreError> {
+/// Takes an approval of this very call, about what is pinned now, which then is good for no other; gives its id.
+pub async fn take_approved(pool: &Pool, binding: &Binding, pin: Option<&str>) -> Result<Option<Uuid>, StoreError> {
     let sql = format!(
         "UPDATE public.mcp_approvals u SET state = 'used', used_at = clock_timestamp() WHERE u.id = ( \
            SELECT a.id FROM public.mcp_approvals a WHERE a.binding = $1 AND a.state = 'approved' AND {LIVES} \
-           ORDER BY a.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING u.id, u.tool"
+           AND a.pin IS NOT DISTINCT FROM $2 ORDER BY a.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING u.id, u.tool"
     );
-    change(pool, &sql, &[&binding.as_slice()], "used").await
+    change(pool, &sql, &[&binding.as_slice(), &pin], "used").await
 }
 
 /// Takes the refusals of this very call that its caller has not heard of; gives the latest. The next call is asked about
@@ -92,14 +92,20 @@ pub async fn take_denied(pool: &Pool, binding: &Binding) -> Result<Option<Uuid>,
 }
 
 /// The same as [`take_approved`] for a client that answers with the call that it repeats: decided by `by` unless a person was first.
-pub async fn take_elicited(pool: &Pool, id: Uuid, binding: &Binding, by: &Value) -> Result<Option<Uuid>, StoreError> {
+pub async fn take_elicited(
+    pool: &Pool,
+    id: Uuid,
+    binding: &Binding,
+    pin: Option<&str>,
+    by: &Value,
+) -> Result<Option<Uuid>, StoreError> {
     let sql = format!(
         "UPDATE public.mcp_approvals a SET state = 'used', used_at = clock_timestamp(), \
          decided_at = coalesce(a.decided_at, clock_timestamp()), decided_by = coalesce(a.decided_by, $3) \
-         WHERE a.id = $1 AND a.binding = $2 AND a.asked = 'client' AND a.state IN ('pending', 'approved') AND {LIVES} \
-         RETURNING a.id, a.tool"
+         WHERE a.id = $1 AND a.binding = $2 AND a.pin IS NOT DISTINCT FROM $4 AND a.asked = 'client' \
+         AND a.state IN ('pending', 'approved') AND {LIVES} RETURNING a.id, a.tool"
     );
-    change(pool, &sql, &[&id, &binding.as_slice(), &by], "used").await
+    change(pool, &sql, &[&id, &binding.as_slice(), &by, &pin], "used").await
 }
 
 /// Ends a question or an approval whose plugin was replaced.
@@ -108,6 +114,25 @@ pub async fn void(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
                RETURNING a.id, a.tool";
     change(pool, sql, &[&id], "void").await?;
     Ok(())
+}
+
+/// Ends the questions and approvals of this call that are about something else than what is pinned now; gives their ids.
+pub async fn void_outdated(pool: &Pool, binding: &Binding, pin: &str) -> Result<Vec<Uuid>, StoreError> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    let sql = format!(
+        "UPDATE public.mcp_approvals a SET state = 'void' WHERE a.binding = $1 AND a.pin IS DISTINCT FROM $2 \
+         AND a.state IN ('pending', 'approved') AND {LIVES} RETURNING a.id, a.tool"
+    );
+    let rows = work.query(&work.prepare_cached(&sql).await?, &[&binding.as_slice(), &pin]).await?;
+    let mut ids = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let (id, tool): (Uuid, String) = (row.get(0), row.get(1));
+        event_log::raise(&work, &event("void", id, &tool)).await?;
+        ids.push(id);
+    }
+    work.commit().await?;
+    Ok(ids)
 }
 
 /// Changes one row, with its event; gives its id.

@@ -1,7 +1,7 @@
 //! The statements of lists. Each has after the card's columns the number of groups when it ran, and one more.
 
 use super::{
-    PageQuery,
+    Digest, PageQuery,
     bounded::{PlanMode, Statement},
     conditions::{Conditions, keyed, pattern},
     groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, asked_of_sources, picked_in_sql},
@@ -359,10 +359,20 @@ pub(super) fn plan_of_words(text: &str) -> Statement {
 
 /// Counts what a filter picks, one by one.
 pub(super) fn count(filter: &Filter) -> Statement {
+    of_picked("count(*)", filter)
+}
+
+/// The digest of the ids that a filter picks.
+pub(super) fn digest(filter: &Filter) -> Statement {
+    of_picked(&Digest::sql("w.card_id"), filter)
+}
+
+/// An aggregate of all that a filter picks, of rows `w`.
+fn of_picked(aggregate: &str, filter: &Filter) -> Statement {
     let mut query = Conditions::none();
     let picked = picked_in_sql(&mut query, filter);
     let mut sql = format!(
-        "SELECT count(*) FROM {LIST} w WHERE w.card_group IN (SELECT g.id FROM public.card_groups g WHERE {picked})"
+        "SELECT {aggregate} FROM {LIST} w WHERE w.card_group IN (SELECT g.id FROM public.card_groups g WHERE {picked})"
     );
     if let Some(text) = &filter.q {
         let at = query.bind(pattern(text));

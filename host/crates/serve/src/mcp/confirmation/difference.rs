@@ -1,9 +1,10 @@
-//! What a call of the core's writing tools would change of cards. What a plugin's tool does only the plugin knows.
+//! What a call would change of cards. Of a plugin's tool the plugin alone knows, and says it where its manifest names a
+//! preview.
 
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::question::ToolCall;
+use super::{preview, question::ToolCall};
 use crate::http::error::{ApiError, ApiResult};
 use crate::mcp::core_tools::Preview;
 use cardinal_base::{exact, input::escape};
@@ -19,8 +20,11 @@ const MEMBERS: [&str; 4] = ["title", "sku", "status", "attributes"];
 /// Members that are compared one by one; what lies deeper is shown whole.
 const DEPTH: usize = 8;
 
-/// `{card_id, version, count?, changes: [{pointer, before?, after?}]}`; `None` where it cannot be known.
+/// `{card_id, version, count?, changes: [{pointer, before?, after?}], problem?}`; `None` where it cannot be known.
 pub(super) async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResult<Option<Value>> {
+    if let Some(entry) = call.tool.preview {
+        return Ok(Some(preview::find(entry, call.visit, &call.arguments).await));
+    }
     if call.plugin.is_some() {
         return Ok(None);
     }

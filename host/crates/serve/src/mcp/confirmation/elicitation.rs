@@ -36,7 +36,9 @@ pub(super) fn message(call: &ToolCall<'_>, difference: Option<&Value>) -> Option
         let _ = write!(text, " of the plugin {} {}", plugin.name, plugin.version); // into a String: cannot fail
     }
     let _ = write!(text, "?\n\nArguments: {}", visible(&call.arguments));
-    if let Some(difference) = difference {
+    if let Some(problem) = difference.and_then(|difference| difference["problem"].as_str()) {
+        let _ = write!(text, "\n\nThe plugin could not say what it would change: {}", visible(problem));
+    } else if let Some(difference) = difference {
         let _ = write!(text, "\n\nWhat it would change: {}", visible(&difference.to_string()));
     }
     (text.len() <= MESSAGE_LIMIT).then_some(text)

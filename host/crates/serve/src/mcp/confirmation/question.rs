@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::binding;
 use crate::http::error::ApiResult;
-use crate::mcp::Visit;
+use crate::mcp::{Visit, core_tools::Pin};
 use cardinal_base::{exact, scope::MCP_USE};
+use cardinal_plugin_host::registry::ToolEntry;
 use cardinal_store::approvals::{Binding, FirstAsked};
 use rmcp::model::JsonObject;
 
@@ -51,6 +52,8 @@ pub struct ToConfirm<'a> {
     /// What its caller has to hold.
     pub scope: &'a str,
     pub has_output_schema: bool,
+    /// Whose plugin says what a call would change.
+    pub preview: Option<&'a ToolEntry>,
 }
 
 /// A call of it.
@@ -62,17 +65,20 @@ pub struct ToolCall<'a> {
     pub arguments: String,
     pub visit: &'a Visit,
     pub binding: Binding,
+    /// What a person looks at, where the arguments leave it open.
+    pub(in crate::mcp) pin: Option<Pin>,
     /// Whether this package is the one that serves by now.
     is_current: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
 impl<'a> ToolCall<'a> {
     /// `None` when the arguments cannot be written canonically, since they are nested too deeply.
-    pub fn new(
+    pub(in crate::mcp) fn new(
         tool: ToConfirm<'a>,
         plugin: Option<Plugin>,
         visit: &'a Visit,
         arguments: &JsonObject,
+        pin: Option<Pin>,
         is_current: &'a (dyn Fn() -> bool + Send + Sync),
     ) -> Option<Self> {
         let text = match &visit.exact_arguments {
@@ -81,12 +87,17 @@ impl<'a> ToolCall<'a> {
         };
         let arguments = exact::without_duplicates(&text)?;
         let binding = binding::of_call(&visit.caller, tool.name, &arguments, plugin.as_ref());
-        Some(Self { tool, plugin, arguments, visit, binding, is_current })
+        Some(Self { tool, plugin, arguments, visit, binding, pin, is_current })
     }
 
     /// Whether what was asked about is what would run.
     pub fn is_current(&self) -> bool {
         (self.is_current)()
+    }
+
+    /// As approvals keep it.
+    pub fn pinned(&self) -> Option<String> {
+        self.pin.as_ref().map(Pin::to_string)
     }
 
     pub fn arguments_sha256(&self) -> String {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Answer, Cards, parsed, sources};
+use super::{Answer, Cards, Pin, parsed, sources};
 use crate::audit::AuditAction;
 use crate::http::error::{ApiError, ApiResult};
 use crate::jobs::bulk::{Action, Bulk, BulkRequest};
@@ -68,8 +68,20 @@ pub(super) async fn check(cards: &Cards, visit: &Visit, arguments: &JsonObject) 
     }
 }
 
-pub(super) async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
-    let bulk = checked(cards, visit, &arguments)?;
+/// The cards that a person is shown, where a filter picks them.
+pub(super) async fn pin(cards: &Cards, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
+    let wanted: Arguments = parsed(arguments.clone())?;
+    if wanted.ids.is_some() {
+        return Ok(None);
+    }
+    match cards.catalogue.digest(&wanted.query()).await? {
+        Some(digest) => Ok(Some(Pin::Cards(digest))),
+        None => Err(uncountable()),
+    }
+}
+
+pub(super) async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject, pin: Option<Pin>) -> ApiResult<Answer> {
+    let mut bulk = checked(cards, visit, &arguments)?;
     let wanted: Arguments = parsed(arguments)?;
     if wanted.dry_run != Some(false) {
         let Preview { count, missing, sample } = Preview::find(&cards.catalogue, &wanted).await?;
@@ -80,7 +92,13 @@ pub(super) async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject) 
         let answer = json!({"dry_run": true, "count": count, "missing": missing, "sample": sample, "note": note});
         return Answer::new(&answer, Vec::new());
     }
-    let job = cards.jobs.start(&visit.caller, visit.request_id.as_str(), bulk).await?;
+    if let Some(Pin::Cards(digest)) = pin {
+        bulk.expected.digest = Some(digest);
+    }
+    let job = match cards.jobs.start(&visit.caller, visit.request_id.as_str(), bulk).await {
+        Err(StoreError::SelectionMoved) => return Ok(Answer::Outdated),
+        started => started?,
+    };
     let (actor, request_id) = (visit.caller.actor(), visit.request_id.to_string());
     let (target, detail) = (Some(job.id.to_string()), json!({"action": job.action, "total": job.total}));
     cards.audit.done_by(actor, Some(visit.peer), request_id, AuditAction::StartJob, target, Some(detail)).await;
@@ -105,7 +123,11 @@ async fn count(catalogue: &Catalogue, wanted: &Arguments) -> ApiResult<i64> {
         return i64::try_from(ids.len()).map_err(ApiError::internal);
     }
     let count = catalogue.count(&wanted.query()).await?;
-    count.ok_or_else(|| ApiError::invalid("/filter", "These cards take too long to count. Narrow the filter."))
+    count.ok_or_else(uncountable)
+}
+
+fn uncountable() -> ApiError {
+    ApiError::invalid("/filter", "These cards take too long to count. Narrow the filter.")
 }
 
 impl Arguments {

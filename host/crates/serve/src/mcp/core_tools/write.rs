@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 use uuid::Uuid;
 
 use super::{
-    Answer, Cards, card_id, parsed,
+    Answer, Cards, Pin, card_id, parsed,
     view::{Members, One, link},
 };
 use crate::http::error::{ApiError, ApiResult};
@@ -16,7 +16,10 @@ use cardinal_cards::{
     card::{Card, CardContent, NewCard},
     patch::{CardPatch, Change},
 };
-use cardinal_store::cards::{self, Precondition};
+use cardinal_store::{
+    cards::{self, Precondition},
+    error::StoreError,
+};
 
 /// Refuses fields that no card may have.
 pub(super) fn check_new(visit: &Visit, arguments: &JsonObject) -> ApiResult<()> {
@@ -80,16 +83,56 @@ struct RestoreArguments {
     current_version: Option<i64>,
 }
 
-pub(super) async fn restore(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
+impl RestoreArguments {
+    /// The version that the card is at.
+    async fn current(&self, cards: &Cards) -> ApiResult<i64> {
+        let id = card_id(&self.id)?;
+        if self.version.is_some() {
+            return Ok(cards.catalogue.card(id).await?.version);
+        }
+        let card = cards.catalogue.deleted_card(id).await?;
+        Ok(card.ok_or_else(|| ApiError::not_found("deleted card"))?.version)
+    }
+}
+
+/// Refuses a card that is not there, and one that is at another version.
+pub(super) async fn check_restore(cards: &Cards, arguments: &JsonObject) -> ApiResult<()> {
+    let wanted: RestoreArguments = parsed(arguments.clone())?;
+    Ok(precondition(wanted.current_version).check(wanted.current(cards).await?)?)
+}
+
+/// The version that a person is shown, where the arguments name none.
+pub(super) async fn pin(cards: &Cards, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
+    let wanted: RestoreArguments = parsed(arguments.clone())?;
+    match wanted.current_version {
+        Some(_) => Ok(None),
+        None => Ok(Some(Pin::Version(wanted.current(cards).await?))),
+    }
+}
+
+pub(super) async fn restore(
+    cards: &Cards,
+    visit: &Visit,
+    arguments: JsonObject,
+    pin: Option<Pin>,
+) -> ApiResult<Answer> {
     let wanted: RestoreArguments = parsed(arguments)?;
     let id = card_id(&wanted.id)?;
-    let precondition = wanted.current_version.map_or(Precondition::None, |at| Precondition::Versions(vec![at]));
+    let pinned = if let Some(Pin::Version(version)) = pin { Some(version) } else { None };
+    let precondition = precondition(wanted.current_version.or(pinned));
     let actor = visit.caller.actor();
-    let card = match wanted.version {
-        Some(version) => cards::restore_version(&cards.pool, id, version, &precondition, &actor).await?,
-        None => cards::restore(&cards.pool, id, &precondition, &actor).await?,
+    let restored = match wanted.version {
+        Some(version) => cards::restore_version(&cards.pool, id, version, &precondition, &actor).await,
+        None => cards::restore(&cards.pool, id, &precondition, &actor).await,
     };
-    written(cards, &card).await
+    match restored {
+        Err(StoreError::VersionMismatch { .. }) if pinned.is_some() => Ok(Answer::Outdated),
+        restored => written(cards, &restored?).await,
+    }
+}
+
+fn precondition(version: Option<i64>) -> Precondition {
+    version.map_or(Precondition::None, |version| Precondition::Versions(vec![version]))
 }
 
 /// The arguments with every digit that was sent.

@@ -1,0 +1,189 @@
+//! Running a tool: its arguments checked, its call charged, confirmed by a person where it asks for that, and recorded.
+
+use std::{pin::pin, sync::Arc};
+
+use rmcp::{
+    ErrorData, RoleServer,
+    model::{CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject},
+    service::RequestContext,
+};
+
+use super::{
+    Visit, client,
+    confirmation::{self, Asker, Plugin, ToolCall, Verdict},
+    core_tools::Pin,
+    heartbeat::{self, Reporter},
+    plugin_tools,
+    server::Server,
+    sessions,
+    tool::{AnyTool, Found},
+};
+use crate::audit::AuditAction;
+use cardinal_base::scope;
+use cardinal_identity::{auth::caller::Caller, limit::ToolCharge};
+use cardinal_observe::{request_timing, tools::Outcome};
+use cardinal_plugin_host::progress;
+
+const CANCELLED: &str = "cancelled: the client cancelled the call; what it changed before may have been kept.";
+
+/// What a call is answered with.
+type CallAnswer = Result<CallToolResponse, ErrorData>;
+
+impl Server {
+    /// Runs a tool unless its arguments are wrong, or a person has to confirm it and has not. Wrong arguments come
+    /// first: nobody is asked about what would not run.
+    async fn run(&self, tool: &AnyTool, visit: &Visit, asker: &Asker, arguments: JsonObject) -> (CallAnswer, Outcome) {
+        if !tool.is_confirmed(&arguments) {
+            let (result, outcome) = self.run_unasked(tool, visit, arguments).await;
+            return (Ok(result.into()), outcome);
+        }
+        if let Some(complaints) = tool.complaints(&arguments) {
+            return (Ok(plugin_tools::failure(complaints).into()), Outcome::InvalidArguments);
+        }
+        if let Some(refusal) = tool.check(&self.services.cards, visit, &arguments).await {
+            return (Ok(refusal.into()), Outcome::Error);
+        }
+        // A call that is only asked about gives back what it took.
+        let charge = match self.charge(tool, visit) {
+            Ok(charge) => charge,
+            Err(refusal) => return (Ok((*refusal).into()), Outcome::RateLimited),
+        };
+        match self.confirm(tool, visit, asker, &arguments).await {
+            Ok((confirmed, pin)) => {
+                charge.map(ToolCharge::keep);
+                let result = confirmed.run(&self.services.cards, visit, arguments, pin).await;
+                let outcome = ended(&result);
+                (Ok(result.into()), outcome)
+            }
+            Err(answer) => (answer, Outcome::Unconfirmed),
+        }
+    }
+
+    /// Runs a tool that nobody has to confirm, unless its arguments are wrong.
+    pub(super) async fn run_unasked(
+        &self,
+        tool: &AnyTool,
+        visit: &Visit,
+        arguments: JsonObject,
+    ) -> (CallToolResult, Outcome) {
+        if let Some(complaints) = tool.complaints(&arguments) {
+            return (plugin_tools::failure(complaints), Outcome::InvalidArguments);
+        }
+        match self.charge(tool, visit) {
+            Ok(charge) => charge.map(ToolCharge::keep),
+            Err(refusal) => return (*refusal, Outcome::RateLimited),
+        };
+        let result = tool.run(&self.services.cards, visit, arguments, None).await;
+        let outcome = ended(&result);
+        (result, outcome)
+    }
+
+    /// Charges a call of a tool that has a limit; else what its client gets in place of a result.
+    fn charge(&self, tool: &AnyTool, visit: &Visit) -> Result<Option<ToolCharge>, Box<CallToolResult>> {
+        let Some(limit) = tool.limit() else { return Ok(None) };
+        let charged = self.services.limits.charge_tool(sessions::owner(&visit.caller), tool.name(), limit);
+        let has_output_schema = tool.to_confirm().has_output_schema;
+        charged.map(Some).map_err(|error| Box::new(plugin_tools::failed(&error.into(), has_output_schema)))
+    }
+
+    /// The tool, once its call may run, and what it may run on; else what its client gets in place of a result.
+    async fn confirm(
+        &self,
+        tool: &AnyTool,
+        visit: &Visit,
+        asker: &Asker,
+        arguments: &JsonObject,
+    ) -> Result<(AnyTool, Option<Pin>), CallAnswer> {
+        if visit.caller.holds(scope::UNATTENDED) {
+            let (actor, id) = (visit.caller.actor(), visit.request_id.to_string());
+            let (audit, name) = (&self.services.calls.audit, tool.name().to_owned());
+            audit.done_by(actor, Some(visit.peer), id, AuditAction::RunUnattended, Some(name), None).await;
+            return Ok((tool.clone(), None));
+        }
+        let refused = |text: &str| -> CallAnswer { Ok(plugin_tools::failure(text).into()) };
+        let Some((_, plugin)) = self.serving(tool.name(), &visit.caller) else {
+            return Err(refused(confirmation::VOID));
+        };
+        let is_current = || self.serving(tool.name(), &visit.caller).is_some_and(|(_, serving)| serving == plugin);
+        let pin = tool.pin(&self.services.cards, arguments).await;
+        let pin = pin.map_err(|error| refused(&plugin_tools::plain(&error)))?;
+        let Some(call) = ToolCall::new(tool.to_confirm(), plugin.clone(), visit, arguments, pin, &is_current) else {
+            return Err(refused("The arguments are nested too deeply."));
+        };
+        match self.services.confirmations.confirm(&call, asker).await {
+            Err(error) => return Err(Err(error)),
+            Ok(Verdict::Answer(answer)) => return Err(Ok(answer)),
+            Ok(Verdict::Run) => {}
+        }
+        // It may have been replaced while a person was asked.
+        match self.serving(tool.name(), &visit.caller) {
+            Some((tool, serving)) if serving == plugin => Ok((tool, call.pin)),
+            _ => Err(refused(confirmation::VOID)),
+        }
+    }
+
+    /// The tool that serves under this name, with the package that would run; a tool of the core has none.
+    fn serving(&self, name: &str, caller: &Caller) -> Option<(AnyTool, Option<Plugin>)> {
+        let Found::Tool(tool) = AnyTool::find(&self.services.registry, name, caller) else { return None };
+        let AnyTool::Plugin(entry) = &tool else { return Some((tool, None)) };
+        let snapshot = self.services.registry.snapshot();
+        // The package of this very instance, not of one that has just taken its place.
+        snapshot.tools.get(name).filter(|now| Arc::ptr_eq(&now.plugin, &entry.plugin))?;
+        let manifest = &entry.plugin.manifest;
+        let sha256 = snapshot.package_hash(&manifest.name)?.to_owned();
+        let plugin = Plugin { name: manifest.name.clone(), version: manifest.version.to_string(), sha256 };
+        Some((tool, Some(plugin)))
+    }
+
+    /// A call in a task of its own: rmcp never answers for a handler that panicked, its client would hang.
+    pub(super) async fn call(
+        &self,
+        tool: AnyTool,
+        request: CallToolRequestParams,
+        mut visit: Visit,
+        context: &RequestContext<RoleServer>,
+    ) -> CallAnswer {
+        let token = client::progress_token(&visit, context);
+        let (sender, reports) = progress::channel();
+        visit.progress = token.is_some().then_some(sender);
+        let record = {
+            let client = client::info(&visit, context);
+            self.services.calls.begin(&visit, client.as_ref(), request.arguments.as_ref())
+        };
+        let asker = Asker::new(context, &request, &visit);
+        let (server, cancelled, ours) =
+            (self.clone(), context.ct.clone(), (record.clone(), visit.clone().unheard(), tool.clone()));
+        let task = async move {
+            let arguments = request.arguments.unwrap_or_default();
+            let call = async {
+                tokio::select! {
+                    result = server.run(&tool, &visit, &asker, arguments) => result,
+                    () = cancelled.cancelled() => (Ok(plugin_tools::failure(CANCELLED).into()), Outcome::Cancelled),
+                }
+            };
+            let ((answer, outcome), spent) = request_timing::account(pin!(call)).await;
+            visit.spent.add(&spent);
+            record.end(&visit, tool.name(), outcome).await;
+            answer
+        };
+        let client = token.map(|token| Reporter::new(context.peer.clone(), token));
+        match heartbeat::while_running(client, reports, tokio::spawn(task)).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                tracing::error!(%error, "a tool call panicked in the host");
+                let (record, visit, tool) = ours;
+                record.end(&visit, tool.name(), Outcome::Broken).await;
+                Err(broke_down())
+            }
+        }
+    }
+}
+
+fn ended(result: &CallToolResult) -> Outcome {
+    if result.is_error == Some(true) { Outcome::Error } else { Outcome::Ok }
+}
+
+/// The answer to a call that broke down in the host.
+pub(super) fn broke_down() -> ErrorData {
+    ErrorData::internal_error("The call failed.", None)
+}
