@@ -16,6 +16,7 @@ everywhere! {
     everything_on_the_list_works
     what_only_the_catalog_shows_is_found
     an_older_schema_with_a_function_is_named_and_not_served
+    what_comes_about_after_the_commit_is_not_let_in
     a_hostile_update_leaves_the_plugin_as_it_was
     a_view_reads_with_the_rights_of_who_asks
 }
@@ -178,7 +179,8 @@ async fn what_only_the_catalog_shows_is_found(place: Place) {
 async fn an_older_schema_with_a_function_is_named_and_not_served(place: Place) {
     let database = place.database().await;
     let made = database.provision("old", ITEMS).await.unwrap();
-    connect::connect(&made.connect).await.unwrap().execute("INSERT INTO items VALUES (1)", &[]).await.unwrap();
+    let session = connect::connect(&made.connect).await.unwrap();
+    session.execute("INSERT INTO items VALUES (1)", &[]).await.unwrap();
     let admin = database.admin().await;
     let owner = database.prepared.names.plugin_schema("old");
     let function = format!(
@@ -193,12 +195,72 @@ async fn an_older_schema_with_a_function_is_named_and_not_served(place: Place) {
         assert_eq!(code, "schema-unsafe");
         assert!(found.contains("a function: plugin_old.touch()") && found.contains("a trigger: touch on"), "{found}");
         assert!(fix.contains("Rust") && fix.contains("cardinal psql"), "{fix}");
+        assert!(is_shut_out(&database, "old").await, "{schema_sql}");
+        let_in_again(&database, "old").await;
     }
+    database.provision("old", ITEMS).await.unwrap_err();
+    assert!(session.batch_execute("SELECT 1").await.is_err(), "its sessions are ended");
     assert_eq!(database.tables("plugin_old").await, ["items", "keyed"]);
     admin.batch_execute("DROP FUNCTION plugin_old.touch() CASCADE").await.unwrap();
     let made = database.provision("old", ITEMS).await.unwrap();
     let plugin = connect::connect(&made.connect).await.unwrap();
     assert_eq!(plugin.query("SELECT * FROM items", &[]).await.unwrap().len(), 1);
+}
+
+/// Whether the run-time role neither logs in nor gets into its schema.
+async fn is_shut_out(database: &Database, plugin: &str) -> bool {
+    let asked = "SELECT NOT rolcanlogin AND NOT has_schema_privilege(oid, $2, 'USAGE') FROM pg_roles WHERE rolname = $1";
+    let (role, schema) = (database.prepared.names.plugin_runtime(plugin), format!("plugin_{plugin}"));
+    database.admin().await.query_one(asked, &[&role, &schema]).await.unwrap().get(0)
+}
+
+/// As a host that did not look left it.
+async fn let_in_again(database: &Database, plugin: &str) {
+    let role = database.prepared.names.plugin_runtime(plugin);
+    let open = format!("ALTER ROLE {role} LOGIN; GRANT USAGE ON SCHEMA plugin_{plugin} TO {role}");
+    database.admin().await.batch_execute(&open).await.unwrap();
+}
+
+/// The look within the transaction has found nothing, and the one at the committed state does.
+async fn what_comes_about_after_the_commit_is_not_let_in(place: Place) {
+    let database = place.database().await;
+    database.provision("old", ITEMS).await.unwrap();
+    for plugin in ["new", "old"] {
+        let linked = "CREATE TABLE linked (card_id uuid REFERENCES public.master_cards (id))";
+        let (refused, ()) =
+            tokio::join!(database.provision(plugin, linked), make_function_behind_commit(&database, plugin));
+        let found = found_in(refused, "schema-unsafe");
+        assert!(found.contains(&format!("a function: plugin_{plugin}.late()")), "{found}");
+    }
+    // A first step is undone; what had data before keeps it, and is closed.
+    assert!(database.tables("plugin_new").await.is_empty());
+    assert!(!database.has_role(&database.prepared.names.plugin_runtime("new")).await);
+    assert_eq!(database.tables("plugin_old").await, ["items", "keyed", "linked"]);
+    assert!(is_shut_out(&database, "old").await);
+    database.admin().await.batch_execute("DROP FUNCTION plugin_old.late()").await.unwrap();
+    serves(&database.provision("old", ITEMS).await.unwrap()).await;
+}
+
+/// Holds the step before its keys, then between its commit and its look at what was committed.
+async fn make_function_behind_commit(database: &Database, plugin: &str) {
+    let (turn, role, admin) = (database.provisioner().await, database.admin().await, database.admin().await);
+    turn.batch_execute("BEGIN; LOCK TABLE public.plugin_schema_state IN SHARE UPDATE EXCLUSIVE MODE").await.unwrap();
+    until_somebody_waits_for(&admin, &turn).await;
+    let schema_role = database.prepared.names.plugin_schema(plugin);
+    role.batch_execute(&format!("BEGIN; ALTER ROLE {schema_role} CONNECTION LIMIT 4")).await.unwrap();
+    turn.batch_execute("ROLLBACK").await.unwrap();
+    until_somebody_waits_for(&admin, &role).await;
+    let function = format!("CREATE FUNCTION plugin_{plugin}.late() RETURNS int LANGUAGE sql AS 'select 1'");
+    admin.batch_execute(&function).await.unwrap();
+    role.batch_execute("ROLLBACK").await.unwrap();
+}
+
+async fn until_somebody_waits_for(admin: &Client, blocker: &Client) {
+    let backend = connect::backend_pid(blocker).await.unwrap();
+    let waiting = "SELECT FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid))";
+    while admin.query(waiting, &[&backend]).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// A later schema.sql of a plugin that already works is refused without touching what is there.

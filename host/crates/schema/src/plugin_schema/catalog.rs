@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::{Step, StepError};
+use crate::sql_failure;
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::sql;
 
@@ -107,13 +108,15 @@ pub(super) async fn actions_refusal(
 }
 
 impl Step<'_> {
-    /// Lets the run-time role in once the catalog holds nothing but what is known.
+    /// Lets the run-time role in once the catalog holds nothing but what is known. Else it is shut out, whatever an older
+    /// version let it have.
     pub(super) async fn check_catalog(&self, session: &Client) -> Result<(), StepError> {
         session
             .batch_execute("SET search_path = pg_catalog, pg_temp")
             .await
             .context("preparing a look at the catalog")?;
         if let Some(refusal) = self.catalog_refusal(session).await? {
+            self.shut_out(session).await?;
             return Err(StepError::Refused(refusal));
         }
         let usage =
@@ -122,19 +125,43 @@ impl Step<'_> {
     }
 
     /// The look at what was committed, from outside. The one within the transaction found nothing; should something have
-    /// come about after it, nobody gets to use it.
-    pub(super) async fn check_committed(&self, session: &mut Client, first_time: bool) -> Result<(), StepError> {
+    /// come about after it, nobody gets to use it: a plugin that had nothing before loses all, of another the data stays.
+    pub(super) async fn check_committed(&self, session: &Client, first_time: bool) -> Result<(), StepError> {
         let checked = self.check_catalog(session).await;
-        if let Err(StepError::Refused(_)) = &checked {
-            if first_time {
-                self.drop_all().await?;
-            } else {
-                let (schema, role) = (sql::identifier(&self.schema()), self.runtime_identifier());
-                let close = format!("REVOKE USAGE ON SCHEMA {schema} FROM {role}");
-                session.batch_execute(&close).await.context("closing a schema that must not be there")?;
-            }
+        if first_time && matches!(checked, Err(StepError::Refused(_))) {
+            self.drop_all().await?;
         }
         checked
+    }
+
+    /// A step that was refused has left what was there. If that is unsafe, it is not served meanwhile either.
+    pub(super) async fn check_left(&self, session: &Client) {
+        match self.check_catalog(session).await {
+            Ok(()) => {}
+            Err(StepError::Refused(fault)) => tracing::warn!(plugin = self.plugin, %fault, "the plugin is shut out"),
+            Err(StepError::Failed(error)) => {
+                let error = format!("{error:#}");
+                tracing::warn!(plugin = self.plugin, error, "what a refused step left could not be looked at");
+            }
+        }
+    }
+
+    /// Takes from the run-time role its way into the schema, its login and its sessions, until a step finds the schema safe.
+    async fn shut_out(&self, session: &Client) -> anyhow::Result<()> {
+        let close = format!(
+            "REVOKE USAGE ON SCHEMA {} FROM {}",
+            sql::identifier(&self.schema()),
+            self.runtime_identifier()
+        );
+        session.batch_execute(&close).await.context("closing a schema that has something unknown")?;
+        let close_login = format!("SELECT cardinal.close_runtime_login({}, 0)", self.plugin_literal());
+        match session.batch_execute(&close_login).await {
+            Err(error) if sql_failure::lacks_function(&error) => {
+                tracing::warn!(plugin = self.plugin, %error, "the login of a plugin that is shut out stays open");
+                Ok(())
+            }
+            closed => closed.context("closing the login of a plugin that has something unknown"),
+        }
     }
 
     /// Refuses what the catalog must not hold.
