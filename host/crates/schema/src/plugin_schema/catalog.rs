@@ -10,7 +10,10 @@ use tokio_postgres::{Client, GenericClient, Transaction};
 use super::{Step, StepError};
 use crate::sql_failure;
 use cardinal_control::link::ProvisionFault;
-use cardinal_database::sql;
+use cardinal_database::{
+    roles::{self, RoleNames},
+    sql,
+};
 
 const CATALOG_SQL: &str = include_str!("../../../../../sql/plugin_catalog.sql");
 const ACTIONS_SQL: &str = include_str!("../../../../../sql/plugin_actions.sql");
@@ -44,6 +47,15 @@ static QUERY: LazyLock<Option<String>> = LazyLock::new(|| {
 pub struct Unknown {
     pub what: String,
     pub name: String,
+    /// What would have to go, where that is one object.
+    pub object: Option<ObjectAddress>,
+}
+
+/// Where an object stands in the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectAddress {
+    pub class: u32,
+    pub object: u32,
 }
 
 impl fmt::Display for Unknown {
@@ -62,6 +74,17 @@ pub async fn looking(session: &mut Client) -> anyhow::Result<Transaction<'_>> {
     Ok(work)
 }
 
+/// Whether there is such a schema with both of its roles, without which there is nothing to look at.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn is_there(session: &impl GenericClient, schema: &str, roles: &[String; 2]) -> anyhow::Result<bool> {
+    let asked = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)
+                 AND (SELECT count(*) = 2 FROM pg_catalog.pg_roles WHERE rolname = ANY ($2))";
+    let row = session.query_one(asked, &[&schema, &roles.as_slice()]).await;
+    row.and_then(|row| row.try_get(0)).context("looking for a plugin's schema and roles")
+}
+
 /// Everything of the plugin that is not on the list, at most twenty. The session's `search_path` has to be
 /// `pg_catalog, pg_temp`.
 ///
@@ -77,7 +100,7 @@ pub async fn unknown(
     let (schema_role, runtime_role) = (sql::identifier(schema_role), sql::identifier(runtime_role));
     let rows = session.query(query, &[&schema, &schema_role, &runtime_role]).await;
     let rows = rows.context("looking at what the catalog has of the plugin")?;
-    let mut unknown = read(&rows)?;
+    let mut unknown = rows.iter().map(read_object).collect::<Result<Vec<_>, _>>()?;
     unknown.extend(unbounded(session, schema).await?);
     Ok(unknown)
 }
@@ -90,9 +113,15 @@ async fn unbounded(session: &impl GenericClient, schema: &str) -> anyhow::Result
 
 fn read(rows: &[tokio_postgres::Row]) -> anyhow::Result<Vec<Unknown>> {
     let read = |row: &tokio_postgres::Row| -> Result<Unknown, tokio_postgres::Error> {
-        Ok(Unknown { what: row.try_get(0)?, name: row.try_get(1)? })
+        Ok(Unknown { what: row.try_get(0)?, name: row.try_get(1)?, object: None })
     };
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+}
+
+fn read_object(row: &tokio_postgres::Row) -> Result<Unknown, tokio_postgres::Error> {
+    let (class, object): (Option<u32>, Option<u32>) = (row.try_get("class")?, row.try_get("object")?);
+    let object = class.zip(object).map(|(class, object)| ObjectAddress { class, object });
+    Ok(Unknown { what: row.try_get("what")?, name: row.try_get("name")?, object })
 }
 
 /// Refuses what only the keys show. Quick, since it runs while the cards are locked.
@@ -116,7 +145,7 @@ impl Step<'_> {
             .await
             .context("preparing a look at the catalog")?;
         if let Some(refusal) = self.catalog_refusal(session).await? {
-            self.shut_out(session).await?;
+            shut_out(session, self.names, self.plugin).await?;
             return Err(StepError::Refused(refusal));
         }
         let usage =
@@ -146,37 +175,41 @@ impl Step<'_> {
         }
     }
 
-    /// Takes from the run-time role its way into the schema, its login and its sessions, until a step finds the schema safe.
-    async fn shut_out(&self, session: &Client) -> anyhow::Result<()> {
-        let close = format!(
-            "REVOKE USAGE ON SCHEMA {} FROM {}",
-            sql::identifier(&self.schema()),
-            self.runtime_identifier()
-        );
-        session.batch_execute(&close).await.context("closing a schema that has something unknown")?;
-        let close_login = format!("SELECT cardinal.close_runtime_login({}, 0)", self.plugin_literal());
-        match session.batch_execute(&close_login).await {
-            Err(error) if sql_failure::lacks_function(&error) => {
-                tracing::warn!(plugin = self.plugin, %error, "the login of a plugin that is shut out stays open");
-                Ok(())
-            }
-            closed => closed.context("closing the login of a plugin that has something unknown"),
-        }
-    }
-
     /// Refuses what the catalog must not hold.
     pub(super) async fn catalog_refusal(&self, session: &impl GenericClient) -> anyhow::Result<Option<ProvisionFault>> {
         let (schema_role, runtime_role) =
             (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
         let unknown = unknown(session, &self.schema(), &schema_role, &runtime_role).await?;
-        Ok((!unknown.is_empty()).then(|| refusal(&unknown)))
+        Ok((!unknown.is_empty()).then(|| refusal(self.plugin, &unknown)))
     }
 }
 
 pub const EXPECTED: &str = "a schema of tables, columns, constraints, indexes, sequences, plain views and types, with built-in \
     functions, and keys of one uuid to the cards";
-pub const FIX: &str = "Take it out of schema.sql and write it in the plugin, in Rust. What an older schema.sql left in the \
-    database an administrator drops by hand (`cardinal psql`); the plugin's tables and rows stay as they are.";
+/// Takes from a plugin's run-time role its way into the schema, its login and its sessions, until a step finds the schema
+/// safe. In no transaction, which one of the two could undo.
+pub(super) async fn shut_out(session: &Client, names: &RoleNames, plugin: &str) -> anyhow::Result<()> {
+    let (schema, role) = (roles::plugin_schema_name(plugin), names.plugin_runtime(plugin));
+    let close = format!("REVOKE USAGE ON SCHEMA {} FROM {}", sql::identifier(&schema), sql::identifier(&role));
+    session.batch_execute(&close).await.context("closing a schema that has something unknown")?;
+    let close_login = format!("SELECT cardinal.close_runtime_login({}, 0)", sql::literal(&plugin.replace('-', "_")));
+    match session.batch_execute(&close_login).await {
+        Err(error) if sql_failure::lacks_function(&error) => {
+            tracing::warn!(plugin, %error, "the login of a plugin that is shut out stays open");
+            Ok(())
+        }
+        closed => closed.context("closing the login of a plugin that has something unknown"),
+    }
+}
+
+/// What to do about it.
+pub fn fix(plugin: &str) -> String {
+    format!(
+        "Take it out of schema.sql and write it in the plugin, in Rust. What is in the database already stays until an \
+         operator drops it: `cardinal database drop-object {plugin}` lists it, with the command for each object; the plugin's \
+         tables and rows stay as they are."
+    )
+}
 
 const ACTIONS_EXPECTED: &str = "tables whose keys set values to hold checks, generated columns and indexes of a bounded cost, and \
     indexes to compute nothing from constants alone";
@@ -184,9 +217,9 @@ const ACTIONS_FIX: &str = "Write ON DELETE CASCADE for the key, or move the chec
     with SET NULL or SET DEFAULT only comparisons, tests for NULL and bounds of a length may stand. In an index, write the \
     value instead of computing it from constants.";
 
-fn refusal(unknown: &[Unknown]) -> ProvisionFault {
+fn refusal(plugin: &str, unknown: &[Unknown]) -> ProvisionFault {
     let named: Vec<String> = unknown.iter().map(ToString::to_string).collect();
-    ProvisionFault::refused("schema-unsafe", EXPECTED, named.join("; "), FIX)
+    ProvisionFault::refused("schema-unsafe", EXPECTED, named.join("; "), fix(plugin))
 }
 
 #[cfg(test)]
