@@ -147,7 +147,10 @@ test_postgres() {
     local major=$1 folder version sha256
     folder=/usr/lib/postgresql/$major/bin
     is_postgres "$folder" && echo "$folder" && return
-    [ "$(uname -m)" = x86_64 ] || return 0
+    [ "$(uname -m)" = x86_64 ] || {
+        echo "NOT TESTED: there is no PostgreSQL $major for $(uname -m); install it at $folder" >&2
+        return 0
+    }
     read -r _ version sha256 < <(grep "^$major " <<<"$test_postgres_versions")
     folder=${CARGO_TARGET_DIR:-$root/target}/postgres/$version
     is_postgres "$folder/bin" || {

@@ -69,9 +69,11 @@ seen_relations AS (
   WHERE m[1] <> '0'
 ),
 
-found(what, name) AS (
-  -- Kinds of things. A class of the catalog that is not named here is refused, whatever it will be.
-  SELECT 'something that is no table, column, index, sequence, view or type', pg_describe_object(d.classid, d.objid, 0)
+-- Kinds of things, each with the place in the catalog of what would have to go (`cardinal database drop-object`). A class that
+-- is not named here is refused, whatever it will be.
+objects(what, name, class, object) AS (
+  SELECT 'something that is no table, column, index, sequence, view or type', pg_describe_object(d.classid, d.objid, 0),
+    d.classid::oid, d.objid
   FROM pg_depend d, own
   WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = own.schema
   AND NOT (d.classid IN ('pg_class'::regclass, 'pg_type'::regclass))
@@ -79,11 +81,62 @@ found(what, name) AS (
   -- The defaults that older versions of the host set; their content is looked at below.
   AND d.classid <> 'pg_default_acl'::regclass
   UNION ALL
-  SELECT 'a function', p.oid::regprocedure::text FROM pg_proc p, own
+  SELECT 'a function', p.oid::regprocedure::text, 'pg_proc'::regclass::oid, p.oid FROM pg_proc p, own
   WHERE (p.pronamespace = own.schema OR p.proowner IN (own.owner, own.runtime)) AND p.oid NOT IN (SELECT oid FROM constructors)
   UNION ALL
-  SELECT 'something of another kind', r.oid::regclass::text FROM relations r WHERE r.relkind NOT IN ('r', 'p', 'i', 'I', 'S', 'v', 'c')
+  SELECT 'something of another kind', r.oid::regclass::text, 'pg_class'::regclass::oid, r.oid
+  FROM relations r WHERE r.relkind NOT IN ('r', 'p', 'i', 'I', 'S', 'v', 'c')
   UNION ALL
+  SELECT 'a type of another kind', t.oid::regtype::text, 'pg_type'::regclass::oid, t.oid FROM types t, own
+  WHERE NOT (t.typtype IN ('c', 'e', 'd', 'r', 'm') OR (t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0
+             AND t.typinput = 'array_in'::regproc))
+  OR (t.typtype = 'r' AND EXISTS (SELECT FROM pg_range g WHERE g.rngtypid = t.oid
+      AND (g.rngcanonical <> 0 OR g.rngsubdiff >= own.first_foreign OR g.rngsubopc >= own.first_foreign)))
+  UNION ALL
+  SELECT 'a cast', c.castsource::regtype::text || ' as ' || c.casttarget::regtype::text, 'pg_cast'::regclass::oid, c.oid
+  FROM pg_cast c
+  WHERE (c.castsource IN (SELECT oid FROM types) OR c.casttarget IN (SELECT oid FROM types)
+         OR c.castfunc IN (SELECT p.oid FROM pg_proc p, own WHERE p.pronamespace = own.schema OR p.proowner = own.owner))
+  -- From a range to its multirange, which CREATE TYPE makes.
+  AND NOT (c.castcontext = 'e' AND c.castfunc IN (SELECT oid FROM constructors WHERE prosrc = 'multirange_constructor1'))
+  UNION ALL
+  SELECT 'a trigger', t.tgname::text || ' on ' || t.tgrelid::regclass::text, 'pg_trigger'::regclass::oid, t.oid
+  FROM pg_trigger t JOIN relations r ON r.oid = t.tgrelid, own
+  WHERE NOT t.tgisinternal OR t.tgfoid >= own.first_foreign
+  UNION ALL
+  SELECT 'a rule', w.rulename::text || ' on ' || w.ev_class::regclass::text, 'pg_rewrite'::regclass::oid, w.oid
+  FROM pg_rewrite w JOIN relations r ON r.oid = w.ev_class
+  WHERE NOT (w.rulename = '_RETURN' AND r.relkind = 'v')
+  UNION ALL
+  SELECT 'a policy', p.polname::text || ' on ' || p.polrelid::regclass::text, 'pg_policy'::regclass::oid, p.oid
+  FROM pg_policy p JOIN relations r ON r.oid = p.polrelid
+  UNION ALL
+  SELECT 'an operator class of somebody''s own', i.indexrelid::regclass::text, 'pg_class'::regclass::oid, i.indexrelid
+  FROM pg_index i JOIN relations r ON r.oid = i.indexrelid, own
+  WHERE EXISTS (SELECT FROM unnest(i.indclass::oid[]) c WHERE c >= own.first_foreign)
+
+  -- Keys. The check of one runs as the owner of the table that is pointed to.
+  UNION ALL
+  SELECT 'a foreign key to something else', k.conname::text || ' on ' || k.conrelid::regclass::text, 'pg_constraint'::regclass::oid, k.oid
+  FROM constraints k, own
+  WHERE k.contype = 'f' AND k.confrelid <> own.cards AND k.confrelid NOT IN (SELECT oid FROM relations)
+  UNION ALL
+  SELECT 'a key to the cards that is not one uuid to their id', k.conname::text || ' on ' || k.conrelid::regclass::text,
+    'pg_constraint'::regclass::oid, k.oid
+  FROM constraints k, own
+  WHERE k.contype = 'f' AND k.confrelid = own.cards AND NOT (
+    cardinality(k.conkey) = 1
+    AND k.confkey = ARRAY[(SELECT attnum FROM pg_attribute WHERE attrelid = own.cards AND attname = 'id')]
+    AND (SELECT a.atttypid FROM pg_attribute a WHERE a.attrelid = k.conrelid AND a.attnum = k.conkey[1]) = 'uuid'::regtype
+    AND (SELECT bool_and(o = '=(uuid,uuid)'::regoperator::oid)
+         FROM unnest(k.conpfeqop || k.conppeqop || k.conffeqop) o))
+  UNION ALL
+  SELECT 'an operator of somebody''s own', k.conname::text, 'pg_constraint'::regclass::oid, k.oid FROM constraints k, own
+  WHERE EXISTS (SELECT FROM unnest(k.conpfeqop || k.conppeqop || k.conffeqop || k.conexclop) o WHERE o >= own.first_foreign)
+),
+
+-- What is wrong about things that may be there as such, and rights.
+found(what, name) AS (
   SELECT 'a table with row security', r.oid::regclass::text FROM relations r WHERE r.relrowsecurity OR r.relforcerowsecurity
   UNION ALL
   SELECT 'a table or index of somebody''s own access method', r.oid::regclass::text FROM relations r, own
@@ -93,50 +146,11 @@ found(what, name) AS (
   SELECT 'a partition key that is no column', p.partrelid::regclass::text
   FROM pg_partitioned_table p JOIN relations r ON r.oid = p.partrelid WHERE p.partexprs IS NOT NULL
   UNION ALL
-  SELECT 'a type of another kind', t.oid::regtype::text FROM types t, own
-  WHERE NOT (t.typtype IN ('c', 'e', 'd', 'r', 'm') OR (t.typtype = 'b' AND t.typcategory = 'A' AND t.typelem <> 0
-             AND t.typinput = 'array_in'::regproc))
-  OR (t.typtype = 'r' AND EXISTS (SELECT FROM pg_range g WHERE g.rngtypid = t.oid
-      AND (g.rngcanonical <> 0 OR g.rngsubdiff >= own.first_foreign OR g.rngsubopc >= own.first_foreign)))
-  UNION ALL
-  SELECT 'a cast', c.castsource::regtype::text || ' as ' || c.casttarget::regtype::text FROM pg_cast c
-  WHERE (c.castsource IN (SELECT oid FROM types) OR c.casttarget IN (SELECT oid FROM types)
-         OR c.castfunc IN (SELECT p.oid FROM pg_proc p, own WHERE p.pronamespace = own.schema OR p.proowner = own.owner))
-  -- From a range to its multirange, which CREATE TYPE makes.
-  AND NOT (c.castcontext = 'e' AND c.castfunc IN (SELECT oid FROM constructors WHERE prosrc = 'multirange_constructor1'))
-  UNION ALL
-  SELECT 'a trigger', t.tgname::text || ' on ' || t.tgrelid::regclass::text FROM pg_trigger t JOIN relations r ON r.oid = t.tgrelid, own
-  WHERE NOT t.tgisinternal OR t.tgfoid >= own.first_foreign
-  UNION ALL
-  SELECT 'a rule', w.rulename::text || ' on ' || w.ev_class::regclass::text FROM pg_rewrite w JOIN relations r ON r.oid = w.ev_class
-  WHERE NOT (w.rulename = '_RETURN' AND r.relkind = 'v')
-  UNION ALL
-  SELECT 'a policy', p.polname::text || ' on ' || p.polrelid::regclass::text FROM pg_policy p JOIN relations r ON r.oid = p.polrelid
-  UNION ALL
   SELECT 'an event trigger', e.evtname::text FROM pg_event_trigger e, own WHERE e.evtowner IN (own.owner, own.runtime)
-  UNION ALL
-  SELECT 'an operator class of somebody''s own', i.indexrelid::regclass::text
-  FROM pg_index i JOIN relations r ON r.oid = i.indexrelid, own
-  WHERE EXISTS (SELECT FROM unnest(i.indclass::oid[]) c WHERE c >= own.first_foreign)
 
   -- Keys. The check of one runs as the owner of the table that is pointed to.
   UNION ALL
   SELECT 'a constraint of another kind', k.conname::text FROM constraints k WHERE k.contype NOT IN ('c', 'f', 'n', 'p', 'u', 'x')
-  UNION ALL
-  SELECT 'a foreign key to something else', k.conname::text || ' on ' || k.conrelid::regclass::text FROM constraints k, own
-  WHERE k.contype = 'f' AND k.confrelid <> own.cards AND k.confrelid NOT IN (SELECT oid FROM relations)
-  UNION ALL
-  SELECT 'a key to the cards that is not one uuid to their id', k.conname::text || ' on ' || k.conrelid::regclass::text
-  FROM constraints k, own
-  WHERE k.contype = 'f' AND k.confrelid = own.cards AND NOT (
-    cardinality(k.conkey) = 1
-    AND k.confkey = ARRAY[(SELECT attnum FROM pg_attribute WHERE attrelid = own.cards AND attname = 'id')]
-    AND (SELECT a.atttypid FROM pg_attribute a WHERE a.attrelid = k.conrelid AND a.attnum = k.conkey[1]) = 'uuid'::regtype
-    AND (SELECT bool_and(o = '=(uuid,uuid)'::regoperator::oid)
-         FROM unnest(k.conpfeqop || k.conppeqop || k.conffeqop) o))
-  UNION ALL
-  SELECT 'an operator of somebody''s own', k.conname::text FROM constraints k, own
-  WHERE EXISTS (SELECT FROM unnest(k.conpfeqop || k.conppeqop || k.conffeqop || k.conexclop) o WHERE o >= own.first_foreign)
   UNION ALL
   SELECT 'a key of somebody else''s to a table of the plugin', k.conrelid::regclass::text FROM pg_constraint k
   WHERE k.confrelid IN (SELECT oid FROM relations) AND k.conrelid NOT IN (SELECT oid FROM relations)
@@ -210,4 +224,6 @@ found(what, name) AS (
   SELECT 'a member of the plugin''s roles', pg_get_userbyid(m.member)::text FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member, own
   WHERE m.roleid IN (own.owner, own.runtime) AND NOT r.rolcreaterole AND NOT r.rolsuper
 )
-SELECT DISTINCT what, name FROM found ORDER BY what, name LIMIT 20
+SELECT DISTINCT what, name, class, object
+FROM (SELECT * FROM objects UNION ALL SELECT what, name, NULL::oid, NULL::oid FROM found) all_of_it
+ORDER BY what, name LIMIT 20

@@ -99,6 +99,35 @@ EXCEPTION WHEN insufficient_privilege THEN
   RAISE WARNING 'plugins can lock objects that are not theirs: a superuser has to revoke EXECUTE on pg_get_object_address from PUBLIC';
 END $$;
 
+-- Each call leaves a file, of which a transaction may have any number: while they are removed, the server does not stop, and
+-- one that crashed does not start. A backup reads all sessions' tables as they are at one moment by it.
+DO $$
+BEGIN
+  IF has_function_privilege('public', 'pg_catalog.pg_export_snapshot()', 'EXECUTE') THEN
+    REVOKE EXECUTE ON FUNCTION pg_catalog.pg_export_snapshot() FROM PUBLIC;
+  END IF;
+  GRANT EXECUTE ON FUNCTION pg_catalog.pg_export_snapshot() TO {{owner}};
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE WARNING 'plugins can keep the server from stopping and starting by exporting snapshots: a superuser has to revoke EXECUTE on pg_export_snapshot from PUBLIC';
+END $$;
+
+-- Each call takes the server's whole table of locks for itself: some sessions that do nothing else make all work on cards take
+-- seconds.
+DO $$
+DECLARE
+  looks regprocedure;
+BEGIN
+  FOREACH looks IN ARRAY ARRAY['pg_blocking_pids(integer)', 'pg_safe_snapshot_blocking_pids(integer)',
+                               'pg_isolation_test_session_is_blocked(integer,integer[])']::regprocedure[] LOOP
+    IF has_function_privilege('public', looks, 'EXECUTE') THEN
+      EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', looks);
+    END IF;
+  END LOOP;
+  GRANT EXECUTE ON FUNCTION pg_catalog.pg_blocking_pids(integer) TO {{owner}}, {{provision}};
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE WARNING 'plugins can lock the server''s table of locks again and again: a superuser has to revoke EXECUTE on pg_blocking_pids and its like from PUBLIC';
+END $$;
+
 -- PostgreSQL does not interrupt `jsonb - text[]`, which compares each key with each: a schema.sql could keep a lock on a table
 -- that the cards' removal needs. Triggers of the core say it about keys and users.
 DO $$
@@ -118,7 +147,7 @@ ALTER ROLE {{core}} IN DATABASE {{database}} SET lock_timeout = '10s';
 ALTER ROLE {{core}} IN DATABASE {{database}} SET idle_in_transaction_session_timeout = '60s';
 ALTER ROLE {{reaper}} IN DATABASE {{database}} SET search_path = public, pg_temp;
 ALTER ROLE {{reaper}} IN DATABASE {{database}} SET statement_timeout = '60s';
--- A plugin's session that keeps the reaper waiting for a whole table is ended after one second (db/session_watch.rs).
+-- A plugin's session that keeps the reaper waiting for a whole table is ended after one second (host/crates/schema/src/session_watch.rs).
 ALTER ROLE {{reaper}} IN DATABASE {{database}} SET lock_timeout = '2s';
 ALTER ROLE {{reaper}} IN DATABASE {{database}} SET idle_in_transaction_session_timeout = '60s';
 

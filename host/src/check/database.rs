@@ -140,6 +140,13 @@ async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
             "EXECUTE on pg_logical_emit_message revoked from PUBLIC",
         ));
     }
+    if isolation::snapshots_are_open(session).await? {
+        findings.push(bootstrap(
+            "snapshots-open",
+            "Plugins can export snapshots, whose files keep the server from stopping and starting for minutes.",
+            "EXECUTE on pg_export_snapshot revoked from PUBLIC",
+        ));
+    }
     if isolation::object_locks_are_open(session).await? {
         findings.push(bootstrap(
             "object-locks-open",
@@ -289,10 +296,14 @@ fn migrations(pending: &[&str]) -> Finding {
 async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]) -> anyhow::Result<Vec<Finding>> {
     let mut found = Vec::new();
     let work = catalog::looking(owner).await?;
-    for known in plugins.iter().filter(|known| known.schema_sha256.is_some()) {
-        let (schema_role, runtime_role) = (names.plugin_schema(&known.plugin), names.plugin_runtime(&known.plugin));
+    // Those without a recorded step, too: it may have been killed between its commit and its record.
+    for known in plugins {
+        let roles = [names.plugin_schema(&known.plugin), names.plugin_runtime(&known.plugin)];
         let schema = roles::plugin_schema_name(&known.plugin);
-        let unknown = catalog::unknown(&work, &schema, &schema_role, &runtime_role).await?;
+        if !catalog::is_there(&work, &schema, &roles).await? {
+            continue;
+        }
+        let unknown = catalog::unknown(&work, &schema, &roles[0], &roles[1]).await?;
         if unknown.is_empty() {
             continue;
         }
@@ -302,7 +313,7 @@ async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]
             known.plugin
         );
         let told = Finding::error("schema-unsafe", &known.plugin, message).found(named.join("; "));
-        found.push(told.expected(catalog::EXPECTED).fix(catalog::FIX));
+        found.push(told.expected(catalog::EXPECTED).fix(catalog::fix(&known.plugin)));
     }
     Ok(found)
 }

@@ -9,7 +9,9 @@ use cardinal_base::{
 use cardinal_database::roles;
 use cardinal_schema::prepare;
 
-/// Prepare a PostgreSQL of your own
+mod drop_object;
+
+/// Prepare a PostgreSQL of your own, and drop what a plugin's schema must not hold
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -19,6 +21,7 @@ pub(super) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     BootstrapSql(BootstrapArgs),
+    DropObject(Box<drop_object::Args>),
 }
 
 /// Print the SQL that makes Cardinal's roles, for an administrator to run once
@@ -38,7 +41,13 @@ struct BootstrapArgs {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let Command::BootstrapSql(args) = &args.command;
+    match &args.command {
+        Command::BootstrapSql(args) => print_bootstrap_sql(args),
+        Command::DropObject(args) => drop_object::run(args),
+    }
+}
+
+fn print_bootstrap_sql(args: &BootstrapArgs) -> anyhow::Result<()> {
     let (dbname, file) = args.settings.read()?;
     let secret = secret_file::read_or_make(&file, || Ok(roles::random_secret()?.expose().to_owned()))
         .context("DATABASE_SECRET_FILE")?;

@@ -11,6 +11,7 @@ use cardinal_base::{
 use cardinal_database::pool::{Pool, Pools};
 use cardinal_identity::auth::caller::local_actor;
 use cardinal_observe::log::Log;
+use cardinal_schema::prepare::Preparation;
 use cardinal_serve::audit::{Audit, AuditAction};
 use cardinal_serve::http::error::ApiError;
 use cardinal_supervisor::access::{Access, MissingDatabase};
@@ -19,6 +20,8 @@ use cardinal_supervisor::access::{Access, MissingDatabase};
 pub(super) struct Direct {
     pub pool: Pool,
     pub clock: Clock,
+    /// For what takes another login than the core's.
+    pub preparation: Preparation,
     audit: Audit,
 }
 
@@ -47,11 +50,12 @@ impl Direct {
     }
 
     async fn open(access: &Access) -> anyhow::Result<Self> {
-        let login = access.preparation().core_login().await?.pg_config();
+        let preparation = access.preparation();
+        let login = preparation.core_login().await?.pg_config();
         // These commands remove no card, so the reaper's pool stays empty.
         let pool = Pools::new(login.clone(), login).context("preparing connections")?.core;
         let audit = Audit::new(pool.clone(), Clock::System);
-        Ok(Self { pool, clock: Clock::System, audit })
+        Ok(Self { pool, clock: Clock::System, preparation, audit })
     }
 
     /// Adds an act of whoever runs this command to the audit log.

@@ -30,6 +30,12 @@ pub(super) fn plain_lines(text: &str) -> String {
     text.lines().map(plain).collect::<Vec<_>>().join("\n")
 }
 
+/// As one word of a shell's command line.
+pub(super) fn shell_word(text: &str) -> String {
+    let is_plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 /// Marks that are not seen and change how the rest is read.
 fn is_format(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{61c}')

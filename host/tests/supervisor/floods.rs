@@ -73,6 +73,37 @@ async fn no_session_writes_messages_into_the_log() {
     }
 }
 
+/// Each call takes the whole table of locks.
+#[tokio::test]
+async fn no_session_of_a_plugin_asks_who_blocks_whom() {
+    for (database, made) in servers().await {
+        let plugin = connect::connect(&made.connect).await.unwrap();
+        for call in [
+            "pg_blocking_pids(1)",
+            "pg_safe_snapshot_blocking_pids(1)",
+            "pg_isolation_test_session_is_blocked(1, '{}')",
+        ] {
+            let refused = plugin.batch_execute(&format!("SELECT {call}")).await.unwrap_err();
+            assert_eq!(refused.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{call}: {refused:?}");
+        }
+        database.provisioner().await.batch_execute("SELECT pg_blocking_pids(1)").await.unwrap();
+    }
+}
+
+/// Each leaves a file, which a server that stops or starts removes one by one.
+#[tokio::test]
+async fn no_session_of_a_plugin_exports_snapshots() {
+    for (database, made) in servers().await {
+        let plugin = connect::connect(&made.connect).await.unwrap();
+        let refused = plugin.batch_execute("SELECT pg_export_snapshot()").await.unwrap_err();
+        assert_eq!(refused.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{refused:?}");
+        assert!(!cardinal_schema::isolation::snapshots_are_open(&database.admin().await).await.unwrap());
+        // A backup does.
+        let owner = connect::connect(&database.login(&database.prepared.names.owner())).await.unwrap();
+        owner.batch_execute("SELECT pg_export_snapshot()").await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn connections_of_one_plugin_leave_room_for_others() {
     for (database, made) in servers().await {

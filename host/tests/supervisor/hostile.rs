@@ -3,7 +3,11 @@
 
 use cardinal_control::link::{PluginDatabase, ProvisionFault};
 use cardinal_database::connect;
-use cardinal_schema::plugin_schema::catalog::{self, Unknown};
+use cardinal_schema::plugin_schema::{
+    Step,
+    catalog::{self, Unknown},
+    drop_object::DropOutcome,
+};
 use tokio_postgres::{Client, GenericClient};
 
 use super::{
@@ -16,6 +20,7 @@ everywhere! {
     everything_on_the_list_works
     what_only_the_catalog_shows_is_found
     an_older_schema_with_a_function_is_named_and_not_served
+    what_comes_about_after_the_commit_is_not_let_in
     a_hostile_update_leaves_the_plugin_as_it_was
     a_view_reads_with_the_rights_of_who_asks
 }
@@ -24,18 +29,22 @@ const REFUSED: &str = include_str!("../../../tests/schemas/refused.sql");
 const STATEMENTS: &str = include_str!("../../../tests/schemas/statements.sql");
 const WORKING: &str = include_str!("../../../tests/schemas/working.sql");
 const UNKNOWN: &str = include_str!("../../../tests/schemas/unknown.sql");
+const DROP: &str = include_str!("../../../sql/plugin_drop.sql");
 
 const ITEMS: &str =
     "CREATE TABLE items (id int, v text, card_id uuid REFERENCES public.master_cards ON DELETE CASCADE);
                      CREATE TABLE keyed (id int PRIMARY KEY)";
+
+/// Of the hostile files one in so many is tried as an update, too.
+const UPDATES_STEP: usize = 20;
 
 /// The cases of a file: what is expected, and the SQL behind it.
 fn cases(file: &str) -> Vec<(&str, &str)> {
     file.split("\n-- ").skip(1).map(|case| case.split_once('\n').unwrap()).collect()
 }
 
-/// Every right, membership and owner of the database, by name.
-async fn rights(admin: &Client) -> Vec<String> {
+/// Every right, membership, owner, attribute and setting of roles that the database knows, by name.
+pub(crate) async fn rights(admin: &impl GenericClient) -> Vec<String> {
     let rows = admin
         .query(
             "SELECT 'relation ' || oid::regclass || ' ' || relowner::regrole || ' ' || coalesce(relacl::text, '') FROM pg_class
@@ -51,6 +60,15 @@ async fn rights(admin: &Client) -> Vec<String> {
              UNION ALL SELECT 'cast ' || castsource::regtype || ' ' || casttarget::regtype FROM pg_cast WHERE oid >= 16384
              UNION ALL SELECT 'trigger ' || tgrelid::regclass || ' ' || tgname FROM pg_trigger WHERE NOT tgisinternal
              UNION ALL SELECT 'member ' || roleid::regrole || ' ' || member::regrole || ' ' || admin_option FROM pg_auth_members
+             UNION ALL SELECT 'role ' || rolname || ' ' || concat_ws(',', rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin,
+               rolreplication, rolbypassrls, rolconnlimit, rolvaliduntil) FROM pg_roles
+             UNION ALL SELECT 'setting of ' || coalesce(setrole::regrole::text, '') || ' ' || setconfig::text
+               FROM pg_db_role_setting WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+             UNION ALL SELECT 'event trigger ' || evtname || ' ' || evtowner::regrole || evtenabled::text FROM pg_event_trigger
+             UNION ALL SELECT 'parameter ' || parname || ' ' || paracl::text FROM pg_parameter_acl
+             UNION ALL SELECT 'publication ' || pubname FROM pg_publication
+             UNION ALL SELECT 'policy ' || polrelid::regclass || ' ' || polname FROM pg_policy
+             UNION ALL SELECT 'rule ' || ev_class::regclass || ' ' || rulename FROM pg_rewrite WHERE oid >= 16384
              UNION ALL SELECT 'extension ' || extname FROM pg_extension
              UNION ALL SELECT 'large object ' || oid FROM pg_largeobject_metadata
              ORDER BY 1",
@@ -62,10 +80,11 @@ async fn rights(admin: &Client) -> Vec<String> {
 }
 
 /// Rights of this database's own roles: other tests work beside this one on the same server.
-fn own(database: &Database, rights: Vec<String>) -> Vec<String> {
+pub(crate) fn own(database: &Database, rights: Vec<String>) -> Vec<String> {
     let prefix = database.prepared.names.core();
     let prefix = prefix.trim_end_matches("core").to_owned();
-    rights.into_iter().filter(|line| !line.starts_with("member ") || line.contains(&prefix)).collect()
+    let is_shared = |line: &str| ["member ", "role ", "setting of "].iter().any(|kind| line.starts_with(kind));
+    rights.into_iter().filter(|line| !is_shared(line) || line.contains(&prefix)).collect()
 }
 
 async fn refused_files_leave_nothing(place: Place) {
@@ -73,6 +92,8 @@ async fn refused_files_leave_nothing(place: Place) {
     let admin = database.admin().await;
     database.provision("good", ITEMS).await.unwrap();
     let before = own(&database, rights(&admin).await);
+    // After each file on one server; the query of all rights takes too long for all of them.
+    let each = place.is_newest();
     let files = cases(REFUSED).into_iter().map(|(_, sql)| sql).chain(STATEMENTS.lines());
     for sql in files {
         // Behind something that would show.
@@ -83,6 +104,9 @@ async fn refused_files_leave_nothing(place: Place) {
                 assert!(found.contains("line ") && !fix.is_empty(), "{sql}: {found}");
             }
             other => panic!("{sql}: {other:?}"),
+        }
+        if each {
+            assert_eq!(own(&database, rights(&admin).await), before, "{sql}");
         }
     }
     assert_eq!(own(&database, rights(&admin).await), before);
@@ -141,6 +165,7 @@ async fn what_only_the_catalog_shows_is_found(place: Place) {
     let work = admin.transaction().await.unwrap();
     assert_eq!(look(&database, &work, "evil").await, []);
     work.rollback().await.unwrap();
+    let mut droppable = 0;
     for (expected, sql) in cases(UNKNOWN) {
         let fill = |text: &str| {
             text.replace("{core}", &names.core())
@@ -168,9 +193,14 @@ async fn what_only_the_catalog_shows_is_found(place: Place) {
         let named: Vec<String> = found.iter().map(ToString::to_string).collect();
         let is_found = |line: &String| line.starts_with(&expected) || line.contains(&format!(": {expected}"));
         assert!(named.iter().any(is_found), "{expected} is not among {named:#?}\n{sql}");
+        if let Some(object) = found.iter().find_map(|it| it.object.filter(|_| is_found(&it.to_string()))) {
+            let drop = work.query_one(DROP, &[&object.class, &object.object]).await.unwrap().get::<_, String>(0);
+            work.batch_execute(&format!("{drop} CASCADE")).await.unwrap_or_else(|error| panic!("{drop}: {error:?}"));
+            droppable += 1;
+        }
         work.rollback().await.unwrap();
     }
-    assert!(cases(UNKNOWN).len() > 60);
+    assert!(cases(UNKNOWN).len() > 60 && droppable > 25, "{droppable}");
 }
 
 /// What a host before this one let through: the plugin is not served, its rows stay, and it is served again once an
@@ -178,7 +208,8 @@ async fn what_only_the_catalog_shows_is_found(place: Place) {
 async fn an_older_schema_with_a_function_is_named_and_not_served(place: Place) {
     let database = place.database().await;
     let made = database.provision("old", ITEMS).await.unwrap();
-    connect::connect(&made.connect).await.unwrap().execute("INSERT INTO items VALUES (1)", &[]).await.unwrap();
+    let session = connect::connect(&made.connect).await.unwrap();
+    session.execute("INSERT INTO items VALUES (1)", &[]).await.unwrap();
     let admin = database.admin().await;
     let owner = database.prepared.names.plugin_schema("old");
     let function = format!(
@@ -192,13 +223,100 @@ async fn an_older_schema_with_a_function_is_named_and_not_served(place: Place) {
         let Err(ProvisionFault::Refused { code, found, fix, .. }) = &refused else { panic!("{refused:?}") };
         assert_eq!(code, "schema-unsafe");
         assert!(found.contains("a function: plugin_old.touch()") && found.contains("a trigger: touch on"), "{found}");
-        assert!(fix.contains("Rust") && fix.contains("cardinal psql"), "{fix}");
+        assert!(fix.contains("Rust") && fix.contains("cardinal database drop-object old"), "{fix}");
+        assert!(is_shut_out(&database, "old").await, "{schema_sql}");
+        let_in_again(&database, "old").await;
     }
+    database.provision("old", ITEMS).await.unwrap_err();
+    assert!(session.batch_execute("SELECT 1").await.is_err(), "its sessions are ended");
     assert_eq!(database.tables("plugin_old").await, ["items", "keyed"]);
-    admin.batch_execute("DROP FUNCTION plugin_old.touch() CASCADE").await.unwrap();
+    let provisioner = database.login(&database.prepared.names.provision());
+    drop_what_is_refused(&database.step(&provisioner, "old", "")).await;
     let made = database.provision("old", ITEMS).await.unwrap();
     let plugin = connect::connect(&made.connect).await.unwrap();
     assert_eq!(plugin.query("SELECT * FROM items", &[]).await.unwrap().len(), 1);
+}
+
+/// Object by object, as `cardinal database drop-object` does it.
+async fn drop_what_is_refused(step: &Step<'_>) {
+    let needed = step.drop_object("plugin_old.touch()", false).await.unwrap();
+    let DropOutcome::HasDependents(dependents) = needed else { panic!("{needed:?}") };
+    assert!(
+        dependents.len() == 1 && dependents[0].starts_with("trigger touch on table plugin_old.items"),
+        "{dependents:?}"
+    );
+    for known in ["plugin_old.items", "items", "plugin_old.items; DROP SCHEMA public", "a function: plugin_old.other()"]
+    {
+        step.drop_object(known, true).await.unwrap_err();
+    }
+    let refused = step.unknown_objects().await.unwrap();
+    let named: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    assert!(named[0].starts_with("a trigger: ") && named.iter().any(|it| it.starts_with("a function: ")), "{named:?}");
+    for unknown in refused.iter().filter(|it| it.object.is_some()) {
+        let dropped = step.drop_object(&unknown.to_string(), false).await.unwrap();
+        assert!(matches!(&dropped, DropOutcome::Dropped { dependents, .. } if dependents.is_empty()), "{dropped:?}");
+    }
+    assert_eq!(step.unknown_objects().await.unwrap(), []);
+    let nobody = Step { plugin: "nobody", ..*step };
+    assert!(format!("{:#}", nobody.unknown_objects().await.unwrap_err()).contains("no schema of a plugin nobody"));
+    nobody.drop_object("a function: f()", true).await.unwrap_err();
+}
+
+/// Whether the run-time role neither logs in nor gets into its schema.
+async fn is_shut_out(database: &Database, plugin: &str) -> bool {
+    let asked =
+        "SELECT NOT rolcanlogin AND NOT has_schema_privilege(oid, $2, 'USAGE') FROM pg_roles WHERE rolname = $1";
+    let (role, schema) = (database.prepared.names.plugin_runtime(plugin), format!("plugin_{plugin}"));
+    database.admin().await.query_one(asked, &[&role, &schema]).await.unwrap().get(0)
+}
+
+/// As a host that did not look left it.
+async fn let_in_again(database: &Database, plugin: &str) {
+    let role = database.prepared.names.plugin_runtime(plugin);
+    let open = format!("ALTER ROLE {role} LOGIN; GRANT USAGE ON SCHEMA plugin_{plugin} TO {role}");
+    database.admin().await.batch_execute(&open).await.unwrap();
+}
+
+/// The look within the transaction has found nothing, and the one at the committed state does.
+async fn what_comes_about_after_the_commit_is_not_let_in(place: Place) {
+    let database = place.database().await;
+    database.provision("old", ITEMS).await.unwrap();
+    for plugin in ["new", "old"] {
+        let linked = "CREATE TABLE linked (card_id uuid REFERENCES public.master_cards (id))";
+        let (refused, ()) =
+            tokio::join!(database.provision(plugin, linked), make_function_behind_commit(&database, plugin));
+        let found = found_in(refused, "schema-unsafe");
+        assert!(found.contains(&format!("a function: plugin_{plugin}.late()")), "{found}");
+    }
+    // A first step is undone; what had data before keeps it, and is closed.
+    assert!(database.tables("plugin_new").await.is_empty());
+    assert!(!database.has_role(&database.prepared.names.plugin_runtime("new")).await);
+    assert_eq!(database.tables("plugin_old").await, ["items", "keyed", "linked"]);
+    assert!(is_shut_out(&database, "old").await);
+    database.admin().await.batch_execute("DROP FUNCTION plugin_old.late()").await.unwrap();
+    serves(&database.provision("old", ITEMS).await.unwrap()).await;
+}
+
+/// Holds the step before its keys, then between its commit and its look at what was committed.
+async fn make_function_behind_commit(database: &Database, plugin: &str) {
+    let (turn, role, admin) = (database.provisioner().await, database.admin().await, database.admin().await);
+    turn.batch_execute("BEGIN; LOCK TABLE public.plugin_schema_state IN SHARE UPDATE EXCLUSIVE MODE").await.unwrap();
+    until_somebody_waits_for(&admin, &turn).await;
+    let schema_role = database.prepared.names.plugin_schema(plugin);
+    role.batch_execute(&format!("BEGIN; ALTER ROLE {schema_role} CONNECTION LIMIT 4")).await.unwrap();
+    turn.batch_execute("ROLLBACK").await.unwrap();
+    until_somebody_waits_for(&admin, &role).await;
+    let function = format!("CREATE FUNCTION plugin_{plugin}.late() RETURNS int LANGUAGE sql AS 'select 1'");
+    admin.batch_execute(&function).await.unwrap();
+    role.batch_execute("ROLLBACK").await.unwrap();
+}
+
+async fn until_somebody_waits_for(admin: &Client, blocker: &Client) {
+    let backend = connect::backend_pid(blocker).await.unwrap();
+    let waiting = "SELECT FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid))";
+    while admin.query(waiting, &[&backend]).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// A later schema.sql of a plugin that already works is refused without touching what is there.
@@ -206,9 +324,17 @@ async fn a_hostile_update_leaves_the_plugin_as_it_was(place: Place) {
     let database = place.database().await;
     let works = "CREATE TABLE IF NOT EXISTS items (id int); CREATE TABLE IF NOT EXISTS more (id int)";
     let evil = database.provision("evil", works).await.unwrap();
+    let admin = database.admin().await;
+    let before = own(&database, rights(&admin).await);
     let update = format!("{works}; CREATE TABLE added (); CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'select 1'");
     found_in(database.provision("evil", &update).await, "schema-unsafe");
     assert_eq!(database.tables("plugin_evil").await, ["items", "more"]);
+    // What PostgreSQL itself refuses, and what is refused before anything runs.
+    let hostile = cases(REFUSED).into_iter().map(|(_, sql)| sql).step_by(UPDATES_STEP);
+    for sql in hostile.chain(["SELECT 1/0", "CREATE TABLE items (id int)"]) {
+        database.provision("evil", &format!("{works}; {sql}")).await.unwrap_err();
+        assert_eq!(own(&database, rights(&admin).await), before, "{sql}");
+    }
     serves(&evil).await;
 }
 

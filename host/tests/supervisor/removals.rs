@@ -1,6 +1,9 @@
 //! What keeps cards from being removed, or others from the cards, for a moment at most: steps that change a table with a key,
 //! whole-table locks, plugins' data that is dropped, and what a killed step leaves.
 
+// How long somebody waited is a figure that people want to see.
+#![allow(clippy::print_stdout)]
+
 use std::time::{Duration, Instant};
 
 use cardinal_control::link::ProvisionFault;
@@ -36,19 +39,148 @@ async fn beside_removals<T>(database: &Database, work: impl Future<Output = T>) 
     let (core, pools) = (database.core().await, pools(database));
     let (mut work, mut longest) = (std::pin::pin!(work), Duration::ZERO);
     loop {
-        let card = database.card(&uuid::Uuid::now_v7().to_string()).await;
-        core.execute("UPDATE public.master_cards SET deleted_at = now() WHERE id = $1", &[&card]).await.unwrap();
-        let begun = Instant::now();
+        // All of it beside the work, which holds locks while it is not polled.
         let removal = async {
+            let card = database.card(&uuid::Uuid::now_v7().to_string()).await;
+            core.execute("UPDATE public.master_cards SET deleted_at = now() WHERE id = $1", &[&card]).await.unwrap();
+            let begun = Instant::now();
             while !matches!(reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await, Ok(1)) {}
+            begun.elapsed()
         };
         let mut removal = std::pin::pin!(removal);
+        let (done, waited) = tokio::select! {
+            done = &mut work => (Some(done), removal.await),
+            waited = &mut removal => (None, waited),
+        };
+        longest = longest.max(waited);
+        if let Some(done) = done {
+            return (done, longest);
+        }
+    }
+}
+
+/// A table whose key has no index would be read whole by the removal of any card, as often as it has keys.
+#[tokio::test]
+async fn a_key_has_an_index_by_which_the_rows_of_a_card_are_found() {
+    const UNINDEXED: &str = "SELECT count(*) FROM pg_constraint k WHERE k.contype = 'f' AND k.connamespace = 'plugin_wide'::regnamespace
+        AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = k.conrelid AND i.indkey[0] = k.conkey[1] AND i.indpred IS NULL)";
+    for database in places().await {
+        let keys: String =
+            (0..29).map(|n| format!(", c{n} uuid REFERENCES public.master_cards ON DELETE CASCADE")).collect();
+        let parts = "CREATE TABLE parts (n int, c uuid REFERENCES public.master_cards) PARTITION BY LIST (n);
+                     CREATE TABLE part PARTITION OF parts DEFAULT";
+        let made = database.provision("wide", &format!("CREATE TABLE wide (id int{keys}); {parts}")).await.unwrap();
+        let admin = database.admin().await;
+        assert_eq!(admin.query_one(UNINDEXED, &[]).await.unwrap().get::<_, i64>(0), 0);
+        let plugin = connect::connect(&made.connect).await.unwrap();
+        plugin.execute("INSERT INTO wide (id) SELECT generate_series(1, 30000)", &[]).await.unwrap();
+        let ((), waited) = beside_removals(&database, async { tokio::task::yield_now().await }).await;
+        assert!(waited < SHORT, "{waited:?}");
+        // One that is there already will do; a partial one does not.
+        let own = "CREATE TABLE own (c uuid PRIMARY KEY REFERENCES public.master_cards);
+                   CREATE TABLE few (n int, c uuid REFERENCES public.master_cards); CREATE INDEX ON few (c) WHERE n > 1";
+        database.provision("wide", own).await.unwrap();
+        assert_eq!(admin.query_one(UNINDEXED, &[]).await.unwrap().get::<_, i64>(0), 0);
+        let of_own = "SELECT count(*) FROM pg_index WHERE indrelid = 'plugin_wide.own'::regclass";
+        assert_eq!(admin.query_one(of_own, &[]).await.unwrap().get::<_, i64>(0), 1);
+    }
+}
+
+/// As much as a plugin may have. The lock on the cards lies from the first of its keys to the end of the transaction.
+#[tokio::test]
+async fn the_largest_schema_is_dropped_beside_writers_of_cards() {
+    for database in places().await {
+        let keyed: String = (0..32)
+            .map(|n| {
+                format!("CREATE TABLE k{n} (c uuid PRIMARY KEY REFERENCES public.master_cards ON DELETE CASCADE);")
+            })
+            .collect();
+        database.provision("large", &keyed).await.unwrap();
+        for from in [0, 150, 300] {
+            let more = (from..from + 150).map(|n| format!("CREATE TABLE t{n} (id int PRIMARY KEY, v text);"));
+            database.provision("large", &more.collect::<String>()).await.unwrap();
+        }
+        let names = &database.prepared.names;
+        let provisioner = database.login(&names.provision());
+        let purge = Purge { plugin: "large", is_installed: false, provisioner: &provisioner, names };
+        let (dropped, waited) = beside_a_writer(&database, purge.make()).await;
+        assert_eq!(dropped.unwrap().tables.len(), 482);
+        println!("a writer waited for {waited:?} at most");
+        assert!(waited < Duration::from_secs(2), "{waited:?}");
+    }
+}
+
+/// The tables with keys go first, each by itself: neither removals of cards nor a process that is killed keep the rest.
+#[tokio::test]
+async fn a_purge_that_is_broken_off_is_finished_by_the_next() {
+    for database in places().await {
+        database.provision("gone", KEYED).await.unwrap();
+        let (names, pools) = (&database.prepared.names, pools(&database));
+        let provisioner = database.login(&names.provision());
+        let purge = Purge { plugin: "gone", is_installed: false, provisioner: &provisioner, names };
+        let other = database.admin().await;
+        other.batch_execute("BEGIN; LOCK TABLE plugin_gone.other IN ACCESS SHARE MODE").await.unwrap();
+        {
+            let mut purging = std::pin::pin!(purge.make());
+            let is_halfway = async { while database.tables("plugin_gone").await != ["other"] {} };
+            tokio::select! {
+                purged = &mut purging => panic!("{purged:?}"),
+                () = is_halfway => {}
+            }
+        }
+        // Cards are written and removed, and the operator can go on.
+        let ((), waited) = beside_removals(&database, async { tokio::task::yield_now().await }).await;
+        assert!(waited < PROMISED, "{waited:?}");
+        assert!(plugin_state::has_left_data(&pools.core, "gone").await.unwrap());
+        other.batch_execute("ROLLBACK").await.unwrap();
+        assert_eq!(purge.make().await.unwrap().tables, ["other"]);
+        assert!(!plugin_state::has_left_data(&pools.core, "gone").await.unwrap());
+        // One that is enabled instead gets a whole schema.
+        database.provision("gone", KEYED).await.unwrap();
+        let halfway = "DROP TABLE plugin_gone.keyed; UPDATE public.plugin_schema_state SET schema_sha256 = NULL WHERE plugin = 'gone'";
+        database.admin().await.batch_execute(halfway).await.unwrap();
+        let again = KEYED.replace("TABLE ", "TABLE IF NOT EXISTS ");
+        database.provision("gone", &again).await.unwrap();
+        assert_eq!(database.tables("plugin_gone").await, ["keyed", "other"]);
+    }
+}
+
+/// Many wide tables take a while to go; whoever removes cards meanwhile does not keep them.
+#[tokio::test]
+async fn wide_tables_are_dropped_beside_removals_of_cards() {
+    for database in places().await {
+        let columns: String = (0..1_000).map(|n| format!(", a{n} int")).collect();
+        let rest: String = (1..40).map(|n| format!("; CREATE TABLE b{n} (LIKE b0)")).collect();
+        let key = "card_id uuid REFERENCES public.master_cards ON DELETE CASCADE";
+        database.provision("wide", &format!("CREATE TABLE b0 ({key}{columns}){rest}")).await.unwrap();
+        let names = &database.prepared.names;
+        let provisioner = database.login(&names.provision());
+        let purge = Purge { plugin: "wide", is_installed: false, provisioner: &provisioner, names };
+        let (purged, waited) = beside_removals(&database, purge.make()).await;
+        assert_eq!(purged.unwrap().tables.len(), 40);
+        assert!(waited < PROMISED, "{waited:?}");
+    }
+}
+
+/// How long a writer of cards waited at most beside this.
+async fn beside_a_writer<T>(database: &Database, work: impl Future<Output = T>) -> (T, Duration) {
+    let card = database.card(&uuid::Uuid::now_v7().to_string()).await;
+    let core = database.core().await;
+    let update = "UPDATE public.master_cards SET version = version + 1 WHERE id = $1";
+    let (mut work, mut longest) = (std::pin::pin!(work), Duration::ZERO);
+    loop {
+        let begun = Instant::now();
+        let args: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&card];
+        let mut write = std::pin::pin!(core.execute(update, &args));
         let done = tokio::select! {
             done = &mut work => {
-                removal.await;
+                write.await.unwrap();
                 Some(done)
             }
-            () = &mut removal => None,
+            written = &mut write => {
+                written.unwrap();
+                None
+            }
         };
         longest = longest.max(begun.elapsed());
         if let Some(done) = done {
@@ -119,29 +251,7 @@ async fn a_reader_in_the_way_of_a_drop_is_named_and_others_go_on() {
         let names = &database.prepared.names;
         let provisioner = database.login(&names.provision());
         let purge = Purge { plugin: "gone", is_installed: false, provisioner: &provisioner, names };
-        let card = database.card("written").await;
-        let core = database.core().await;
-        let mut longest = Duration::ZERO;
-        let refused = {
-            let mut made = std::pin::pin!(purge.make());
-            loop {
-                let begun = Instant::now();
-                let update = "UPDATE public.master_cards SET version = version + 1 WHERE id = $1";
-                let args: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&card];
-                let mut write = std::pin::pin!(core.execute(update, &args));
-                let done = tokio::select! {
-                    done = &mut made => Some(done),
-                    written = &mut write => {
-                        written.unwrap();
-                        None
-                    }
-                };
-                longest = longest.max(begun.elapsed());
-                if let Some(done) = done {
-                    break done;
-                }
-            }
-        };
+        let (refused, longest) = beside_a_writer(&database, purge.make()).await;
         assert!(longest < SHORT, "{longest:?}");
         let Err(StepError::Refused(ProvisionFault::Refused { code, found, .. })) = refused else {
             panic!("{refused:?}")

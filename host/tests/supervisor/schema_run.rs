@@ -75,6 +75,43 @@ async fn a_schema_that_takes_too_long_is_ended() {
     assert!(!database.has_role(&database.prepared.names.plugin_schema("slow")).await);
 }
 
+/// Keys come last, so that what never ends holds no lock that a writer of cards needs.
+#[tokio::test]
+async fn an_endless_statement_beside_a_key_keeps_no_writer_waiting() {
+    let database = Database::new().await;
+    let (card, core) = (database.card("written").await, database.core().await);
+    core.batch_execute("SET lock_timeout = '500ms'").await.unwrap();
+    let key = "CREATE TABLE items (card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE)";
+    let endless = format!("{key}; CREATE TABLE numbers (i int); {ENDLESS}");
+    let mut step = std::pin::pin!(database.provision_within(Duration::from_secs(1), "endless", &endless));
+    let refused = loop {
+        let update = "UPDATE public.master_cards SET version = version + 1 WHERE id = $1";
+        let args: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&card];
+        tokio::select! {
+            refused = &mut step => break refused,
+            written = core.execute(update, &args) => assert_eq!(written.unwrap(), 1),
+        }
+    };
+    assert!(found_in(refused, "schema-failed").starts_with("57014"));
+    assert!(database.tables("plugin_endless").await.is_empty());
+}
+
+/// What a step has set in the provisioner's sessions is gone before the next one.
+#[tokio::test]
+async fn a_step_begins_with_sessions_as_they_were_opened() {
+    let database = Database::new().await;
+    let provisioner = database.login(&database.prepared.names.provision());
+    let (_, sessions) = database.step(&provisioner, "first", "CREATE TABLE a (id int)").make_with(None).await.unwrap();
+    let role = database.prepared.names.provision();
+    // The last that both sessions were told.
+    let last = "SELECT count(*), bool_and(query = 'DISCARD ALL') FROM pg_stat_activity WHERE usename = $1";
+    let row = database.admin().await.query_one(last, &[&role]).await.unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, bool>(1)), (2, true));
+    let (_, sessions) =
+        database.step(&provisioner, "second", "CREATE TABLE a (id int)").make_with(sessions).await.unwrap();
+    assert!(sessions.is_some());
+}
+
 #[tokio::test]
 async fn a_key_is_added_to_a_table_with_rows() {
     let database = Database::new().await;

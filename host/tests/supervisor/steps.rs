@@ -171,7 +171,7 @@ async fn writers_of_cards_go_on_while_a_schema_waits_for_them() {
     let mut core = database.core().await;
     let writing = core.transaction().await.unwrap();
     writing.execute("UPDATE public.master_cards SET title = 'x' WHERE id = $1", &[&card]).await.unwrap();
-    // Its foreign key needs a lock that the writer's transaction holds off; it gives up each time after 3 s.
+    // Its foreign key needs a lock that the writer's transaction holds off; it gives up each time after 0.2 s.
     let linked = "CREATE TABLE items (card_id uuid REFERENCES public.master_cards (id))";
     let (stepped, ()) = tokio::join!(database.provision("alpha", linked), async {
         let other = database.core().await;

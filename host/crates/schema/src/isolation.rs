@@ -141,6 +141,14 @@ pub async fn advisory_locks_are_open(session: &Client) -> anyhow::Result<bool> {
     public_may_call(session, "pg_catalog.pg_advisory_lock(bigint)").await.context("asking who may take advisory locks")
 }
 
+/// Whether plugins can export snapshots; many of them keep the server from stopping and starting.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn snapshots_are_open(session: &Client) -> anyhow::Result<bool> {
+    public_may_call(session, "pg_catalog.pg_export_snapshot()").await.context("asking who may export snapshots")
+}
+
 /// Whether plugins can write messages into the write-ahead log; one of a gigabyte keeps a crashed server from coming up again.
 ///
 /// # Errors

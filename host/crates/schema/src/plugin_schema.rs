@@ -35,10 +35,12 @@ pub mod close;
 mod confirmed;
 mod connections;
 mod diff;
+pub mod drop_object;
 pub mod dump;
 mod keys;
 pub mod purge;
 mod record;
+pub mod review;
 mod rows;
 mod run;
 mod watch;
@@ -46,7 +48,7 @@ mod watch;
 const PLUGIN_SQL: &str = include_str!("../../../../sql/plugin.sql");
 /// How long to wait for another host that is at the same plugin; longer than its whole step may take.
 const TURN_TIMEOUT: &str = "90s";
-/// How long schema.sql may run. Its foreign keys block writers of cards meanwhile.
+/// How long schema.sql may run. Writers of cards wait for moments of it only, see `watch`.
 pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 /// What logging in, the look at what was done and the commit may take beyond it.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -185,8 +187,9 @@ impl Step<'_> {
         let checked = match run {
             Ok(done) => self.check_committed(second, recorded.first_time).await.map(|()| done),
             Err(trouble) => {
-                if recorded.first_time {
-                    self.unmake(second).await;
+                match recorded.first_time {
+                    true => self.unmake(second).await,
+                    false => self.check_left(second).await,
                 }
                 Err(trouble)
             }

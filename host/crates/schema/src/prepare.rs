@@ -127,6 +127,14 @@ impl Preparation {
         Ok(self.login.with_login(role, password))
     }
 
+    /// The passwords of this database's roles.
+    ///
+    /// # Errors
+    /// As [`Self::owner_session`].
+    pub async fn passwords(&self) -> anyhow::Result<RolePasswords> {
+        Ok(self.owner().await?.1)
+    }
+
     /// A session of whoever the work begins with: the login, or the owner where the login is good for nothing. It looks
     /// up names in `pg_catalog` alone, and its caller names nothing else in the database, see [`maker`].
     ///

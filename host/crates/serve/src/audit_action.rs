@@ -39,6 +39,7 @@ actions! {
     ReleasePlugin = "plugin.release";
     UploadPlugin = "plugin.upload";
     PurgePlugin = "plugin.purge";
+    DropPluginObject = "plugin.drop_object";
     ConfirmMigration = "plugin.confirm_migration";
     AcceptSigner = "plugin.accept_signer";
     SetPluginSettings = "plugin.settings";

@@ -42,6 +42,7 @@ use cardinal_control::{
 use cardinal_database::connect::{ConnectParams, SocketDir};
 use cardinal_package::kept;
 use cardinal_schema::{
+    plugin_schema::review,
     pooler,
     prepare::{self, Prepared},
     session_watch,
@@ -103,6 +104,7 @@ impl Supervisor {
         let (prepared, start_options) = prepare(&config, &data, &login).await?;
         let job = job(&config, &login, &prepared, start_options);
         tokio::spawn(session_watch::watch(job.provisioner.clone(), job.names.clone()));
+        tokio::spawn(review_schemas(job.clone()));
         let provisioner = Provisioner::new(launcher.clone(), job);
         let files = Files::new(&config);
         let mut control =
@@ -251,6 +253,17 @@ async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyh
             }
             Err(error) => return Err(error.context("preparing the database")),
         }
+    }
+}
+
+/// Beside the start: nobody logs in meanwhile but plugins whose step has looked.
+async fn review_schemas(job: Job) {
+    let reviewed = async {
+        let (_dir, provisioner) = job.provisioner()?;
+        review::review_schemas(&provisioner, &job.names).await
+    };
+    if let Err(error) = reviewed.await {
+        tracing::warn!(error = format!("{error:#}"), "plugins' schemas could not be looked at");
     }
 }
 

@@ -16,7 +16,7 @@ use self::{
     sdk::{Sdk, SdkChoice},
     template::Template,
 };
-use crate::cli::text::plain;
+use crate::cli::text::{plain, shell_word};
 use cardinal_package::{
     compat,
     manifest::{self, Manifest},
@@ -209,9 +209,7 @@ fn title(name: &str) -> String {
 
 /// For a shell.
 fn shown(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = path.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
-    if is_plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+    shell_word(&path.display().to_string())
 }
 
 #[cfg(test)]

@@ -45,6 +45,15 @@ const PLACES: &str = "
     WHERE n.nspname = $1 AND k.contype = 'c' AND pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $2) > 0
     ORDER BY k.oid";
 
+/// Whether PostgreSQL finds the rows of a card without reading the whole table.
+const IS_INDEXED: &str = "
+    SELECT EXISTS (
+      SELECT FROM pg_catalog.pg_index i
+      JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+      JOIN pg_catalog.pg_am m ON m.oid = c.relam
+      JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+      WHERE i.indrelid = $1 AND a.attname = $2 AND i.indisvalid AND i.indpred IS NULL AND m.amname IN ('btree', 'hash'))";
+
 /// The keys of one run.
 pub(super) struct CardKeys<'a> {
     schema: &'a str,
@@ -255,6 +264,25 @@ async fn check_rows(work: &Transaction<'_>, schema: &str, place: &Place, pending
 impl ReadyKeys<'_> {
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// Gives the column of each an index where it has none: the removal of any card looks for its rows in each such table, and
+    /// would read the whole of it.
+    pub(super) async fn index(&self, work: &Transaction<'_>) -> Result<(), Failure> {
+        for (place, _) in &self.keys {
+            let row = work.query_one(IS_INDEXED, &[&place.relation, &place.column]).await;
+            let is_indexed = row.and_then(|row| row.try_get(0)).context("looking for the index of a key")?;
+            if is_indexed {
+                continue;
+            }
+            // Of a name that no schema.sql gives by chance.
+            let name = made_name(&format!("card_key_{}", place.relation), &place.column, "idx");
+            let [schema, table, name, column] =
+                [self.schema, &place.table, &name, &place.column].map(|name| sql::identifier(name));
+            let make = format!("CREATE INDEX {name} ON {schema}.{table} ({column})");
+            work.batch_execute(&make).await.map_err(|error| judged(error, None))?;
+        }
+        Ok(())
     }
 
     /// Makes them. Takes the lock on the cards, so nothing but the host's own may run from here to the commit.

@@ -8,8 +8,12 @@ use anyhow::Context as _;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::{Step, StepError};
+use crate::sql_failure;
 use cardinal_control::link::ProvisionFault;
-use cardinal_database::sql;
+use cardinal_database::{
+    roles::{self, RoleNames},
+    sql,
+};
 
 const CATALOG_SQL: &str = include_str!("../../../../../sql/plugin_catalog.sql");
 const ACTIONS_SQL: &str = include_str!("../../../../../sql/plugin_actions.sql");
@@ -43,6 +47,15 @@ static QUERY: LazyLock<Option<String>> = LazyLock::new(|| {
 pub struct Unknown {
     pub what: String,
     pub name: String,
+    /// What would have to go, where that is one object.
+    pub object: Option<ObjectAddress>,
+}
+
+/// Where an object stands in the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectAddress {
+    pub class: u32,
+    pub object: u32,
 }
 
 impl fmt::Display for Unknown {
@@ -61,6 +74,17 @@ pub async fn looking(session: &mut Client) -> anyhow::Result<Transaction<'_>> {
     Ok(work)
 }
 
+/// Whether there is such a schema with both of its roles, without which there is nothing to look at.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn is_there(session: &impl GenericClient, schema: &str, roles: &[String; 2]) -> anyhow::Result<bool> {
+    let asked = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)
+                 AND (SELECT count(*) = 2 FROM pg_catalog.pg_roles WHERE rolname = ANY ($2))";
+    let row = session.query_one(asked, &[&schema, &roles.as_slice()]).await;
+    row.and_then(|row| row.try_get(0)).context("looking for a plugin's schema and roles")
+}
+
 /// Everything of the plugin that is not on the list, at most twenty. The session's `search_path` has to be
 /// `pg_catalog, pg_temp`.
 ///
@@ -76,7 +100,7 @@ pub async fn unknown(
     let (schema_role, runtime_role) = (sql::identifier(schema_role), sql::identifier(runtime_role));
     let rows = session.query(query, &[&schema, &schema_role, &runtime_role]).await;
     let rows = rows.context("looking at what the catalog has of the plugin")?;
-    let mut unknown = read(&rows)?;
+    let mut unknown = rows.iter().map(read_object).collect::<Result<Vec<_>, _>>()?;
     unknown.extend(unbounded(session, schema).await?);
     Ok(unknown)
 }
@@ -89,9 +113,15 @@ async fn unbounded(session: &impl GenericClient, schema: &str) -> anyhow::Result
 
 fn read(rows: &[tokio_postgres::Row]) -> anyhow::Result<Vec<Unknown>> {
     let read = |row: &tokio_postgres::Row| -> Result<Unknown, tokio_postgres::Error> {
-        Ok(Unknown { what: row.try_get(0)?, name: row.try_get(1)? })
+        Ok(Unknown { what: row.try_get(0)?, name: row.try_get(1)?, object: None })
     };
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
+}
+
+fn read_object(row: &tokio_postgres::Row) -> Result<Unknown, tokio_postgres::Error> {
+    let (class, object): (Option<u32>, Option<u32>) = (row.try_get("class")?, row.try_get("object")?);
+    let object = class.zip(object).map(|(class, object)| ObjectAddress { class, object });
+    Ok(Unknown { what: row.try_get("what")?, name: row.try_get("name")?, object })
 }
 
 /// Refuses what only the keys show. Quick, since it runs while the cards are locked.
@@ -107,13 +137,15 @@ pub(super) async fn actions_refusal(
 }
 
 impl Step<'_> {
-    /// Lets the run-time role in once the catalog holds nothing but what is known.
+    /// Lets the run-time role in once the catalog holds nothing but what is known. Else it is shut out, whatever an older
+    /// version let it have.
     pub(super) async fn check_catalog(&self, session: &Client) -> Result<(), StepError> {
         session
             .batch_execute("SET search_path = pg_catalog, pg_temp")
             .await
             .context("preparing a look at the catalog")?;
         if let Some(refusal) = self.catalog_refusal(session).await? {
+            shut_out(session, self.names, self.plugin).await?;
             return Err(StepError::Refused(refusal));
         }
         let usage =
@@ -122,19 +154,25 @@ impl Step<'_> {
     }
 
     /// The look at what was committed, from outside. The one within the transaction found nothing; should something have
-    /// come about after it, nobody gets to use it.
-    pub(super) async fn check_committed(&self, session: &mut Client, first_time: bool) -> Result<(), StepError> {
+    /// come about after it, nobody gets to use it: a plugin that had nothing before loses all, of another the data stays.
+    pub(super) async fn check_committed(&self, session: &Client, first_time: bool) -> Result<(), StepError> {
         let checked = self.check_catalog(session).await;
-        if let Err(StepError::Refused(_)) = &checked {
-            if first_time {
-                self.drop_all().await?;
-            } else {
-                let (schema, role) = (sql::identifier(&self.schema()), self.runtime_identifier());
-                let close = format!("REVOKE USAGE ON SCHEMA {schema} FROM {role}");
-                session.batch_execute(&close).await.context("closing a schema that must not be there")?;
-            }
+        if first_time && matches!(checked, Err(StepError::Refused(_))) {
+            self.drop_all().await?;
         }
         checked
+    }
+
+    /// A step that was refused has left what was there. If that is unsafe, it is not served meanwhile either.
+    pub(super) async fn check_left(&self, session: &Client) {
+        match self.check_catalog(session).await {
+            Ok(()) => {}
+            Err(StepError::Refused(fault)) => tracing::warn!(plugin = self.plugin, %fault, "the plugin is shut out"),
+            Err(StepError::Failed(error)) => {
+                let error = format!("{error:#}");
+                tracing::warn!(plugin = self.plugin, error, "what a refused step left could not be looked at");
+            }
+        }
     }
 
     /// Refuses what the catalog must not hold.
@@ -142,14 +180,36 @@ impl Step<'_> {
         let (schema_role, runtime_role) =
             (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
         let unknown = unknown(session, &self.schema(), &schema_role, &runtime_role).await?;
-        Ok((!unknown.is_empty()).then(|| refusal(&unknown)))
+        Ok((!unknown.is_empty()).then(|| refusal(self.plugin, &unknown)))
     }
 }
 
 pub const EXPECTED: &str = "a schema of tables, columns, constraints, indexes, sequences, plain views and types, with built-in \
     functions, and keys of one uuid to the cards";
-pub const FIX: &str = "Take it out of schema.sql and write it in the plugin, in Rust. What an older schema.sql left in the \
-    database an administrator drops by hand (`cardinal psql`); the plugin's tables and rows stay as they are.";
+/// Takes from a plugin's run-time role its way into the schema, its login and its sessions, until a step finds the schema
+/// safe. In no transaction, which one of the two could undo.
+pub(super) async fn shut_out(session: &Client, names: &RoleNames, plugin: &str) -> anyhow::Result<()> {
+    let (schema, role) = (roles::plugin_schema_name(plugin), names.plugin_runtime(plugin));
+    let close = format!("REVOKE USAGE ON SCHEMA {} FROM {}", sql::identifier(&schema), sql::identifier(&role));
+    session.batch_execute(&close).await.context("closing a schema that has something unknown")?;
+    let close_login = format!("SELECT cardinal.close_runtime_login({}, 0)", sql::literal(&plugin.replace('-', "_")));
+    match session.batch_execute(&close_login).await {
+        Err(error) if sql_failure::lacks_function(&error) => {
+            tracing::warn!(plugin, %error, "the login of a plugin that is shut out stays open");
+            Ok(())
+        }
+        closed => closed.context("closing the login of a plugin that has something unknown"),
+    }
+}
+
+/// What to do about it.
+pub fn fix(plugin: &str) -> String {
+    format!(
+        "Take it out of schema.sql and write it in the plugin, in Rust. What is in the database already stays until an \
+         operator drops it: `cardinal database drop-object {plugin}` lists it, with the command for each object; the plugin's \
+         tables and rows stay as they are."
+    )
+}
 
 const ACTIONS_EXPECTED: &str = "tables whose keys set values to hold checks, generated columns and indexes of a bounded cost, and \
     indexes to compute nothing from constants alone";
@@ -157,9 +217,9 @@ const ACTIONS_FIX: &str = "Write ON DELETE CASCADE for the key, or move the chec
     with SET NULL or SET DEFAULT only comparisons, tests for NULL and bounds of a length may stand. In an index, write the \
     value instead of computing it from constants.";
 
-fn refusal(unknown: &[Unknown]) -> ProvisionFault {
+fn refusal(plugin: &str, unknown: &[Unknown]) -> ProvisionFault {
     let named: Vec<String> = unknown.iter().map(ToString::to_string).collect();
-    ProvisionFault::refused("schema-unsafe", EXPECTED, named.join("; "), FIX)
+    ProvisionFault::refused("schema-unsafe", EXPECTED, named.join("; "), fix(plugin))
 }
 
 #[cfg(test)]

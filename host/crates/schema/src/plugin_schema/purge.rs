@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use tokio_postgres::{Transaction, error::SqlState};
+use tokio_postgres::{Client, Transaction, error::SqlState};
 
 use super::{
     StepError, TURN_TIMEOUT,
@@ -22,10 +22,19 @@ use cardinal_database::{
 const LOCK_TIMEOUT: &str = "100ms";
 /// Between two tries, in which whoever waited goes first.
 const TRY_PAUSE: Duration = Duration::from_millis(200);
-/// How long calls that still run in the plugin, and others that read cards, may be in the way.
+/// How long calls that still run in the plugin, and others that read cards, may be in the way, all tries together.
 const TRIES_TIMEOUT: Duration = Duration::from_secs(8);
 /// Much longer than the files of a large schema take to be unlinked.
 const DROP_TIMEOUT: &str = "60s";
+/// Tables with a key to the cards, each of which goes before what it is a partition of.
+const KEYED_TABLES: &str = "
+    SELECT c.relname::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND EXISTS (
+      SELECT FROM pg_catalog.pg_constraint k
+      WHERE k.conrelid = c.oid AND k.contype = 'f' AND k.confrelid = 'public.master_cards'::pg_catalog.regclass)
+    ORDER BY c.relispartition DESC, c.relkind = 'p', c.oid";
+/// Tells the next step, and a purge that comes after one that was broken off, that not all of it is there any more.
+const UNRECORD: &str = "UPDATE public.plugin_schema_state SET schema_sha256 = NULL WHERE plugin = $1";
 
 /// Which plugin's data is to be dropped.
 #[derive(Debug)]
@@ -39,20 +48,36 @@ pub struct Purge<'a> {
 }
 
 impl Purge<'_> {
-    /// Drops everything in one transaction. Whoever enables the plugin, or has its schema made, waits for the end of it.
+    /// Drops the tables with keys to the cards first, each in a transaction of its own, since that locks the cards; then the
+    /// rest in one. Whoever enables the plugin, or has its schema made, waits for the transaction that is under way, and
+    /// makes the schema anew behind it. A purge that was broken off is finished by the next one.
     ///
     /// # Errors
     /// Refused: it is not disabled, or some host has it in service. Failed: the database was not there.
     pub async fn make(&self) -> Result<PurgeReport, StepError> {
         let mut client = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        let work = client.transaction().await.context("beginning the purge")?;
-        self.take_turn(&work).await?;
-        self.check(&work).await?;
-        let tables = self.tables(&work).await?;
-        self.drop_schema(&work).await?;
+        let work = self.begin(&mut client).await?;
+        let (tables, keyed) = (self.tables(&work).await?, self.keyed_tables(&work).await?);
+        work.commit().await.context("looking at what is to be dropped")?;
+        let begun = Instant::now();
+        for table in &keyed {
+            let work = self.begin(&mut client).await?;
+            work.execute(UNRECORD, &[&self.plugin]).await.context("noting that the schema is not whole any more")?;
+            self.drop_keyed(&work, table, begun).await?;
+            work.commit().await.context("dropping a table with a key to the cards")?;
+        }
+        let work = self.begin(&mut client).await?;
+        self.drop_schema(&work, begun).await?;
         let (schema_steps, settings) = self.forget(&work).await?;
         work.commit().await.context("committing the purge")?;
         Ok(PurgeReport { tables, schema_steps, settings })
+    }
+
+    async fn begin<'c>(&self, client: &'c mut Client) -> Result<Transaction<'c>, StepError> {
+        let work = client.transaction().await.context("beginning the purge")?;
+        self.take_turn(&work).await?;
+        self.check(&work).await?;
+        Ok(work)
     }
 
     async fn take_turn(&self, work: &Transaction<'_>) -> anyhow::Result<()> {
@@ -91,7 +116,24 @@ impl Purge<'_> {
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
-    async fn drop_schema(&self, work: &Transaction<'_>) -> Result<(), StepError> {
+    async fn keyed_tables(&self, work: &Transaction<'_>) -> anyhow::Result<Vec<String>> {
+        let rows =
+            work.query(KEYED_TABLES, &[&self.schema()]).await.context("listing the tables with keys to the cards")?;
+        Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+    }
+
+    /// Quickly, since it locks the cards.
+    async fn drop_keyed(&self, work: &Transaction<'_>, table: &str, begun: Instant) -> Result<(), StepError> {
+        let drop = format!(
+            "SAVEPOINT try; SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SET LOCAL statement_timeout = '{DROP_TIMEOUT}';
+             DROP TABLE IF EXISTS {}.{} CASCADE",
+            sql::identifier(&self.schema()),
+            sql::identifier(table)
+        );
+        self.drop(work, &drop, begun).await
+    }
+
+    async fn drop_schema(&self, work: &Transaction<'_>, begun: Instant) -> Result<(), StepError> {
         let asked = "SELECT count(*) > 0 FROM pg_catalog.pg_roles WHERE rolname = $1";
         let row = work.query_one(asked, &[&self.names.plugin_runtime(self.plugin)]).await;
         let has_roles: bool = row.and_then(|row| row.try_get(0)).context("looking for the plugin's roles")?;
@@ -104,7 +146,11 @@ impl Purge<'_> {
              DROP SCHEMA IF EXISTS {} CASCADE; {roles}",
             sql::identifier(&self.schema())
         );
-        match self.try_to_drop(work, &drop).await? {
+        self.drop(work, &drop, begun).await
+    }
+
+    async fn drop(&self, work: &Transaction<'_>, drop: &str, begun: Instant) -> Result<(), StepError> {
+        match self.try_to_drop(work, drop, begun).await? {
             Ok(()) => Ok(()),
             Err((error, blockers)) if error.code().is_some_and(is_busy) => Err(refused(
                 "in-use",
@@ -135,10 +181,11 @@ impl Purge<'_> {
         &self,
         work: &Transaction<'_>,
         drop: &str,
+        begun: Instant,
     ) -> anyhow::Result<Result<(), (tokio_postgres::Error, String)>> {
         let observer = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         let backend = connect::backend_pid(work).await.context("asking which session it is")?;
-        let (waits, begun) = (Waits::default(), Instant::now());
+        let waits = Waits::default();
         loop {
             let tried = tokio::select! {
                 tried = work.batch_execute(drop) => tried,

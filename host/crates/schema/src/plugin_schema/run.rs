@@ -147,6 +147,7 @@ impl<'a> Run<'a> {
             return Err(Failure::Refused(refusal));
         }
         let keys = card_keys.give_up_places(&work, step.schema_timeout.saturating_sub(started.elapsed())).await?;
+        keys.index(&work).await?;
         if let Some(refusal) = step.catalog_refusal(&work).await? {
             return Err(Failure::Refused(refusal));
         }

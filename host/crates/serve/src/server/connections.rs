@@ -316,6 +316,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_64_of_ipv6_is_one_address() {
+        let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
+        let mut held = slots(&connections, "2001:db8::1".parse().unwrap(), PER_ADDRESS).await;
+        assert!(asked(&held).is_empty());
+        held.extend(slots(&connections, "2001:db8:0:1::1".parse().unwrap(), 1).await);
+        assert!(asked(&held).is_empty(), "another network");
+        held.extend(slots(&connections, "2001:db8::ffff:1".parse().unwrap(), 1).await);
+        assert_eq!(asked(&held), [0]);
+    }
+
+    #[tokio::test]
     async fn a_proxy_that_is_trusted_has_a_larger_share() {
         let connections = Connections::new(vec!["192.0.2.0/31".parse().unwrap()], Arc::new(Limits::new(6000)));
         let own = slots(&connections, HERE, MAX_PER_ADDRESS + 1).await;

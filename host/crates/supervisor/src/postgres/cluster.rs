@@ -29,11 +29,11 @@ listen_addresses = ''
 unix_socket_directories = '../run'
 port = 5432
 password_encryption = 'scram-sha-256'
-# The host divides them: its own sessions come first, plugins have what is left (db/plugin_schema/connections.rs).
+# The host divides them: its own sessions come first, plugins have what is left (host/crates/schema/src/plugin_schema/connections.rs).
 max_connections = 800
 # A connection that does not log in holds a place that nothing else bounds.
 authentication_timeout = 5s
-# Room for what plugins' sessions lock between two looks of the watch that ends them (db/session_watch.rs).
+# Room for what plugins' sessions lock between two looks of the watch that ends them (host/crates/schema/src/session_watch.rs).
 max_locks_per_transaction = 160
 shared_buffers = 128MB
 dynamic_shared_memory_type = 'posix'
