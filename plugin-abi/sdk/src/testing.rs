@@ -34,8 +34,8 @@
 //! **Database.** With [`TestHostBuilder::database`] and PostgreSQL's address in `CARDINAL_TEST_DATABASE` (or
 //! `DATABASE_URL`) the plugin has its schema, made from its `schema.sql`, in a database of its own that is dropped with
 //! the host. The login must be allowed to create databases; TLS is not spoken. What `cardinal plugin check` says about
-//! `schema.sql` is not looked at here. Without an address a connection is an error that says so; [`has_database`] lets a
-//! test leave out what it cannot do.
+//! `schema.sql` is not looked at here. Without an address a connection is an error that says so; a test that
+//! cannot do without asks [`lacks_database`] first. `cardinal plugin test` sets the variable.
 //!
 //! **Time.** With [`TestHostBuilder::paused`] the plugin's tokio clock (`tokio::time`) stands still until
 //! [`TestHost::advance`]. `std::time` and `time::OffsetDateTime` go on.
@@ -54,6 +54,7 @@ mod table;
 
 use std::{
     collections::BTreeMap,
+    io::Write as _,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -92,6 +93,20 @@ const NO_DATABASE: &str = "there is no database for tests: set CARDINAL_TEST_DAT
 /// Whether the environment has a PostgreSQL for tests: `CARDINAL_TEST_DATABASE` or `DATABASE_URL`.
 pub fn has_database() -> bool {
     database::address().is_some()
+}
+
+/// Whether a test that needs tables has to be left out, as the environment has no PostgreSQL for tests. Says so on standard
+/// error, past the runner's capture, since the test counts as passed: `if lacks_database() { return; }`. With an address,
+/// a server that does not answer fails the test.
+pub fn lacks_database() -> bool {
+    if has_database() {
+        return false;
+    }
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    // Nobody may be there to read it.
+    let _ = writeln!(std::io::stderr(), "\nLEFT OUT: {test} needs a PostgreSQL: set {}", database::VARIABLES[0]);
+    true
 }
 
 /// A line of the plugin's log.

@@ -33,7 +33,7 @@ use tokio_postgres::{
 use super::fake_host::{FakeHost, lock, number};
 
 /// Where the tests' PostgreSQL is; the first that is set counts.
-const VARIABLES: [&str; 2] = ["CARDINAL_TEST_DATABASE", "DATABASE_URL"];
+pub(super) const VARIABLES: [&str; 2] = ["CARDINAL_TEST_DATABASE", "DATABASE_URL"];
 /// Connections of a plugin, as many as a host gives it, and how long one is waited for.
 const CONNECTIONS: usize = 4;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
