@@ -37,6 +37,8 @@
 //! `schema.sql` is not looked at here. Without an address a connection is an error that says so; a test that
 //! cannot do without asks [`lacks_database`] first. `cardinal plugin test` sets the variable.
 //!
+//! **Settings.** [`check_settings`] holds the type that the plugin reads them as against `settings_schema`.
+//!
 //! **Time.** With [`TestHostBuilder::paused`] the plugin's tokio clock (`tokio::time`) stands still until
 //! [`TestHost::advance`]. `std::time` and `time::OffsetDateTime` go on.
 //!
@@ -50,6 +52,7 @@ mod reply;
 mod request;
 mod rules;
 mod servers;
+mod settings;
 mod table;
 
 use std::{
@@ -70,6 +73,7 @@ use uuid::Uuid;
 pub use reply::{TestCall, TestReply};
 pub use request::{TestRequest, test_card, test_user};
 pub use servers::{SentRequest, ServerAnswer};
+pub use settings::check_settings;
 
 use self::{
     database::Database,

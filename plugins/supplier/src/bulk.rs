@@ -39,7 +39,7 @@ pub(crate) async fn start(ctx: &PluginContext, address: &str) -> Result<Run> {
     drop(ctx.spawn(async move {
         let outcome = tokio::select! {
             outcome = go(&own, id, &address) => outcome,
-            () = until_cancelled(&own, id) => return,
+            () = keep_alive(&own, id) => return,
         };
         let failure = match outcome {
             Ok(()) => None,
@@ -72,7 +72,7 @@ pub(crate) async fn wait(ctx: &PluginContext, mut run: Run) -> Result<Run> {
 }
 
 /// Keeps a run alive, whatever it waits for, until somebody cancels it.
-async fn until_cancelled(ctx: &PluginContext, run: i64) {
+async fn keep_alive(ctx: &PluginContext, run: i64) {
     loop {
         sleep(HEARTBEAT).await;
         match runs::touch(ctx, run).await {
@@ -90,7 +90,7 @@ fn detail(error: &Error) -> &str {
 }
 
 async fn go(ctx: &PluginContext, run: i64, address: &Url) -> Result<()> {
-    match patiently(|| read(ctx, address)).await? {
+    match retry_after_pauses(|| read(ctx, address)).await? {
         Feed::Products(entries) => enrich(ctx, run, address, &entries).await,
         Feed::Pages(pages) => visit(ctx, run, address, pages, Counts::default()).await,
         Feed::Sitemaps(sitemaps) => {
@@ -104,7 +104,7 @@ async fn go(ctx: &PluginContext, run: i64, address: &Url) -> Result<()> {
 async fn read_all(ctx: &PluginContext, address: &Url, sitemaps: &[Url]) -> Result<(Vec<Url>, Counts)> {
     let (mut pages, mut counts) = (Vec::new(), Counts::default());
     for sitemap in sitemaps.iter().filter(|sitemap| is_same_site(sitemap, address)).take(MAX_SITEMAPS) {
-        match patiently(|| read(ctx, sitemap)).await {
+        match retry_after_pauses(|| read(ctx, sitemap)).await {
             Ok(Feed::Pages(more)) => pages.extend(more),
             Ok(_) => counts.fail(sitemap.as_str(), "It is not a sitemap that lists pages."),
             Err(error) if error.is_cancelled() => return Err(error),
@@ -115,7 +115,7 @@ async fn read_all(ctx: &PluginContext, address: &Url, sitemaps: &[Url]) -> Resul
 }
 
 /// Asks a site again that is busy, or wants to be left alone for a while, after the time that it asks for.
-async fn patiently<T, F: Future<Output = Result<T>>>(visit: impl Fn() -> F) -> Result<T> {
+async fn retry_after_pauses<T, F: Future<Output = Result<T>>>(visit: impl Fn() -> F) -> Result<T> {
     for _ in 1..MAX_VISITS {
         let outcome = visit().await;
         match outcome.as_ref().err().and_then(Error::retry_delay) {
@@ -176,7 +176,7 @@ async fn visit(ctx: &PluginContext, run: i64, address: &Url, mut pages: Vec<Url>
     for part in pages.chunks(PAGE_STEP) {
         let mut counts = Counts::default();
         for page in part {
-            let product = match patiently(|| product_at(ctx, page, false)).await {
+            let product = match retry_after_pauses(|| product_at(ctx, page, false)).await {
                 Ok(product) => product,
                 Err(error) if error.is_cancelled() => return Err(error),
                 // A page without a product, one that is away: the others count all the same.
