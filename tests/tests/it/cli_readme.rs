@@ -62,8 +62,35 @@ fn the_files_of_the_page_are_a_plugin_that_a_host_takes() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, block(&page, mark)).unwrap();
     }
-    exited(&shell(&notes, "cargo build"), 0);
-    let library = target().join("debug/libnotes.so");
-    let (out, _) = exited(&cardinal(["plugin", "check", "--open", path(&library)]), 0);
-    assert!(out.contains("plugin-good"), "{out}");
+    let is_good = || {
+        exited(&shell(&notes, "cargo build"), 0);
+        let library = target().join("debug/libnotes.so");
+        let (out, _) = exited(&cardinal(["plugin", "check", "--open", path(&library)]), 0);
+        assert!(out.contains("plugin-good"), "{out}");
+    };
+    is_good();
+
+    // With a page, columns and actions.
+    let edit = |file: &str, change: &dyn Fn(String) -> String| {
+        let file = notes.join(file);
+        std::fs::write(&file, change(std::fs::read_to_string(&file).unwrap())).unwrap();
+    };
+    let replaced = |text: String, from: &str, to: &str| {
+        assert!(text.contains(from), "{from}: {text}");
+        text.replacen(from, to, 1)
+    };
+    let tabs = "  \"contributes\": { \"cardTabs\": [{ \"id\": \"notes\", \"label\": \"Notes\" }] },\n";
+    edit("manifest.json", &|text| replaced(text, tabs, block(&page, "place of `contributes`")));
+    let add = ".post(\"/cards/{card_id}\", add)";
+    let routes = format!("{add}\n{}", block(&page, "`src/routes.rs`, in the router").trim_end());
+    let handlers = block(&page, "\nand at the end of the file");
+    edit("src/routes.rs", &|text| replaced(text, add, &routes) + handlers);
+    edit("src/service.rs", &|text| text + block(&page, "\nAt the end of `src/service.rs`"));
+    let renderers = format!("{}}}\n", block(&page, "at the end of `activate`"));
+    edit("frontend/plugin.js", &|text| text.strip_suffix("}\n").unwrap().to_owned() + &renderers);
+    is_good();
+    exited(
+        &shell(&notes, "node --check frontend/plugin.js 2>&1 || node --input-type=module --check < frontend/plugin.js"),
+        0,
+    );
 }

@@ -80,8 +80,10 @@ fn an_action_calls_a_route_that_is_there() {
 
 #[test]
 fn a_columns_values_come_from_its_sources_or_from_a_route() {
-    let column = |column: Value| with(contributing(), "/contributes/listColumns/0", Some(column));
-    let routed = json!({"id": "score", "label": "Score", "route": "/items", "format": "percent"});
+    let scores = json!({"method": "GET", "path": "/scores"});
+    let around = with(contributing(), "/backend/routes/0", Some(scores));
+    let column = |column: Value| with(around.clone(), "/contributes/listColumns/0", Some(column));
+    let routed = json!({"id": "score", "label": "Score", "route": "/scores", "format": "percent"});
     let (manifest, warnings) = read(&column(routed.clone())).unwrap();
     let listed = serde_json::to_value(&manifest.contributes.list_columns[0]).unwrap();
     assert_eq!((listed, warnings), (routed.clone(), vec![]));
