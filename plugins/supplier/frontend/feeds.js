@@ -287,10 +287,9 @@ class RunItem {
       [texts.startedAt, host.formatDate(run.started_at)],
       [texts.finishedAt, run.finished_at && host.formatDate(run.finished_at)],
     ];
-    const shown = facts.filter(([, value]) => value);
     this.facts.replaceChildren(
-      ...shown.map(([name, value]) =>
-        element('div', {}, [element('dt', { textContent: name }), element('dd', { textContent: value })]),
+      ...facts.flatMap(([name, value]) =>
+        value ? [element('div', {}, [element('dt', { textContent: name ?? '' }), element('dd', { textContent: value })])] : [],
       ),
     );
   }
