@@ -44,6 +44,7 @@
 //!
 //! **Other servers** answer what the test says with [`TestHost::answer_http`].
 
+mod address;
 mod database;
 mod events;
 #[doc(hidden)]
@@ -57,7 +58,6 @@ mod table;
 
 use std::{
     collections::BTreeMap,
-    io::Write as _,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -70,6 +70,7 @@ use http::Method;
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use address::{has_database, lacks_database};
 pub use reply::{TestCall, TestReply};
 pub use request::{TestRequest, test_card, test_user};
 pub use servers::{SentRequest, ServerAnswer};
@@ -90,28 +91,6 @@ pub const SERVICE_USER: Uuid = Uuid::from_u128(0x0190_d3a0_0000_7000_8000_0000_0
 
 /// The core's version that a [`TestHost`] has ([`PluginContext::core_version`]).
 pub const CORE_VERSION: &str = "1.0.0";
-
-const NO_DATABASE: &str = "there is no database for tests: set CARDINAL_TEST_DATABASE to the address of a PostgreSQL, as \
-                           in postgres://user:password@localhost/postgres";
-
-/// Whether the environment has a PostgreSQL for tests: `CARDINAL_TEST_DATABASE` or `DATABASE_URL`.
-pub fn has_database() -> bool {
-    database::address().is_some()
-}
-
-/// Whether a test that needs tables has to be left out, as the environment has no PostgreSQL for tests. Says so on standard
-/// error, past the runner's capture, since the test counts as passed: `if lacks_database() { return; }`. With an address,
-/// a server that does not answer fails the test.
-pub fn lacks_database() -> bool {
-    if has_database() {
-        return false;
-    }
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
-    // Nobody may be there to read it.
-    let _ = writeln!(std::io::stderr(), "\nLEFT OUT: {test} needs a PostgreSQL: set {}", database::VARIABLES[0]);
-    true
-}
 
 /// A line of the plugin's log.
 #[derive(Clone, Debug, PartialEq, Eq)]

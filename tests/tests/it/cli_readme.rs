@@ -33,13 +33,16 @@ fn shell(folder: &Path, script: &str) -> Output {
 fn the_five_minutes_are_as_the_page_says() {
     let _building = BUILDING.blocking_lock();
     let folder = tempfile::tempdir().unwrap();
-    let (out, _) = exited(&shell(folder.path(), block(&page(), "## In five minutes")), 0);
+    let (out, err) = exited(&shell(folder.path(), block(&page(), "## In five minutes")), 0);
     for good in
         ["ok       routes", "ok       database", "ok       tools", "ok       swap", "ok       end", "all is well"]
     {
         assert!(out.contains(good), "{good}: {out}");
     }
-    assert!(!out.contains("FAILED"), "{out}");
+    assert!(!out.contains("FAILED") && !err.contains("LEFT OUT"), "{out}{err}");
+    assert!(out.contains("2 listed, 1 called and answered, 1 asked to be confirmed"), "{out}");
+    let has_browser = Command::new("chromium").arg("--version").output().is_ok();
+    assert!(!has_browser || out.contains("draws `page notes`, `tab notes` for a card"), "{out}");
 }
 
 #[test]
