@@ -239,13 +239,14 @@ class RunItem {
     this.reached = element('p', { className: 'reached' });
     this.cancel = element('button', { type: 'button', textContent: texts.cancel, ariaLabel: texts.cancelRun(run.url) });
     this.cancel.addEventListener('click', () => void page.attempt(() => page.cancel(run.id)));
+    this.underWay = element('div', { className: 'under-way' }, [this.progress, this.reached, this.cancel]);
     this.facts = element('dl');
     this.problemCount = element('summary');
     this.problems = element('ul', { className: 'problems' });
     this.details = element('details', {}, [this.problemCount, this.problems]);
     this.root = element('li', { className: 'run' }, [
       element('div', { className: 'head' }, [element('span', { className: 'url', textContent: run.url }), this.state]),
-      element('div', { className: 'under-way' }, [this.progress, this.reached, this.cancel]),
+      this.underWay,
       this.facts,
       this.details,
     ]);
@@ -272,6 +273,7 @@ class RunItem {
     else Object.assign(this.progress, { max: Math.max(run.total, 1), value: run.done });
     this.reached.textContent = isRunning || run.total !== null ? texts.progress(run.done, run.total) : '';
     this.cancel.hidden = !isRunning;
+    this.underWay.hidden = !isRunning && run.total === null;
     this.drawFacts();
     this.drawProblems();
   }
@@ -323,7 +325,10 @@ function element(tag, properties = {}, children = []) {
 }
 
 export const FEED_STYLES = `
+  [hidden] { display: none; }
   .ask label { display: block; }
+  .ask #hint { margin-top: var(--space-2); }
+  .ask + h2 { margin: var(--space-5) 0 var(--space-3); }
   .runs { display: grid; gap: var(--space-3); margin: 0 0 var(--space-4); padding: 0; list-style: none; }
   .run { display: grid; gap: var(--space-3); min-width: 0; padding: var(--space-4); border: 1px solid var(--line); border-radius: var(--radius); }
   .run .head { display: flex; flex-wrap: wrap; justify-content: space-between; gap: var(--space-1) var(--space-3); }
