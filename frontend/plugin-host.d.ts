@@ -89,6 +89,19 @@ export type CardListener = (cardDetail: CardDetail) => void;
  * An `<img>` shows pictures whose address stands in the card or in an answer of `apiRequest`: the server reads and
  * checks them, and `src` becomes a `blob:` address. A tab that has held up the page is drawn in a frame apart from it:
  * with the same host, and no reach to the rest of the page.
+ *
+ * ```js
+ * host.registerCardTabRenderer('prices', async (container, { item }, { signal, onCardChanged }) => {
+ *   if (!item) return void (container.textContent = 'Open a card first.');
+ *   const show = async () => {
+ *     const { prices } = await host.apiRequest(`/plugins/price-watch/cards/${item.id}`, { signal });
+ *     const rows = prices.map(({ shop, price }) => `<li>${host.esc(shop)}: ${host.esc(host.formatMoney(price, 'EUR'))}</li>`);
+ *     container.innerHTML = `<ul>${rows.join('')}</ul>`;
+ *   };
+ *   onCardChanged?.(() => void show());
+ *   await show();
+ * });
+ * ```
  */
 export type CardTabRenderer = (
   container: HTMLElement,

@@ -1,9 +1,12 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { asSignedIn, createCard, expect, expectAccessible, expectReflows, signIn, test } from './support.ts';
+import { asSignedIn, createCard, expect, expectAccessible, expectReflows, signIn, test, uniqueSku } from './support.ts';
 
 /** 1 × 1 pixel. */
 const PIXEL = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
+
+/** The SKU that the shop's feed has, and a card is made for. */
+const SKU = uniqueSku();
 
 let shop: Server;
 let address = '';
@@ -13,6 +16,10 @@ test.beforeAll(async () => {
   const html = `<script type="application/ld+json">${JSON.stringify(product).replaceAll('<', '\\u003c')}</script>`;
   shop = createServer(({ url }, response) => {
     if (url === '/text.png') response.end('no picture');
+    else if (url === '/feed.csv') response.setHeader('content-type', 'text/csv').end(`sku,title\n${SKU},Lamp\nno-such-sku,Other\n`);
+    else if (url === '/no-feed') response.end('nothing');
+    // Half a second lies between two pages: minutes of them.
+    else if (url === '/long.xml') response.setHeader('content-type', 'text/xml').end(`<urlset>${Array.from({ length: 500 }, (_, n) => `<url><loc>/${n}</loc></url>`).join('')}</urlset>`);
     else if (url?.endsWith('.png')) response.setHeader('content-type', 'image/png').end(PIXEL);
     else response.setHeader('content-type', 'text/html; charset=utf-8').end(html);
   });
@@ -44,7 +51,8 @@ test('the gallery shows what a supplier has, and keeps which picture is chosen',
 
 test('the completeness tab says what a card lacks and which cards lack most', async ({ page }) => {
   await signIn(page);
-  await createCard(page, 'Lacks everything');
+  const sku = uniqueSku();
+  await createCard(page, 'Lacks everything', sku);
   await page.getByRole('tab', { name: 'Completeness' }).click();
   const tab = page.locator('[data-plugin="completeness"]');
   await expect(tab.getByText('5 things are missing.')).toBeVisible();
@@ -53,4 +61,42 @@ test('the completeness tab says what a card lacks and which cards lack most', as
   await expect(tab.getByRole('table').getByRole('link').first()).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
+  // In the list of cards, too, without anything written into them.
+  await page.goto(`/admin/cards?q=${sku}&columns=title,attributes.column:completeness`);
+  await expect(page.getByRole('columnheader', { name: 'Complete' })).toBeVisible();
+  await expect(page.getByRole('row', { name: 'Lacks everything' }).getByRole('cell', { name: '0%' })).toBeVisible();
+});
+
+test('feeds are gone through, cancelled and looked at on the page of the supplier plugin', async ({ page }) => {
+  test.skip(!process.env.CARDINAL_PRIVATE_PAGES, 'set CARDINAL_PRIVATE_PAGES=1 when the host allows `supplier` and `gallery` private addresses');
+  await signIn(page);
+  const card = await createCard(page, 'In a feed', SKU);
+  await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Supplier feeds' }).click();
+  const feeds = page.locator('[data-plugin="supplier"]');
+  const run = (path: string) => feeds.getByRole('listitem').filter({ hasText: `${address}${path}` }).first();
+  const start = async (path: string) => {
+    await feeds.getByLabel('Address of a feed or sitemap').fill(path && `${address}${path}`);
+    await feeds.getByRole('button', { name: 'Start', exact: true }).click();
+  };
+  await start('');
+  await expect(feeds.getByRole('alert')).toHaveText('Enter the address of a feed first.');
+  await start('/feed.csv');
+  await expect(run('/feed.csv').getByRole('status')).toHaveText('Done');
+  await expect(run('/feed.csv').getByText('2 of 2 entries')).toBeVisible();
+  const { item } = (await asSignedIn(page, 'GET', `/master-cards/${card}`)) as { item: { attributes: { sources: object } } };
+  expect(Object.keys(item.attributes.sources)).toEqual(['supplier:127.0.0.1:feed']);
+
+  await start('/no-feed');
+  await expect(run('/no-feed').getByRole('status')).toHaveText('Failed');
+  await run('/no-feed').getByText('1 problem').click();
+  await expect(run('/no-feed').getByText('no feed')).toBeVisible();
+
+  await start('/long.xml');
+  await expect(run('/long.xml').getByRole('progressbar')).toHaveAttribute('max', '500');
+  await expectAccessible(page);
+  await expectReflows(page);
+  await run('/long.xml').getByRole('button', { name: `Cancel ${address}/long.xml` }).click();
+  await expect(run('/long.xml').getByRole('status')).toHaveText('Cancelled');
+  // What was opened stays open while others move on.
+  await expect(run('/no-feed').getByText('no feed')).toBeVisible();
 });

@@ -27,13 +27,15 @@ export interface PluginTab {
   label: string;
 }
 
-/** A column of the card list: a value of the plugin's own sources. */
+/** A column of the card list: a value of the plugin's own sources, or what a route of it says. */
 export interface ListColumn {
   id: string;
   label: string;
-  kind: string;
+  kind?: string;
   /** A JSON pointer into the source's data. */
-  value: string;
+  value?: string;
+  /** In place of `kind` and `value`; below the plugin's prefix. */
+  route?: string;
   format: 'text' | 'number' | 'percent' | 'date';
 }
 

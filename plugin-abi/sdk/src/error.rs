@@ -169,6 +169,20 @@ impl Error {
         self
     }
 
+    /// How long [`retry_after`](Self::retry_after) tells to wait, when it was called.
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    /// use std::time::Duration;
+    ///
+    /// let busy = Error::unavailable("The shop wants a pause.").retry_after(Duration::from_millis(1_500));
+    /// assert_eq!(busy.retry_delay(), Some(Duration::from_secs(2)));
+    /// assert_eq!(Error::not_found("There is no such shop.").retry_delay(), None);
+    /// ```
+    pub fn retry_delay(&self) -> Option<Duration> {
+        self.details.get("retry_after").and_then(Value::as_u64).map(Duration::from_secs)
+    }
+
     /// The status that the client gets, when this error was made for it.
     pub fn status(&self) -> Option<u16> {
         match self.kind {

@@ -44,6 +44,11 @@ impl Fields {
         self.fields.extend(object.into_iter().map(|(name, value)| (name, Field::Json(value))));
     }
 
+    /// Adds a text under a name, in place of what is there.
+    pub(crate) fn set_text(&mut self, name: &str, text: String) {
+        self.fields.insert(name.to_owned(), Field::Text(vec![text]));
+    }
+
     /// Adds a parameter of the path, in place of what is there.
     pub(crate) fn set_param(&mut self, name: &str, value: &str) {
         self.fields.insert(name.to_owned(), Field::Param(value.to_owned()));
@@ -52,15 +57,29 @@ impl Fields {
     /// The author's type. A field that does not fit is a 422 with its pointer; a parameter of the
     /// path that does not fit is a 404, as for an id that nobody has.
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T> {
-        let mut at = At::default();
-        let access = Access { fields: self.fields.into_iter(), value: None, at: &mut at };
-        T::deserialize(de::value::MapAccessDeserializer::new(access)).map_err(|fault| {
+        self.parse().map_err(|(at, fault)| {
             if at.param {
                 return Error::not_found("There is nothing at this address.");
             }
             let pointer = at.name.or(fault.missing).map_or_else(String::new, |name| pointer(&name));
             Error::unprocessable(format!("The input does not fit: {}.", fault.text)).field(&pointer, &fault.text)
         })
+    }
+
+    /// A row of a file as the author's type; its line begins the pointer of a fault.
+    pub(crate) fn read_row<T: DeserializeOwned>(self, line: u64) -> Result<T> {
+        self.parse().map_err(|(at, fault)| {
+            let pointer = at.name.or(fault.missing).map_or_else(String::new, |name| pointer(&name));
+            Error::unprocessable(format!("Line {line} does not fit: {}.", fault.text))
+                .field(&format!("/{line}{pointer}"), &fault.text)
+        })
+    }
+
+    fn parse<T: DeserializeOwned>(self) -> Result<T, (At, Fault)> {
+        let mut at = At::default();
+        let access = Access { fields: self.fields.into_iter(), value: None, at: &mut at };
+        let parsed = T::deserialize(de::value::MapAccessDeserializer::new(access));
+        parsed.map_err(|fault| (at, fault))
     }
 }
 

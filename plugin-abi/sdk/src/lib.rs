@@ -91,7 +91,7 @@ pub use http_client::{HttpClient, HttpFailure, HttpRequest, HttpResponse};
 pub use log_bridge::set_log_filter;
 pub use memory::Counting;
 pub use observe::{Level, Metrics};
-pub use request::Request;
+pub use request::{CsvRows, Multipart, Part, Request};
 pub use response::{Event, Response, RowFormat};
 pub use router::{Handler, HandlerFuture, IntoRouter, Router};
 pub use runtime::{Task, block_on};

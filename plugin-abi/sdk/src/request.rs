@@ -1,5 +1,8 @@
 //! What a handler is asked.
 
+mod csv;
+mod multipart;
+
 use std::{
     net::IpAddr,
     sync::{Mutex, PoisonError},
@@ -14,6 +17,10 @@ use cardinal_plugin_abi::{
 use http::Method;
 use serde::de::DeserializeOwned;
 
+pub use self::{
+    csv::CsvRows,
+    multipart::{Multipart, Part},
+};
 use crate::{
     ByteStream, Error, Result,
     input::{self, Fields},
@@ -223,6 +230,61 @@ impl Request {
             Body::Full(bytes) => Ok(ByteStream::from_bytes(bytes)),
             Body::Taken => Err(Error::internal("the request's body has already been taken")),
         }
+    }
+
+    /// The rows of a CSV body with a header row, read as they arrive: at most one row is held in memory. `max_body_bytes` of
+    /// the route says how large a file may be.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, json};
+    /// use serde::Deserialize;
+    ///
+    /// #[derive(Deserialize)]
+    /// struct Price {
+    ///     sku: String,
+    ///     price: f64,
+    /// }
+    ///
+    /// async fn import(_ctx: PluginContext, req: Request) -> Result<Response> {
+    ///     let (mut rows, mut sum) = (req.csv(b',').await?, 0.0);
+    ///     while let Some(Price { sku: _, price }) = rows.next().await? {
+    ///         sum += price;
+    ///     }
+    ///     Ok(Response::json(&json!({ "sum": sum })))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// 422 for a file without a usable header row; when the body has been taken as a stream.
+    pub async fn csv(&self, separator: u8) -> Result<CsvRows> {
+        CsvRows::open(self.body_stream()?, separator).await
+    }
+
+    /// The parts of a `multipart/form-data` body, as browsers send forms with files. They are read as they arrive, one after
+    /// the other: nothing but a piece of one is held in memory, unless [`Part::bytes`] is asked for.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, json};
+    ///
+    /// async fn upload(_ctx: PluginContext, req: Request) -> Result<Response> {
+    ///     let (mut form, mut size) = (req.multipart()?, 0);
+    ///     while let Some(mut part) = form.next().await? {
+    ///         match part.name() {
+    ///             "file" => while let Some(piece) = part.chunk().await? {
+    ///                 size += piece.len();
+    ///             },
+    ///             _ => drop(part.text(1_000).await?),
+    ///         }
+    ///     }
+    ///     Ok(Response::json(&json!({ "size": size })))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// 415 when the body is none; when it has been taken as a stream.
+    pub fn multipart(&self) -> Result<Multipart> {
+        let content_type = self.header("content-type").unwrap_or_default().to_owned();
+        Multipart::open(self.body_stream()?, &content_type)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Body> {

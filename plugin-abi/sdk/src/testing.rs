@@ -34,14 +34,17 @@
 //! **Database.** With [`TestHostBuilder::database`] and PostgreSQL's address in `CARDINAL_TEST_DATABASE` (or
 //! `DATABASE_URL`) the plugin has its schema, made from its `schema.sql`, in a database of its own that is dropped with
 //! the host. The login must be allowed to create databases; TLS is not spoken. What `cardinal plugin check` says about
-//! `schema.sql` is not looked at here. Without an address a connection is an error that says so; [`has_database`] lets a
-//! test leave out what it cannot do.
+//! `schema.sql` is not looked at here. Without an address a connection is an error that says so; a test that
+//! cannot do without asks [`lacks_database`] first. `cardinal plugin test` sets the variable.
+//!
+//! **Settings.** [`check_settings`] holds the type that the plugin reads them as against `settings_schema`.
 //!
 //! **Time.** With [`TestHostBuilder::paused`] the plugin's tokio clock (`tokio::time`) stands still until
 //! [`TestHost::advance`]. `std::time` and `time::OffsetDateTime` go on.
 //!
 //! **Other servers** answer what the test says with [`TestHost::answer_http`].
 
+mod address;
 mod database;
 mod events;
 #[doc(hidden)]
@@ -50,6 +53,7 @@ mod reply;
 mod request;
 mod rules;
 mod servers;
+mod settings;
 mod table;
 
 use std::{
@@ -66,9 +70,11 @@ use http::Method;
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use address::{has_database, lacks_database};
 pub use reply::{TestCall, TestReply};
 pub use request::{TestRequest, test_card, test_user};
 pub use servers::{SentRequest, ServerAnswer};
+pub use settings::check_settings;
 
 use self::{
     database::Database,
@@ -85,14 +91,6 @@ pub const SERVICE_USER: Uuid = Uuid::from_u128(0x0190_d3a0_0000_7000_8000_0000_0
 
 /// The core's version that a [`TestHost`] has ([`PluginContext::core_version`]).
 pub const CORE_VERSION: &str = "1.0.0";
-
-const NO_DATABASE: &str = "there is no database for tests: set CARDINAL_TEST_DATABASE to the address of a PostgreSQL, as \
-                           in postgres://user:password@localhost/postgres";
-
-/// Whether the environment has a PostgreSQL for tests: `CARDINAL_TEST_DATABASE` or `DATABASE_URL`.
-pub fn has_database() -> bool {
-    database::address().is_some()
-}
 
 /// A line of the plugin's log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,9 @@ use cardinal_plugin::{
     bytes::Bytes,
     futures::stream,
     json,
-    testing::{SERVICE_USER, TestHost, TestHostBuilder, TestRequest, has_database, test_card, test_user},
+    testing::{
+        SERVICE_USER, TestHost, TestHostBuilder, TestRequest, has_database, lacks_database, test_card, test_user,
+    },
     tokio,
 };
 
@@ -307,8 +309,8 @@ fn without_an_address_a_connection_says_what_to_set() {
 /// Needs CARDINAL_TEST_DATABASE.
 #[test]
 fn a_database_is_the_plugins_schema_beside_the_cards() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let host = builder().database(SCHEMA).start(routes);
     host.add_card(test_card("Lamp", json!({})));

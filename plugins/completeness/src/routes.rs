@@ -4,7 +4,7 @@ use cardinal_plugin::serde_json::Value;
 use cardinal_plugin::{Cursor, Error, Page, PluginContext, Request, Response, Result, Router, Uuid, json};
 use serde::Deserialize;
 
-use crate::scores::WorstQuery;
+use crate::scores::{self, WorstQuery};
 use crate::settings::Settings;
 use crate::{service, walk};
 
@@ -13,6 +13,8 @@ const WORST_MAX: u32 = 200;
 /// What is complete is in no list of what needs work, unless asked for.
 const INCOMPLETE: i16 = 99;
 const MAX_SCORE: i16 = 100;
+/// As many cards as the Admin UI asks for at once.
+const MAX_CARD_IDS: usize = 50;
 
 /// The handlers' names are what `manifest.json` calls its tools' and routes' handlers.
 pub(crate) fn routes(ctx: &PluginContext) -> Router {
@@ -24,6 +26,7 @@ pub(crate) fn table() -> Router {
     Router::new()
         .get("/cards/{card_id}", card)
         .get("/worst", worst)
+        .get("/scores", scores)
         .get("/summary", summary)
         .post("/recompute", recompute)
 }
@@ -68,6 +71,22 @@ async fn worst(ctx: PluginContext, request: Request) -> Result<Response> {
     };
     let cards = service::worst(&ctx, &query).await?;
     Ok(Response::json(&Page::new(cards, limit as usize, |card| (card.score, card.card_id))?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScoresInput {
+    /// Separated by commas.
+    card_ids: String,
+}
+
+/// What the list's column shows; `contributes.listColumns` names this route.
+async fn scores(ctx: PluginContext, request: Request) -> Result<Value> {
+    let ScoresInput { card_ids } = request.input().await?;
+    let ids: Option<Vec<Uuid>> = card_ids.split(',').map(|id| id.parse().ok()).collect();
+    let ids = ids.filter(|ids| ids.len() <= MAX_CARD_IDS);
+    let expected = || Error::bad_request(format!("`card_ids` must be up to {MAX_CARD_IDS} ids separated by commas."));
+    Ok(json!({ "values": scores::of_cards(&ctx, &ids.ok_or_else(expected)?).await? }))
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,7 @@
 //! The plugin's own tables (`schema.sql`); all its SQL is here.
 
+use std::collections::HashMap;
+
 use cardinal_plugin::postgres::Json;
 use cardinal_plugin::time::{self, OffsetDateTime};
 use cardinal_plugin::{FromRow, PluginContext, Result, Uuid};
@@ -35,6 +37,13 @@ pub(crate) async fn keep(ctx: &PluginContext, rows: &[ScoreRow]) -> Result<()> {
         ctx.get_plugin_conn().await?.execute(SQL, &[&Json(rows)]).await?;
     }
     Ok(())
+}
+
+/// The scores that are kept of these cards.
+pub(crate) async fn of_cards(ctx: &PluginContext, cards: &[Uuid]) -> Result<HashMap<Uuid, i16>> {
+    const SQL: &str = "SELECT card_id, score FROM scores WHERE card_id = ANY ($1)";
+    let rows: Vec<(Uuid, i16)> = ctx.get_plugin_conn().await?.query_as(SQL, &[&cards]).await?;
+    Ok(rows.into_iter().collect())
 }
 
 /// A card in the list of the worst.

@@ -33,6 +33,7 @@ impl Settings {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 pub(crate) mod tests {
+    use cardinal_plugin::testing::check_settings;
     use serde_json::{Map, Value};
 
     use super::Settings;
@@ -47,15 +48,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_defaults_of_the_manifest_are_settings_and_nothing_is_left_over() {
-        let manifest: Value = serde_json::from_str(include_str!("../manifest.json")).unwrap();
-        let fields = manifest["settings_schema"]["properties"].as_object().unwrap();
-        with(&Value::Null);
-        for name in fields.keys() {
-            let all = fields.iter().filter(|(own, _)| *own != name);
-            let fewer: Map<String, Value> = all.map(|(name, field)| (name.clone(), field["default"].clone())).collect();
-            assert!(serde_json::from_value::<Settings>(fewer.into()).is_err(), "nobody reads `{name}`");
-        }
+    fn settings_are_what_the_manifest_says() {
+        check_settings::<Settings>(include_str!("../manifest.json"), &[]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! PostgreSQL. The clock stands still, so that the plugin's own task does nothing that a test does not ask for.
 
 use cardinal_plugin::serde_json::Value;
-use cardinal_plugin::testing::{TestHost, TestReply, TestRequest, has_database, test_card, test_user};
+use cardinal_plugin::testing::{TestHost, TestReply, TestRequest, lacks_database, test_card, test_user};
 use cardinal_plugin::{Uuid, block_on, json};
 
 use crate::walk;
@@ -57,8 +57,8 @@ fn limits_and_cursors_are_checked_before_the_database_is_asked() {
 
 #[test]
 fn a_walk_scores_every_card_and_lists_the_worst_in_pages() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let host = host(Value::Null);
     let cards = add_cards(&host, 450);
@@ -88,8 +88,8 @@ fn a_walk_scores_every_card_and_lists_the_worst_in_pages() {
 
 #[test]
 fn other_rules_begin_another_walk_and_two_hosts_do_not_go_it_together() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let host = host(Value::Null);
     add_cards(&host, 250);
@@ -109,8 +109,8 @@ fn other_rules_begin_another_walk_and_two_hosts_do_not_go_it_together() {
 
 #[test]
 fn a_card_is_scored_as_it_is_now() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let host = host(json!({ "required_attributes": ["brand"], "min_pictures": 0, "min_description": 0 }));
     let card = host.add_card(test_card("Lamp", json!({})));
@@ -126,9 +126,28 @@ fn a_card_is_scored_as_it_is_now() {
 }
 
 #[test]
+fn the_lists_column_has_the_scores_of_the_cards_in_sight() {
+    let host = host(Value::Null);
+    let scores = |ids: &[Uuid]| {
+        let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+        format!("/scores?card_ids={}", ids.join(","))
+    };
+    for path in ["/scores?card_ids=", "/scores?card_ids=x", &scores(&[Uuid::nil(); 51])] {
+        assert_eq!(send(&host, TestRequest::get(path)).status(), 400, "{path}");
+    }
+    if lacks_database() {
+        return;
+    }
+    let cards = add_cards(&host, 2);
+    walk_all(&host);
+    let expected = json!({ "values": { cards[0].to_string(): 33, cards[1].to_string(): 0 } });
+    assert_eq!(get(&host, &scores(&[cards[0], cards[1], Uuid::nil()])), expected);
+}
+
+#[test]
 fn scores_are_kept_in_the_cards_on_demand_written_once_and_removed_again() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let host = host(json!({ "write_to_cards": true }));
     let card = add_cards(&host, 1)[0];
@@ -145,8 +164,8 @@ fn scores_are_kept_in_the_cards_on_demand_written_once_and_removed_again() {
 
 #[test]
 fn what_happens_to_cards_is_scored_once_and_a_bulk_action_begins_a_walk() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let host = host(json!({ "write_to_cards": true }));
     let ctx = host.context();

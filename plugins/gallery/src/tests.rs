@@ -4,7 +4,7 @@
 use std::io::Cursor;
 
 use cardinal_plugin::serde_json::Value;
-use cardinal_plugin::testing::{ServerAnswer, TestHost, TestReply, TestRequest, has_database, test_card, test_user};
+use cardinal_plugin::testing::{ServerAnswer, TestHost, TestReply, TestRequest, lacks_database, test_card, test_user};
 use cardinal_plugin::{HttpFailure, Uuid, block_on, json};
 use image::{ImageFormat, Rgb, RgbImage};
 
@@ -102,8 +102,8 @@ fn only_pictures_of_the_card_are_asked_for() {
 
 #[test]
 fn a_thumbnail_is_made_once_and_kept() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let host = host(Value::Null);
     serve(&host);
@@ -125,8 +125,8 @@ fn a_thumbnail_is_made_once_and_kept() {
 
 #[test]
 fn a_refused_address_is_asked_for_again_once_it_may_be_open() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let host = host(Value::Null);
     let path = thumbnail(add_card(&host, &json!([PICTURE])));
@@ -141,8 +141,8 @@ fn a_refused_address_is_asked_for_again_once_it_may_be_open() {
 
 #[test]
 fn how_a_site_fails_is_told_and_not_kept() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let host = host(Value::Null);
     let path = thumbnail(add_card(&host, &json!([PICTURE])));

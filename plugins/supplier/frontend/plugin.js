@@ -1,6 +1,7 @@
 // @ts-check
 /**
- * The card tab of the plugin `supplier`: what suppliers say about this product, and a form to ask another.
+ * The card tab of the plugin `supplier`: what suppliers say about this product, and a form to ask another. Its page is in
+ * feeds.js.
  * Plain JavaScript, no build step; the comments in JSDoc let an editor check it.
  *
  * @typedef {import('../../../frontend/plugin-host.d.ts').PluginHost} PluginHost
@@ -21,8 +22,11 @@
  * @property {string} [fetched_at]
  */
 
+import { FEED_STYLES, drawFeeds } from './feeds.js';
+
 const KIND = 'supplier';
 const TAB = 'supplier';
+const PAGE = 'supplier-feeds';
 
 const ENGLISH = {
   noCard: 'There is no product to show: open a card first.',
@@ -89,7 +93,8 @@ const RUSSIAN = {
 
 /** @param {PluginHost} host */
 export function activate(host) {
-  host.css?.(STYLES);
+  host.css?.(STYLES + FEED_STYLES);
+  host.registerPageRenderer?.(PAGE, (container, _, { signal }) => drawFeeds(host, container, signal));
   const texts = host.getState().locale.startsWith('ru') ? RUSSIAN : ENGLISH;
   host.registerCardTabRenderer(TAB, (container, { item }, { signal, onCardChanged }) => {
     if (!item) {

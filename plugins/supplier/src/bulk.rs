@@ -1,5 +1,6 @@
 //! Many cards at once: a feed, or the pages of a sitemap, in the plugin's own task. What it does is noted in `runs`.
 
+use std::future::Future;
 use std::time::Duration;
 
 use cardinal_plugin::{Error, Level, PluginContext, Result, Uuid, json};
@@ -8,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use url::Url;
 
 use crate::fetch::{self, Visit};
+use crate::politeness::MAX_REST;
 use crate::product::feed::{self, Entry, Feed};
 use crate::product::{Product, charset};
 use crate::runs::{self, Counts, Problem, Run};
@@ -21,6 +23,10 @@ const PAGE_STEP: usize = 5;
 const MAX_PAGES: usize = 5_000;
 /// Sitemaps that a list of them leads to.
 const MAX_SITEMAPS: usize = 20;
+/// A run notes this often that it is alive, and looks whether it was cancelled.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Visits of one address whose site wants a pause first; the run waits as long as the site asks.
+const MAX_VISITS: usize = 4;
 /// How long a tool waits for a run, and how often it looks.
 const WAIT: Duration = Duration::from_secs(45);
 const LOOK: Duration = Duration::from_millis(500);
@@ -31,7 +37,11 @@ pub(crate) async fn start(ctx: &PluginContext, address: &str) -> Result<Run> {
     let run = runs::begin(ctx, address.as_str(), &user.name).await?;
     let (own, id) = (ctx.as_plugin(), run.id);
     drop(ctx.spawn(async move {
-        let failure = match go(&own, id, &address).await {
+        let outcome = tokio::select! {
+            outcome = go(&own, id, &address) => outcome,
+            () = keep_alive(&own, id) => return,
+        };
+        let failure = match outcome {
             Ok(()) => None,
             Err(error) => {
                 own.log_with(
@@ -39,8 +49,7 @@ pub(crate) async fn start(ctx: &PluginContext, address: &str) -> Result<Run> {
                     "a feed was not gone through",
                     &json!({ "url": address, "reason": error.to_string() }),
                 );
-                let detail = error.status().map_or("It failed; the log says why.", |_| error.message()).to_owned();
-                Some(Problem { entry: address.to_string(), detail })
+                Some(Problem { entry: address.to_string(), detail: detail(&error).to_owned() })
             }
         };
         if let Err(error) = runs::finish(&own, id, failure.as_ref()).await {
@@ -62,20 +71,59 @@ pub(crate) async fn wait(ctx: &PluginContext, mut run: Run) -> Result<Run> {
     Ok(run)
 }
 
-async fn go(ctx: &PluginContext, run: i64, address: &Url) -> Result<()> {
-    match read(ctx, address).await? {
-        Feed::Products(entries) => enrich(ctx, run, address, &entries).await,
-        Feed::Pages(pages) => visit(ctx, run, address, pages).await,
-        Feed::Sitemaps(sitemaps) => {
-            let mut pages = Vec::new();
-            for sitemap in sitemaps.iter().filter(|sitemap| is_same_site(sitemap, address)).take(MAX_SITEMAPS) {
-                if let Feed::Pages(more) = read(ctx, sitemap).await? {
-                    pages.extend(more);
-                }
-            }
-            visit(ctx, run, address, pages).await
+/// Keeps a run alive, whatever it waits for, until somebody cancels it.
+async fn keep_alive(ctx: &PluginContext, run: i64) {
+    loop {
+        sleep(HEARTBEAT).await;
+        match runs::touch(ctx, run).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            // The database may be back before the run counts as interrupted.
+            Err(error) => ctx.log(Level::Warn, format!("run {run} could not note that it is alive: {error}")),
         }
     }
+}
+
+/// What a run's problems say of an error; what is not for clients is in the log.
+fn detail(error: &Error) -> &str {
+    error.status().map_or("It failed; the log says why.", |_| error.message())
+}
+
+async fn go(ctx: &PluginContext, run: i64, address: &Url) -> Result<()> {
+    match retry_after_pauses(|| read(ctx, address)).await? {
+        Feed::Products(entries) => enrich(ctx, run, address, &entries).await,
+        Feed::Pages(pages) => visit(ctx, run, address, pages, Counts::default()).await,
+        Feed::Sitemaps(sitemaps) => {
+            let (pages, counts) = read_all(ctx, address, &sitemaps).await?;
+            visit(ctx, run, address, pages, counts).await
+        }
+    }
+}
+
+/// The pages of the sitemaps that a list names. One that is damaged or away is a problem of the run, and the others count.
+async fn read_all(ctx: &PluginContext, address: &Url, sitemaps: &[Url]) -> Result<(Vec<Url>, Counts)> {
+    let (mut pages, mut counts) = (Vec::new(), Counts::default());
+    for sitemap in sitemaps.iter().filter(|sitemap| is_same_site(sitemap, address)).take(MAX_SITEMAPS) {
+        match retry_after_pauses(|| read(ctx, sitemap)).await {
+            Ok(Feed::Pages(more)) => pages.extend(more),
+            Ok(_) => counts.fail(sitemap.as_str(), "It is not a sitemap that lists pages."),
+            Err(error) if error.is_cancelled() => return Err(error),
+            Err(error) => counts.fail(sitemap.as_str(), detail(&error)),
+        }
+    }
+    Ok((pages, counts))
+}
+
+/// Asks a site again that is busy, or wants to be left alone for a while, after the time that it asks for.
+async fn retry_after_pauses<T, F: Future<Output = Result<T>>>(visit: impl Fn() -> F) -> Result<T> {
+    for _ in 1..MAX_VISITS {
+        let outcome = visit().await;
+        match outcome.as_ref().err().and_then(Error::retry_delay) {
+            Some(wait) => sleep(wait.min(MAX_REST)).await,
+            None => return outcome,
+        }
+    }
+    visit().await
 }
 
 async fn read(ctx: &PluginContext, address: &Url) -> Result<Feed> {
@@ -116,22 +164,24 @@ async fn enrich(ctx: &PluginContext, run: i64, address: &Url, entries: &[Entry])
     Ok(())
 }
 
-/// Reads the pages of a sitemap one by one, as politely as any page, and enriches the cards with their SKUs.
-async fn visit(ctx: &PluginContext, run: i64, address: &Url, mut pages: Vec<Url>) -> Result<()> {
+/// Reads the pages of a sitemap one by one, as politely as any page, and enriches the cards with their SKUs. `counts` is of
+/// the sitemaps that could not be read.
+async fn visit(ctx: &PluginContext, run: i64, address: &Url, mut pages: Vec<Url>, counts: Counts) -> Result<()> {
     pages.retain(|page| is_same_site(page, address));
     pages.truncate(MAX_PAGES);
+    let total = pages.len() + usize::try_from(counts.failed).unwrap_or_default();
+    if !runs::advance(ctx, run, total, counts).await? {
+        return Ok(());
+    }
     for part in pages.chunks(PAGE_STEP) {
         let mut counts = Counts::default();
         for page in part {
-            let product = match product_at(ctx, page, false).await {
+            let product = match retry_after_pauses(|| product_at(ctx, page, false)).await {
                 Ok(product) => product,
                 Err(error) if error.is_cancelled() => return Err(error),
                 // A page without a product, one that is away: the others count all the same.
                 Err(error) => {
-                    counts.fail(
-                        page.as_str(),
-                        error.status().map_or("It failed; the log says why.", |_| error.message()),
-                    );
+                    counts.fail(page.as_str(), detail(&error));
                     continue;
                 }
             };
@@ -144,7 +194,7 @@ async fn visit(ctx: &PluginContext, run: i64, address: &Url, mut pages: Vec<Url>
                 None => counts.unmatched += 1,
             }
         }
-        if !runs::advance(ctx, run, pages.len(), counts).await? {
+        if !runs::advance(ctx, run, total, counts).await? {
             return Ok(());
         }
     }

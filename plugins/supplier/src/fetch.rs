@@ -197,10 +197,10 @@ async fn read(
         return Ok(Step::There(Fetched::Unchanged(known.clone().renewed(response.headers()))));
     }
     if !status.is_success() {
-        if let Some(asked) = rest(&response) {
-            turn.rest(asked);
-        }
-        return Err(FetchError::Status(status));
+        return Err(match rest(&response) {
+            Some(asked) => FetchError::Overrun(status, turn.rest(asked)),
+            None => FetchError::Status(status),
+        });
     }
     let content_type = content_type(response.headers(), wanted)?;
     let validators = Validators::from_headers(url.clone(), response.headers());

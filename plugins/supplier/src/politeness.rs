@@ -24,7 +24,7 @@ pub const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The longest pause that a site can ask for, by `Crawl-delay` and by `Retry-After`.
 const MAX_CRAWL_DELAY: Duration = Duration::from_secs(10);
-const MAX_REST: Duration = Duration::from_secs(300);
+pub const MAX_REST: Duration = Duration::from_secs(300);
 
 /// Sites that are remembered: for their pauses, and for what they said in robots.txt.
 const MAX_SITES: usize = 256;
@@ -184,9 +184,10 @@ impl Turn {
         self.memory.robots.insert(url.scheme().to_owned(), (Instant::now() + kept, verdict));
     }
 
-    /// The site asks to be left alone for a while.
-    pub fn rest(&mut self, asked: Duration) {
+    /// The site asks to be left alone for a while; how long it will be.
+    pub fn rest(&mut self, asked: Duration) -> Duration {
         self.pause = self.pause.max(asked.min(MAX_REST));
+        self.pause
     }
 }
 

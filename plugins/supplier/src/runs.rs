@@ -117,6 +117,12 @@ pub(crate) async fn advance(ctx: &PluginContext, id: i64, total: usize, counts: 
     Ok(changed == 1)
 }
 
+/// Notes that a run is under way; whether it is to go on.
+pub(crate) async fn touch(ctx: &PluginContext, id: i64) -> Result<bool> {
+    const SQL: &str = "UPDATE runs SET alive_at = now() WHERE id = $1 AND state = 'running'";
+    Ok(ctx.get_plugin_conn().await?.execute(SQL, &[&id]).await? == 1)
+}
+
 /// Ends a run, unless it was cancelled; with what kept it from its end.
 pub(crate) async fn finish(ctx: &PluginContext, id: i64, failure: Option<&Problem>) -> Result<()> {
     const SQL: &str = "

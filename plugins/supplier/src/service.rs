@@ -183,6 +183,7 @@ fn reply(error: FetchError) -> Error {
             Error::with_code(422, "page-unusable", detail).field("/url", &text)
         }
         FetchError::Timeout => Error::with_code(504, "upstream-timeout", detail),
+        FetchError::Overrun(_, wait) => Error::bad_gateway(detail).retry_after(wait),
         FetchError::Status(_) | FetchError::Connect(_) | FetchError::Tls(_) | FetchError::Http(_) => {
             Error::bad_gateway(detail)
         }

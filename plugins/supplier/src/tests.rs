@@ -1,9 +1,14 @@
 //! The plugin as a host runs it, in this process: `cardinal_plugin::testing`. What needs tables is left out unless
 //! CARDINAL_TEST_DATABASE names a PostgreSQL.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use cardinal_plugin::serde_json::Value;
-use cardinal_plugin::testing::{ServerAnswer, TestHost, TestReply, TestRequest, has_database, test_card, test_user};
+use cardinal_plugin::testing::{ServerAnswer, TestHost, TestReply, TestRequest, lacks_database, test_card, test_user};
 use cardinal_plugin::{block_on, json};
+use time::OffsetDateTime;
 
 const MANIFEST: &str = include_str!("../manifest.json");
 const SCHEMA: &str = include_str!("../schema.sql");
@@ -49,8 +54,8 @@ fn pages_are_listed_within_limits_and_behind_cursors_of_ours() {
 
 #[test]
 fn a_page_becomes_a_source_of_the_card_once() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let url = format!("{SITE}/lamp");
     let host = host(json!({ "honour_robots": false, "delay_ms": 0 }));
@@ -88,8 +93,8 @@ fn gone_through(host: &TestHost, url: &str) -> Value {
 
 #[test]
 fn a_feed_and_a_sitemap_enrich_the_cards_with_their_skus() {
-    if !has_database() {
-        return eprintln!("left out: CARDINAL_TEST_DATABASE is not set");
+    if lacks_database() {
+        return;
     }
     let (address, host) = (SITE, host(json!({ "honour_robots": false, "delay_ms": 0 })));
     serve(&host, |path| match path {
@@ -125,4 +130,80 @@ fn a_feed_and_a_sitemap_enrich_the_cards_with_their_skus() {
     assert_eq!(block_on(host.send(tool)).json()["enriched"], 2);
     assert_eq!(get(&host, "/feeds?limit=2").json()["items"].as_array().unwrap().len(), 2);
     assert_eq!(get(&host, "/feeds/999").status(), 404);
+}
+
+/// Moves the stopped clock on until the newest run has ended.
+fn ended_in_time(host: &TestHost) -> Value {
+    loop {
+        let run = get(host, "/feeds?limit=1").json()["items"][0].clone();
+        if run["state"] != "running" {
+            return run;
+        }
+        block_on(host.advance(Duration::from_secs(10)));
+    }
+}
+
+#[test]
+fn a_run_waits_as_long_as_an_overrun_site_asks_and_stays_alive() {
+    if lacks_database() {
+        return;
+    }
+    let settings = json!({ "honour_robots": false, "delay_ms": 40_000 });
+    let host = TestHost::builder(MANIFEST).settings(settings).database(SCHEMA).paused().start(crate::routes::routes);
+    let visits = Arc::new(AtomicUsize::new(0));
+    let seen = visits.clone();
+    host.answer_http(move |request| match (request.path(), seen.fetch_add(1, Ordering::SeqCst)) {
+        ("/sitemap.xml", _) => ServerAnswer::new(200)
+            .header("content-type", "text/html")
+            .body("<urlset><url><loc>/a</loc></url><url><loc>/b</loc></url><url><loc>/c</loc></url></urlset>"),
+        (_, 1) => ServerAnswer::new(429).header("retry-after", "120"),
+        _ => ServerAnswer::new(200).header("content-type", "text/html").body(PAGE),
+    });
+    let lamp = host.add_card(test_card("Card", json!({ "sku": "L1" })));
+    let begun = TestRequest::post("/feeds").json(&json!({ "url": "http://overrun.example/sitemap.xml" }));
+    assert_eq!(block_on(host.send(begun)).status(), 202);
+    let alive_at = || {
+        let ctx = host.context();
+        let row = block_on(async { ctx.get_plugin_conn().await?.query_one("SELECT alive_at FROM runs", &[]).await });
+        row.unwrap().get::<_, OffsetDateTime>("alive_at")
+    };
+    let before = alive_at();
+    // The pause after the sitemap is longer than a call would wait, and nothing of the run is noted in it.
+    while alive_at() == before {
+        block_on(host.advance(Duration::from_secs(1)));
+    }
+    assert!(visits.load(Ordering::SeqCst) <= 1, "still in the pause after the sitemap");
+    let run = ended_in_time(&host);
+    let counts = ["total", "done", "enriched", "failed"].map(|name| run[name].clone());
+    assert_eq!((&run["state"], counts), (&json!("done"), [3, 3, 3, 0].map(Value::from)), "{run}");
+    assert_eq!((visits.load(Ordering::SeqCst), host.card(lamp).version), (5, 4));
+}
+
+#[test]
+fn a_sitemap_that_is_away_is_a_problem_of_the_run_and_not_its_end() {
+    if lacks_database() {
+        return;
+    }
+    let host = host(json!({ "honour_robots": false, "delay_ms": 0 }));
+    host.answer_http(|request| {
+        let page = |body: &str| ServerAnswer::new(200).header("content-type", "text/html").body(body.to_owned());
+        let list = |path: &str| format!("<sitemap><loc>{path}</loc></sitemap>");
+        match request.path() {
+            "/index.xml" => page(&format!(
+                "<sitemapindex>{}{}{}</sitemapindex>",
+                list("/gone.xml"),
+                list("/good.xml"),
+                list("/index.xml")
+            )),
+            "/good.xml" => page("<urlset><url><loc>/lamp</loc></url></urlset>"),
+            "/gone.xml" => ServerAnswer::new(404),
+            _ => page(PAGE),
+        }
+    });
+    host.add_card(test_card("Card", json!({ "sku": "L1" })));
+    let run = gone_through(&host, "http://parts.example/index.xml");
+    let counts = ["total", "done", "enriched", "failed"].map(|name| run[name].clone());
+    assert_eq!((&run["state"], counts), (&json!("done"), [3, 3, 1, 2].map(Value::from)), "{run}");
+    assert_eq!(run["problems"][0]["entry"], "http://parts.example/gone.xml", "{run}");
+    assert!(run["problems"][0]["detail"].as_str().unwrap().contains("404"), "{run}");
 }

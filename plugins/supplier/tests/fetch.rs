@@ -281,7 +281,7 @@ async fn a_site_that_is_overrun_is_left_alone() {
     let turn = sites.turn(&url("/"), Duration::ZERO).await.unwrap();
     let visit = Visit { ctx: &ctx, sites: &sites, manners: &MANNERS };
     let answer = fetch::page(visit, turn, &url("/"), None).await;
-    assert!(matches!(answer, Err(FetchError::Status(_))));
+    assert!(matches!(answer, Err(FetchError::Overrun(_, wait)) if wait == Duration::from_secs(120)));
     let busy = sites.turn(&url("/"), Duration::ZERO).await.unwrap_err();
     assert!(busy.retry_after > Duration::from_secs(100), "{busy:?}");
 }

@@ -35,15 +35,35 @@ pub(super) fn new(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
 fn every_part_by_itself_passes_its_own_tests_unedited() {
     let _building = BUILDING.blocking_lock();
     let folder = tempfile::tempdir().unwrap();
-    for part in ["routes", "tab", "page", "schema", "mcp", "settings"] {
+    for part in ["routes", "tab", "page", "column", "action", "schema", "mcp", "settings"] {
         let made = new(folder.path(), &format!("only-{part}"), &["--with", part]);
         let mut cargo = Command::new("cargo");
         cargo.args(["test", "--offline"]).current_dir(&made).env("CARGO_TARGET_DIR", target());
         let (out, err) = exited(&cargo.output().unwrap(), 0);
-        assert!(out.contains("1 passed") && !err.contains("warning"), "{part}: {out}{err}");
+        let passed = if part == "settings" { "3 passed" } else { "2 passed" };
+        assert!(out.contains(passed) && !err.contains("warning"), "{part}: {out}{err}");
         let mut format = Command::new("cargo");
         exited(&format.args(["fmt", "--check"]).current_dir(&made).output().unwrap(), 0);
     }
+}
+
+#[test]
+fn a_frontend_in_typescript_becomes_one_module() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = new(folder.path(), "typed", &["--with", "tab,page", "--build", "vite"]);
+    let written = std::fs::read_to_string(made.join("frontend/plugin.js")).unwrap();
+    // What `npm install` would fetch.
+    std::os::unix::fs::symlink(repository().join("frontend/node_modules"), made.join("node_modules")).unwrap();
+    let mut npm = Command::new("npm");
+    exited(&npm.args(["run", "build", "--silent"]).current_dir(&made).output().unwrap(), 0);
+    let built = std::fs::read_to_string(made.join("frontend/plugin.js")).unwrap();
+    assert!(built != written && built.contains("as activate") && built.contains("/plugins/typed/latest"), "{built}");
+    assert!(!built.contains("import"), "{built}");
+    assert_eq!(std::fs::read_dir(made.join("frontend")).unwrap().count(), 1);
+
+    let arguments = ["plugin", "new", "drawn", "--with", "mcp", "--build", "vite", "--into", path(folder.path())];
+    let (_, told) = exited(&cardinal(arguments), 1);
+    assert!(told.contains("--build needs a part that is drawn: --with tab, page"), "{told}");
 }
 
 #[tokio::test]

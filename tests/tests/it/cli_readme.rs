@@ -33,13 +33,16 @@ fn shell(folder: &Path, script: &str) -> Output {
 fn the_five_minutes_are_as_the_page_says() {
     let _building = BUILDING.blocking_lock();
     let folder = tempfile::tempdir().unwrap();
-    let (out, _) = exited(&shell(folder.path(), block(&page(), "## In five minutes")), 0);
+    let (out, err) = exited(&shell(folder.path(), block(&page(), "## In five minutes")), 0);
     for good in
         ["ok       routes", "ok       database", "ok       tools", "ok       swap", "ok       end", "all checks passed"]
     {
         assert!(out.contains(good), "{good}: {out}");
     }
-    assert!(!out.contains("FAILED"), "{out}");
+    assert!(!out.contains("FAILED") && !err.contains("LEFT OUT"), "{out}{err}");
+    assert!(out.contains("2 listed, 1 called and answered, 1 asked to be confirmed"), "{out}");
+    let has_browser = Command::new("chromium").arg("--version").output().is_ok();
+    assert!(!has_browser || out.contains("draws `page notes`, `tab notes` for a card"), "{out}");
 }
 
 #[test]
@@ -62,8 +65,32 @@ fn the_files_of_the_page_are_a_plugin_that_a_host_takes() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, block(&page, mark)).unwrap();
     }
-    exited(&shell(&notes, "cargo build"), 0);
-    let library = target().join("debug/libnotes.so");
-    let (out, _) = exited(&cardinal(["plugin", "check", "--open", path(&library)]), 0);
-    assert!(out.contains("plugin-good"), "{out}");
+    let is_good = || {
+        exited(&shell(&notes, "cargo build"), 0);
+        let library = target().join("debug/libnotes.so");
+        let (out, _) = exited(&cardinal(["plugin", "check", "--open", path(&library)]), 0);
+        assert!(out.contains("plugin-good"), "{out}");
+    };
+    is_good();
+
+    // With a page, columns and actions.
+    let edit = |file: &str, change: &dyn Fn(String) -> String| {
+        let file = notes.join(file);
+        std::fs::write(&file, change(std::fs::read_to_string(&file).unwrap())).unwrap();
+    };
+    let replaced = |text: String, from: &str, to: &str| {
+        assert!(text.contains(from), "{from}: {text}");
+        text.replacen(from, to, 1)
+    };
+    let tabs = "  \"contributes\": { \"cardTabs\": [{ \"id\": \"notes\", \"label\": \"Notes\" }] },\n";
+    edit("manifest.json", &|text| replaced(text, tabs, block(&page, "place of `contributes`")));
+    let add = ".post(\"/cards/{card_id}\", add)";
+    let routes = format!("{add}\n{}", block(&page, "`src/routes.rs`, in the router").trim_end());
+    let handlers = block(&page, "\nand at the end of the file");
+    edit("src/routes.rs", &|text| replaced(text, add, &routes) + handlers);
+    edit("src/service.rs", &|text| text + block(&page, "\nAt the end of `src/service.rs`"));
+    let renderers = format!("{}}}\n", block(&page, "at the end of `activate`"));
+    edit("frontend/plugin.js", &|text| text.strip_suffix("}\n").unwrap().to_owned() + &renderers);
+    is_good();
+    exited(&shell(&notes, "node --input-type=module --check < frontend/plugin.js"), 0);
 }

@@ -48,13 +48,16 @@ export function cellOf(attributes: Attributes, { kind, value: pointer, format }:
   const [newest] = sourcesOf(attributes)
     .filter(([, source]) => source.kind === kind)
     .toSorted(([, a], [, b]) => (b.updated_at ?? '').localeCompare(a.updated_at ?? ''));
-  const value = newest && atPointer(newest[1].data, pointer);
-  if (value === undefined || value === null) return { text: '' };
-  const source = newest?.[0] ?? '';
-  if (format === 'date' && typeof value === 'string') return { text: formatDate(value).slice(0, MAX_TEXT), source };
-  if (format === 'text' || format === 'date' || typeof value !== 'number') return { ...cell(value, '', undefined), source };
+  const value = newest && atPointer(newest[1].data, pointer ?? '');
+  return value === undefined || value === null ? { text: '' } : { ...cellIn(format, value), source: newest?.[0] ?? '' };
+}
+
+/** A value of a plugin's, in the format of its column. */
+export function cellIn(format: ListColumn['format'], value: Json): Cell {
+  if (format === 'date' && typeof value === 'string') return { text: formatDate(value).slice(0, MAX_TEXT) };
+  if (format === 'text' || format === 'date' || typeof value !== 'number') return cell(value, '', undefined);
   const text = new Intl.NumberFormat(uiLocale(), format === 'percent' ? { style: 'percent' } : {}).format(format === 'percent' ? value / 100 : value);
-  return { text, source, number: true };
+  return { text, number: true };
 }
 
 function atPointer(value: Json | undefined, pointer: string): Json | undefined {

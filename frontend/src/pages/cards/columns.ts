@@ -1,3 +1,4 @@
+import type { RoutedColumn } from '../../api/column-values.ts';
 import type { ActivePlugin, ListColumn } from '../../api/types.ts';
 import { t } from '../../i18n/cards.ts';
 import { COVERAGE, DEFAULT_COLUMNS, PICTURE } from './list-query.ts';
@@ -13,6 +14,14 @@ const PLUGIN_COLUMN = 'attributes.column:';
 /** The plugins' columns, by their ids in the list. */
 export function pluginColumns(plugins: readonly ActivePlugin[] = []): Map<string, ListColumn> {
   return new Map(plugins.flatMap(({ list_columns }) => list_columns).map((column) => [PLUGIN_COLUMN + column.id, column]));
+}
+
+/** Those of the columns in the list that a plugin's route has the values of, by their ids in the list. */
+export function routedColumns(shown: readonly string[], plugins: readonly ActivePlugin[] = []): Map<string, RoutedColumn> {
+  const routed = plugins.flatMap(({ api_prefix, list_columns }) =>
+    list_columns.flatMap((column) => (column.route !== undefined && api_prefix !== null ? [[PLUGIN_COLUMN + column.id, { ...column, route: column.route, prefix: api_prefix }] as const] : [])),
+  );
+  return new Map(routed.filter(([id]) => shown.includes(id)));
 }
 
 export function columnLabel(id: string, own: ReadonlyMap<string, ListColumn>): string {

@@ -1,8 +1,12 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
+import { columnValues } from '../../api/column-values.ts';
 import type { View } from '../../api/views.ts';
-import { cellAt, cellOf, kindsOf, picturesOf, valueAt } from './cell.ts';
-import { choosable, columnLabel, isNumeric, pluginColumns } from './columns.ts';
+import { cellAt, cellIn, cellOf, kindsOf, picturesOf, valueAt } from './cell.ts';
+import { choosable, columnLabel, isNumeric, pluginColumns, routedColumns } from './columns.ts';
 import { columnsParam, DEFAULT_COLUMNS, differsFrom, readList, viewHref, viewOf } from './list-query.ts';
+
+const request = vi.hoisted(() => vi.fn());
+vi.mock('../../api/client.ts', async (original) => ({ ...(await original<object>()), request }));
 
 const view: View = { id: 'v1', version: 1, name: 'Drafts', filter: { status: 'draft', q: 'chair' }, sort: 'title', columns: ['title', 'attributes.brand'] };
 
@@ -47,6 +51,23 @@ it('a plugin’s column shows the value of its newest source, formatted', () => 
   expect(at('/price', 'text').text).toContain('5.00');
   for (const nothing of ['/none', '/score/x', '/rows/length', '/__proto__', '/rows/-1']) expect(at(nothing, 'text'), nothing).toEqual({ text: '' });
   expect(cellOf(scored, { ...column, kind: 'other' })).toEqual({ text: '' });
+});
+
+it('values of a plugin’s route are asked for in batches, and only in columns that are shown', async () => {
+  const column = { id: 'score', label: 'Complete', route: '/scores', format: 'percent' } as const;
+  const plugin = { name: 'completeness', version: '1.0.0', title: null, api_prefix: 'full', tabs: [], pages: [], list_columns: [column], card_actions: [], frontend: null };
+  expect(routedColumns(['title'], [plugin]).size).toBe(0);
+  const [[id, routed] = []] = routedColumns(['attributes.column:score'], [plugin]);
+  if (!id || !routed) throw new Error('the column is not found');
+  const asked: string[] = [];
+  request.mockImplementation((path: string) => {
+    asked.push(path);
+    return Promise.resolve({ values: { c1: 87, c60: 0, c2: null, foreign: 1 } });
+  });
+  const values = await columnValues(routed, Array.from({ length: 60 }, (_, n) => `c${n + 1}`), new AbortController().signal);
+  expect([asked.length, asked[0]?.startsWith('/plugins/full/scores?card_ids=c1%2Cc2')]).toEqual([2, true]);
+  expect([...values]).toEqual([['c1', 87], ['c60', 0]]);
+  expect(cellIn('percent', 87)).toEqual({ text: '87%', number: true });
 });
 
 it('plugins’ columns can be chosen, and keep a name without their plugin', () => {

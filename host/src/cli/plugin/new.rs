@@ -35,6 +35,8 @@ Examples:
       with all parts
   cardinal plugin new price-watch --with mcp,settings
       tools for MCP clients and settings: no routes, no table, no tab
+  cardinal plugin new price-watch --with tab --build vite
+      with a tab in TypeScript, which `npm run dev` builds again after each edit
   cardinal plugin new price-watch --into plugins
       inside Cardinal's own repository, as a member of its workspace
   cardinal plugin new price-watch --sdk git:https://github.com/acme/cardinal#v1.0.0")]
@@ -44,6 +46,9 @@ pub(super) struct Args {
     /// Parts of the plugin, separated by commas
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_values_t = Part::value_variants().to_vec())]
     with: Vec<Part>,
+    /// What makes frontend/plugin.js of TypeScript in ui/; without it, that file is what is written
+    #[arg(long, value_name = "TOOL")]
+    build: Option<Build>,
     /// Folder in which the crate's folder is made
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
@@ -62,6 +67,10 @@ pub(super) enum Part {
     Tab,
     /// A page of its own in the Admin UI's navigation
     Page,
+    /// A column of the card list
+    Column,
+    /// A button on cards, for one and for those that are selected
+    Action,
     /// Tables of its own
     Schema,
     /// Tools for MCP clients
@@ -76,6 +85,8 @@ impl Part {
             Self::Routes => "routes",
             Self::Tab => "tab",
             Self::Page => "page",
+            Self::Column => "column",
+            Self::Action => "action",
             Self::Schema => "schema",
             Self::Mcp => "mcp",
             Self::Settings => "settings",
@@ -89,6 +100,16 @@ impl std::fmt::Display for Part {
     }
 }
 
+/// What builds a frontend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Build {
+    /// TypeScript, by Vite, into one ES module
+    Vite,
+}
+
+/// The section of templates that is there with it.
+const VITE: &str = "vite";
+
 /// A file of the crate: its path, its template, and the parts that need it; none where all do.
 type Source = (&'static str, &'static str, &'static [Part]);
 
@@ -96,12 +117,23 @@ type Source = (&'static str, &'static str, &'static [Part]);
 const DRAWN: &[Part] = &[Part::Tab, Part::Page];
 /// The section of templates that is there with one of those.
 const FRONTEND: &str = "frontend";
+/// The same for all that the Admin UI shows.
+const CONTRIBUTING: &[Part] = &[Part::Tab, Part::Page, Part::Column, Part::Action];
+const CONTRIBUTES: &str = "contributes";
 
 macro_rules! scaffold {
     ($file:literal) => {
         include_str!(concat!("../../../../plugin-abi/sdk/scaffold/", $file))
     };
 }
+
+/// What stands beside what Vite builds.
+const VITE_FILES: [Source; 4] = [
+    ("package.json", scaffold!("package.json"), DRAWN),
+    ("tsconfig.json", scaffold!("tsconfig.json"), DRAWN),
+    ("vite.config.js", scaffold!("vite.config.js"), DRAWN),
+    ("ui/plugin.ts", scaffold!("ui/plugin.ts"), DRAWN),
+];
 
 const FILES: [Source; 12] = [
     ("Cargo.toml", scaffold!("Cargo.toml.txt"), &[]),
@@ -125,18 +157,20 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(!folder.exists(), "{} already exists", folder.display());
     let sdk = Sdk::find(args.sdk.as_ref(), &into)?;
     let parts = complete(&args.with);
-    write(&folder, &files(&args.name, &parts, &sdk)?)?;
+    let is_drawn = parts.iter().any(|part| DRAWN.contains(part));
+    ensure!(args.build.is_none() || is_drawn, "--build needs a part that is drawn: --with {}", listed(DRAWN));
+    write(&folder, &files(&args.name, &parts, args.build, &sdk)?)?;
     let mut output = std::io::stdout();
     writeln!(output, "{} (with {})", folder.display(), listed(&parts)).context("writing to standard output")?;
     writeln!(output, "Go on: cd {} && cardinal plugin dev", shown(&folder)).context("writing to standard output")
 }
 
-/// With what the chosen parts need: a tab and a page ask routes, a page's route the table, and handlers alone use a table
-/// or settings.
+/// With what the chosen parts need: a tab, a page and an action ask routes, a page's route the table, and handlers alone use
+/// a table or settings.
 fn complete(chosen: &[Part]) -> Vec<Part> {
     let has = |part| chosen.contains(&part);
     let is_needed = |part| match part {
-        Part::Routes => has(Part::Tab) || has(Part::Page) || !has(Part::Mcp),
+        Part::Routes => has(Part::Tab) || has(Part::Page) || has(Part::Action) || !has(Part::Mcp),
         Part::Schema => has(Part::Page),
         _ => false,
     };
@@ -144,7 +178,8 @@ fn complete(chosen: &[Part]) -> Vec<Part> {
 }
 
 /// Every file of the crate, ready to be written.
-fn files(name: &str, parts: &[Part], sdk: &Sdk) -> anyhow::Result<Vec<(&'static str, String)>> {
+fn files(name: &str, parts: &[Part], build: Option<Build>, sdk: &Sdk) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let is_built = build == Some(Build::Vite);
     let core = compat::core_version();
     let has_any = |of: &[Part]| of.iter().any(|part| parts.contains(part));
     let template = Template {
@@ -156,16 +191,35 @@ fn files(name: &str, parts: &[Part], sdk: &Sdk) -> anyhow::Result<Vec<(&'static 
             ("api", compat::api_version()),
             ("parts", listed(parts)),
             ("dependencies", sdk.dependencies()),
+            ("dev_dependencies", sdk.dev_dependencies()),
         ],
         sections: parts
             .iter()
             .map(|part| part.name())
             .chain(sdk.is_member.then_some("member"))
             .chain(has_any(DRAWN).then_some(FRONTEND))
+            .chain(has_any(CONTRIBUTING).then_some(CONTRIBUTES))
+            .chain(is_built.then_some(VITE))
             .collect(),
     };
-    let files = FILES.iter().filter(|(_, _, of)| of.is_empty() || has_any(of));
-    files.map(|(path, text, _)| Ok((*path, template.fill(text).with_context(|| format!("filling {path}"))?))).collect()
+    let built = VITE_FILES.iter().filter(|_| is_built);
+    let files = FILES.iter().chain(built).filter(|(_, _, of)| of.is_empty() || has_any(of));
+    let fill = |path, text| -> anyhow::Result<String> {
+        let filled = template.fill(text).with_context(|| format!("filling {path}"))?;
+        Ok(if path == MANIFEST { without_trailing_commas(&filled) } else { filled })
+    };
+    files.map(|(path, text, _)| Ok((*path, fill(*path, text)?))).collect()
+}
+
+/// In the template each member ends with a comma, as any of them may be the last that is there.
+fn without_trailing_commas(json: &str) -> String {
+    let lines: Vec<&str> = json.lines().collect();
+    let next = lines.iter().skip(1).copied().chain([""]);
+    let kept = lines.iter().zip(next).map(|(line, next)| match next.trim_start().starts_with(['}', ']']) {
+        true => line.strip_suffix(',').unwrap_or(line),
+        false => line,
+    });
+    kept.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// All of them or none.
@@ -217,7 +271,7 @@ mod tests {
     use super::*;
 
     fn made(parts: &[Part]) -> Vec<(&'static str, String)> {
-        files("price-watch", parts, &Sdk::find(None, Path::new("/")).unwrap()).unwrap()
+        files("price-watch", parts, Some(Build::Vite), &Sdk::find(None, Path::new("/")).unwrap()).unwrap()
     }
 
     #[test]
@@ -241,15 +295,20 @@ mod tests {
             assert_eq!(manifest.backend.is_some(), has(Part::Routes));
             assert_eq!(manifest.contributes.card_tabs.len(), usize::from(has(Part::Tab)));
             assert_eq!(manifest.contributes.pages.len(), usize::from(has(Part::Page)));
+            assert_eq!(manifest.contributes.list_columns.len(), usize::from(has(Part::Column)));
+            assert_eq!(manifest.contributes.card_actions.len(), usize::from(has(Part::Action)));
             assert_eq!(manifest.tools.len(), if has(Part::Mcp) { 2 } else { 0 });
             assert_eq!(manifest.settings_schema.is_some(), has(Part::Settings));
             assert_eq!(files.iter().any(|(path, _)| *path == "schema.sql"), has(Part::Schema));
+            assert_eq!(files.iter().any(|(path, _)| *path == "ui/plugin.ts"), has(Part::Tab) || has(Part::Page));
         }
     }
 
     #[test]
     fn parts_bring_what_they_need() {
-        use Part::{Mcp, Page, Routes, Schema, Settings, Tab};
+        use Part::{Action, Column, Mcp, Page, Routes, Schema, Settings, Tab};
+        assert_eq!(complete(&[Action, Mcp]), [Routes, Action, Mcp]);
+        assert_eq!(complete(&[Column, Mcp]), [Column, Mcp]);
         assert_eq!(complete(&[Tab]), [Routes, Tab]);
         assert_eq!(complete(&[Page, Mcp]), [Routes, Page, Schema, Mcp]);
         assert_eq!(complete(&[Schema]), [Routes, Schema]);

@@ -11,12 +11,14 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::process::{Child, Command};
 
 use crate::cli::client::Client;
-use cardinal_base::config;
+use cardinal_base::config::{self, Secret};
+use cardinal_supervisor::postgres::PrivatePostgres;
 
 /// A database that has to be made takes seconds; a busy machine needs several times that.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -135,6 +137,15 @@ pub(super) fn url(folder: &Path) -> anyhow::Result<String> {
     let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let addresses: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))?;
     Ok(addresses["base_url"].as_str().context("the host reports no address")?.to_owned())
+}
+
+/// The address of its private PostgreSQL, with a login that may make databases, as `CARDINAL_TEST_DATABASE` has it.
+pub(super) fn database_url(folder: &Path) -> anyhow::Result<Secret> {
+    let login = PrivatePostgres::login_beside(&data_dir(folder))?;
+    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let (user, password) = (encoded(&login.user), encoded(login.password.expose()));
+    let (host, dbname) = (encoded(&login.host), encoded(&login.dbname));
+    Ok(Secret::new(format!("postgres://{user}:{password}@{host}:{}/{dbname}", login.port)))
 }
 
 /// The address that is wished for where it is free, else a port that the system chooses.

@@ -1,3 +1,4 @@
+mod arguments;
 mod database_wall;
 mod frontend;
 mod requests;
@@ -41,13 +42,16 @@ const SETTINGS: [(&str, &str); 1] = [("API_KEY_RATE_PER_MINUTE", "100000000")];
 /// For the plugin's own tests.
 const URL_VARIABLE: &str = "CARDINAL_TEST_URL";
 const KEY_VARIABLE: &str = "CARDINAL_TEST_KEY";
+const DATABASE_VARIABLE: &str = "CARDINAL_TEST_DATABASE";
 
 /// Test a plugin in a throwaway host, with its own tests and with what every plugin has to do
 ///
 /// Builds the crate, starts a host with a PostgreSQL of its own in a temporary folder, and checks: every route answers; the
-/// plugin's database role reaches nothing but its own; what it draws loads in Chromium, where one is installed; every tool is
-/// listed; a swap under load loses no request; it ends in order. Then come the crate's own tests, by `cargo test`:
-/// CARDINAL_TEST_URL is the host's address there, CARDINAL_TEST_KEY a key that may do everything. Exits 0 when all is well.
+/// plugin's database role reaches nothing but its own; what it draws is drawn for a card in Chromium, where one is installed;
+/// every tool is listed, those that read answer, those that must be confirmed ask; a swap under load loses no request; it
+/// ends in order. Then come the crate's own tests, by `cargo test`:
+/// CARDINAL_TEST_URL is the host's address there, CARDINAL_TEST_KEY a key that may do everything, and CARDINAL_TEST_DATABASE
+/// the address of its PostgreSQL, for tests with `TestHost`. Exits 0 when all is well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -123,21 +127,25 @@ impl Session<'_> {
         let local = host.client();
         let Some(library) = built? else { bail!("the crate does not compile") };
         let item = self.load(&local, &library).await?;
-        let key = make_key(&local).await?;
         let url = own_host::url(self.place)?;
-        let remote = Remote { way: HostEndpoint::Address(url.parse()?), key: Some(Secret::new(key.clone())) };
-        let client = Client::new(&remote)?;
+        let (client, key) = with_key(&local, &url, &["*"]).await?;
+        let name = item["name"].as_str().unwrap_or_default();
+        let own = ["read", "write"].map(|access| format!("plugin:{name}:{access}"));
+        // Without `mcp:unattended`: tools that must be confirmed ask who calls with it.
+        let (narrow, _) = with_key(&local, &url, &["mcp:use", &own[0], &own[1]]).await?;
         let card = json!({"sku": "TEST-1", "title": "A card for tests"});
         let card = client.ask(Method::POST, "/v1/admin/master-cards", Some(&card)).await?;
         let card = card["item"]["id"].as_str().context("the host returned no card")?.to_owned();
         let subject = Subject { client, item, card };
         self.note("routes", routes::check(&subject).await)?;
         self.note("database", database_wall::check(self.place).await)?;
-        self.note("frontend", frontend::check(&subject, &url, self.place).await)?;
-        self.note("tools", tools::check(&subject).await)?;
+        self.note("frontend", frontend::check(&subject, &url, &key, self.place).await)?;
+        self.note("tools", tools::check(&subject, &narrow).await)?;
         self.note("swap", swap::check(&subject).await)?;
         if !self.args.without_own {
-            let variables = [(URL_VARIABLE, url.as_str()), (KEY_VARIABLE, key.as_str())];
+            let database = own_host::database_url(self.place)?;
+            let variables =
+                [(URL_VARIABLE, url.as_str()), (KEY_VARIABLE, key.as_str()), (DATABASE_VARIABLE, database.expose())];
             let outcome = match cargo::test(&self.args.folder, &self.args.cargo, &variables).await? {
                 true => Outcome::Good("the crate's own tests pass".to_owned()),
                 false => Outcome::Bad("the crate's own tests fail; see cargo's output".to_owned()),
@@ -188,10 +196,13 @@ impl Session<'_> {
     }
 }
 
-async fn make_key(client: &Client) -> anyhow::Result<String> {
-    let body = json!({"name": "cardinal plugin test", "scopes": ["*"]});
-    let made = client.ask(Method::POST, "/v1/admin/api-keys", Some(&body)).await?;
-    Ok(made["key"].as_str().context("the host returned no key")?.to_owned())
+/// A client with a new key that holds these scopes, and the key.
+async fn with_key(local: &Client, url: &str, scopes: &[&str]) -> anyhow::Result<(Client, String)> {
+    let body = json!({"name": format!("cardinal plugin test: {}", scopes.join(" ")), "scopes": scopes});
+    let made = local.ask(Method::POST, "/v1/admin/api-keys", Some(&body)).await?;
+    let key = made["key"].as_str().context("the host returned no key")?.to_owned();
+    let remote = Remote { way: HostEndpoint::Address(url.parse()?), key: Some(Secret::new(key.clone())) };
+    Ok((Client::new(&remote)?, key))
 }
 
 /// Some of a list, so that a line stays readable.

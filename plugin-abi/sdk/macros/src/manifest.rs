@@ -1,6 +1,8 @@
 //! What of a manifest can be judged at compile time: its names, and whether its handlers are in the sources. The host judges
 //! all of it again (`host/crates/package`), with the same rules.
 
+mod contributions;
+
 use std::fmt::Write;
 
 use crate::{
@@ -55,8 +57,9 @@ impl Faults {
         if let Some(backend) = document.get("backend") {
             self.backend(backend, sources);
         }
-        if let Some(tabs) = document.get("contributes").and_then(|contributes| contributes.get("cardTabs")) {
-            self.tabs(tabs);
+        self.contributions(document);
+        if let Some(requires) = document.get("requires") {
+            self.requires(requires);
         }
         if let Some(main) = document.get("frontend").and_then(|frontend| frontend.get("main")) {
             self.main(main, files);
@@ -204,21 +207,6 @@ impl Faults {
         }
     }
 
-    fn tabs(&mut self, tabs: &Node) {
-        let mut seen: Vec<&str> = Vec::new();
-        for tab in tabs.list() {
-            self.text(tab, "label", "the label of the tab");
-            let Some(id) = self.text(tab, "id", "the id of the tab") else { continue };
-            if id.is_empty() || id.chars().any(char::is_whitespace) {
-                self.add(tab, format!("the tab's id \"{id}\" must be a word without spaces"));
-            }
-            if seen.contains(&id) {
-                self.add(tab, format!("there are two tabs of the id \"{id}\""));
-            }
-            seen.push(id);
-        }
-    }
-
     fn main(&mut self, main: &Node, files: &[&str]) {
         let Some(text) = main.text() else { return self.add(main, "`main` must be a file below frontend/") };
         let plain = text.strip_prefix("./").unwrap_or(text);
@@ -262,9 +250,24 @@ mod tests {
         let manifest = r#"{
             "name": "price-watch", "version": "1.0.0-rc.1+a",
             "engine": { "core_version": ">=1.0.0", "plugin_api_version": "1" },
-            "contributes": { "cardTabs": [{ "id": "prices", "label": "Prices" }] },
+            "requires": ["http-client", "something-later"],
+            "provides_kinds": ["price"],
+            "contributes": {
+                "cardTabs": [{ "id": "prices", "label": "Prices" }],
+                "pages": [{ "id": "price-report", "label": "Prices" }],
+                "listColumns": [
+                    { "id": "lowest", "label": "Lowest", "kind": "price", "value": "/lowest~1x/0", "format": "number" },
+                    { "id": "highest", "label": "Highest", "route": "/cards" }
+                ],
+                "cardActions": [
+                    { "id": "refresh", "label": "Refresh", "route": { "path": "/cards" }, "confirm": "Sure?" },
+                    { "id": "compare", "label": "Compare", "on": ["selection"] }
+                ]
+            },
             "frontend": { "main": "./frontend/plugin.js" },
-            "backend": { "apiPrefix": "prices", "routes": [{ "method": "GET", "path": "/cards", "handler": "list" }] },
+            "backend": { "apiPrefix": "prices", "routes": [
+                { "method": "GET", "path": "/cards", "handler": "list" }, { "method": "POST", "path": "/cards" }
+            ] },
             "mcp": { "tools": [
                 { "name": "plugin_price_watch_list", "description": "x", "handler": "list" },
                 { "name": "plugin_price_watch_warm", "description": "x", "handler": "warm" },
@@ -317,6 +320,41 @@ mod tests {
             assert!(is_there, "{line}: {part}: {found:#?}");
         }
         assert_eq!(found.len(), 16, "{found:#?}");
+    }
+
+    #[test]
+    fn contributions_refer_to_what_is_there() {
+        let manifest = r#"{
+            "name": "a", "version": "1.0.0", "engine": { "core_version": "1", "plugin_api_version": "1" },
+            "requires": ["http-clients"], "provides_kinds": ["price"], "backend": { "routes": [] }, "contributes": {
+            "pages": [{ "id": "My Page", "label": "x" }],
+            "listColumns": [{ "id": "c", "label": "x", "kind": "prices", "value": "lowest", "format": "money" },
+            { "id": "c", "label": "x", "route": "/x", "kind": "price" }],
+            "cardActions": [{ "id": "d", "label": "x", "on": ["row"], "route": { "path": "/x" } },
+            { "id": "e", "label": "x", "route": { "path": "/x", "method": "GET" } },
+            { "id": "f", "confirm": "Sure?" }] }
+        }"#;
+        let found = faults(manifest);
+        for (line, part) in [
+            (3, "did you mean \"http-client\"?"),
+            (4, "the id \"My Page\" of the page"),
+            (4, "`frontend.main` is missing"),
+            (5, "none of `provides_kinds`"),
+            (5, "must be a JSON pointer"),
+            (5, "`format` must be"),
+            (6, "two list columns of the id"),
+            (6, "not both"),
+            (6, "there is no route GET /x"),
+            (7, "`on` must be"),
+            (7, "there is no route POST /x"),
+            (8, "`method` of an action"),
+            (9, "`label` is missing"),
+            (9, "`confirm` needs a `route`"),
+        ] {
+            let is_there = found.iter().any(|fault| fault.starts_with(&format!("m:{line}: ")) && fault.contains(part));
+            assert!(is_there, "{line}: {part}: {found:#?}");
+        }
+        assert_eq!(found.len(), 14, "{found:#?}");
     }
 
     #[test]

@@ -172,7 +172,7 @@ fn raw_text(prefix: &str, bytes: &[u8]) -> Option<usize> {
 }
 
 /// Letters to be changed, added or taken away.
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, letter) in a.chars().enumerate() {

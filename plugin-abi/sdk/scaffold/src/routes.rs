@@ -10,6 +10,9 @@ pub fn routes(_ctx: &PluginContext) -> Router {
     Router::new()
         .get("/cards/{card_id}", list)
         .post("/cards/{card_id}", add)
+{{#action}}
+        .post("/check", check)
+{{/action}}
 {{#page}}
         .get("/latest", latest)
 {{/page}}
@@ -49,3 +52,20 @@ async fn latest(ctx: PluginContext, _req: Request) -> Result<Response> {
     Ok(Response::json(&json!({ "items": items })))
 }
 {{/page}}
+{{#action}}
+
+/// The cards that the Admin UI's action was asked for, up to 1,000.
+#[derive(Deserialize)]
+struct CheckInput {
+    card_ids: Vec<Uuid>,
+}
+
+async fn check(ctx: PluginContext, req: Request) -> Result<Response> {
+    let CheckInput { card_ids } = req.input().await?;
+    for card_id in &card_ids {
+        service::add(&ctx, *card_id, "To be checked").await?;
+    }
+    let message = format!("Cards with a note: {}", card_ids.len());
+    Ok(Response::json(&json!({ "message": message })))
+}
+{{/action}}

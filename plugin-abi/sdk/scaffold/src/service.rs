@@ -21,7 +21,7 @@ use crate::settings::Settings;
 const KIND: &str = "{{name}}-note";
 {{^settings}}
 /// Characters of a note.
-const MAX_NOTE_BYTES: usize = 2_000;
+const MAX_NOTE_CHARS: usize = 2_000;
 {{/settings}}
 
 /// The notes on a card, oldest first.
@@ -72,7 +72,7 @@ pub async fn add(ctx: &PluginContext, card_id: Uuid, text: &str) -> Result<i64> 
     let text = checked(text, longest_note)?;
 {{/settings}}
 {{^settings}}
-    let text = checked(text, MAX_NOTE_BYTES)?;
+    let text = checked(text, MAX_NOTE_CHARS)?;
 {{/settings}}
     let user = ctx.user()?;
 {{#schema}}
@@ -111,7 +111,22 @@ fn checked(text: &str, longest: usize) -> Result<&str> {
 
 #[cfg(test)]
 mod tests {
+{{#routes}}
+    use cardinal_plugin::block_on;
+{{/routes}}
+{{#schema}}
+    use cardinal_plugin::testing::{TestHost, TestRequest, lacks_database, test_card};
+{{/schema}}
+{{^schema}}
+    use cardinal_plugin::testing::{TestHost, TestRequest, test_card};
+{{/schema}}
+{{^routes}}
+    use cardinal_plugin::{block_on, serde_json::Value};
+{{/routes}}
+
     use super::*;
+
+    const MANIFEST: &str = include_str!("../manifest.json");
 
     #[test]
     fn a_note_has_a_text_that_is_not_too_long() {
@@ -119,5 +134,40 @@ mod tests {
         assert_eq!(checked(&format!("  {text} "), text.len()).unwrap(), text);
         assert!(checked(" \n", text.len()).is_err());
         assert!(checked(text, text.len() - 1).is_err());
+    }
+
+    /// In a host of the test's own. `cardinal plugin test` gives tests a PostgreSQL.
+    #[test]
+    fn a_note_is_kept_and_other_plugins_can_read_it() {
+{{#schema}}
+        if lacks_database() {
+            return;
+        }
+        let host = TestHost::builder(MANIFEST)
+            .database(include_str!("../schema.sql"))
+            .start(crate::routes::routes);
+{{/schema}}
+{{^schema}}
+        let host = TestHost::new(MANIFEST, crate::routes::routes);
+{{/schema}}
+        let chair = host.add_card(test_card("Chair", json!({})));
+{{#routes}}
+        let path = format!("/cards/{chair}");
+        let body = json!({ "text": "check the legs" });
+        let added = block_on(host.send(TestRequest::post(&path).json(&body)));
+        assert_eq!(added.status(), 201, "{added:?}");
+        let listed = block_on(host.send(TestRequest::get(&path))).json();
+{{/routes}}
+{{^routes}}
+        let tool = |name: &str, arguments: Value| {
+            let tool = format!("plugin_{{snake}}_{name}");
+            block_on(host.send(TestRequest::tool(&tool, &arguments)))
+        };
+        let note = json!({ "card_id": chair, "text": "check the legs" });
+        assert_eq!(tool("add", note).json()["version"], 2);
+        let listed = tool("list", json!({ "card_id": chair })).json();
+{{/routes}}
+        assert_eq!(listed["items"], json!(["check the legs"]));
+        assert_eq!(host.card(chair).sources_of(KIND).len(), 1);
     }
 }

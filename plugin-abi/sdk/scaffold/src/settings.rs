@@ -7,3 +7,15 @@ pub struct Settings {
     /// Characters of a note.
     pub longest_note: usize,
 }
+
+#[cfg(test)]
+mod tests {
+    use cardinal_plugin::testing::check_settings;
+
+    use super::Settings;
+
+    #[test]
+    fn settings_are_what_the_manifest_says() {
+        check_settings::<Settings>(include_str!("../manifest.json"), &[]);
+    }
+}

@@ -30,20 +30,16 @@ use tokio_postgres::{
     types::{Format, FromSql, IsNull, Kind, ToSql, Type, to_sql_checked},
 };
 
-use super::fake_host::{FakeHost, lock, number};
+use super::{
+    address,
+    fake_host::{FakeHost, lock, number},
+};
 
-/// Where the tests' PostgreSQL is; the first that is set counts.
-const VARIABLES: [&str; 2] = ["CARDINAL_TEST_DATABASE", "DATABASE_URL"];
 /// Connections of a plugin, as many as a host gives it, and how long one is waited for.
 const CONNECTIONS: usize = 4;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A batch of rows ends with the row that reaches this.
 const BATCH_BYTES: usize = 64 << 10;
-
-/// The address of the tests' PostgreSQL, when the environment has one.
-pub(super) fn address() -> Option<String> {
-    VARIABLES.into_iter().find_map(|name| std::env::var(name).ok().filter(|address| !address.is_empty()))
-}
 
 /// What of the core's schema a plugin can see.
 const CORE: &str = "
@@ -83,7 +79,7 @@ impl Database {
     pub(super) fn new(plugin: &str, schema_sql: &str) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = Arc::new(Shared {
-            server: address(),
+            server: address::address(),
             name: format!("cardinal_test_{}_{}", std::process::id(), uuid::Uuid::new_v4().simple()),
             schema: format!("plugin_{}", plugin.replace('-', "_")),
             schema_sql: schema_sql.to_owned(),
@@ -239,7 +235,7 @@ impl Shared {
     }
 
     async fn make(&self) -> Result<Config, Box<dyn std::error::Error + Send + Sync>> {
-        let server: Config = self.server.as_deref().ok_or(super::NO_DATABASE)?.parse()?;
+        let server: Config = self.server.as_deref().ok_or(address::NO_DATABASE)?.parse()?;
         let admin = connect(&server).await?;
         // Not template1, which somebody may be connected to.
         admin.batch_execute(&format!("CREATE DATABASE {} TEMPLATE template0", self.name)).await?;

@@ -39,6 +39,8 @@ pub enum FetchError {
     Compressed,
     #[error("the supplier's site answered {0}")]
     Status(cardinal_plugin::http::StatusCode),
+    #[error("the supplier's site answered {0} and wants to be left alone for {seconds} seconds", seconds = .1.as_secs().max(1))]
+    Overrun(cardinal_plugin::http::StatusCode, Duration),
     #[error("the page did not arrive within {} seconds", TOTAL_TIMEOUT.as_secs())]
     Timeout,
     #[error("{NO_HOST}")]

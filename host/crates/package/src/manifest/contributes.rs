@@ -38,16 +38,32 @@ pub struct PluginPage {
     pub icon: Option<String>,
 }
 
-/// A column of the card list whose values stand in the plugin's sources: no code of the plugin runs for it.
+/// A column of the card list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListColumn {
     pub id: String,
     pub label: String,
-    /// One of the plugin's own; of several sources of it, the one written last counts.
-    pub kind: String,
-    /// A JSON pointer into the source's data.
-    pub value: String,
+    #[serde(flatten)]
+    pub values: ColumnValues,
     pub format: ColumnFormat,
+}
+
+/// Where the values of a column come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum ColumnValues {
+    /// The plugin's sources in the cards: no code of the plugin runs.
+    Sources {
+        /// One of the plugin's own; of several sources of it, the one written last counts.
+        kind: String,
+        /// A JSON pointer into the source's data.
+        value: String,
+    },
+    /// A GET route of the plugin, asked for all cards in sight at once.
+    Route {
+        /// Below the plugin's prefix.
+        route: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -194,8 +210,36 @@ fn page(field: &Field) -> Option<PluginPage> {
 
 fn list_column(field: &Field, around: &Around) -> Option<ListColumn> {
     let object = field.object()?;
-    object.done(&["id", "label", "kind", "value", "format"]);
+    object.done(&["id", "label", "kind", "value", "route", "format"]);
     let (id, label) = (kebab_id(&object), label(&object));
+    let values = match object.optional("route") {
+        Some(route) => column_route(&object, &route, around),
+        None => column_source(&object, around),
+    };
+    let format = match object.optional("format") {
+        Some(field) => format(&field),
+        None => Some(ColumnFormat::default()),
+    };
+    Some(ListColumn { id: id?, label: label?, values: values?, format: format? })
+}
+
+fn column_route(column: &Object, field: &Field, around: &Around) -> Option<ColumnValues> {
+    for name in ["kind", "value"] {
+        if column.optional(name).is_some() {
+            column.wrong(name, Code::BadManifest, "nothing: the column has a route");
+            return None;
+        }
+    }
+    let path = plain_path(field)?;
+    let route = ActionRoute { method: "GET".to_owned(), path: path.to_owned() };
+    if !around.has_route(&route) {
+        field.wrong(Code::BadManifest, "the path of a GET route of the plugin's backend");
+        return None;
+    }
+    Some(ColumnValues::Route { route: route.path })
+}
+
+fn column_source(object: &Object, around: &Around) -> Option<ColumnValues> {
     let kind = object.required("kind", "one of provides_kinds").and_then(|field| {
         let kind = field.line(LINE_LIMIT)?;
         let own = around.kinds.iter().any(|own| own == kind);
@@ -205,11 +249,7 @@ fn list_column(field: &Field, around: &Around) -> Option<ListColumn> {
         own.then_some(kind)
     });
     let value = object.required("value", "a JSON pointer such as \"/score\"").and_then(|field| pointer(&field));
-    let format = match object.optional("format") {
-        Some(field) => format(&field),
-        None => Some(ColumnFormat::default()),
-    };
-    Some(ListColumn { id: id?, label: label?, kind: kind?.to_owned(), value: value?, format: format? })
+    Some(ColumnValues::Sources { kind: kind?.to_owned(), value: value? })
 }
 
 fn pointer(field: &Field) -> Option<String> {
@@ -289,20 +329,22 @@ fn action_route(field: &Field, around: &Around) -> Option<ActionRoute> {
             known
         }),
     };
-    let path = object.required("path", "a path such as \"/items\"").and_then(|field| {
-        let path = field.string()?;
-        if path.contains(['{', '}']) || check_template(path).is_err() {
-            field.wrong(Code::BadManifest, "a path without placeholders, such as \"/items\"");
-            return None;
-        }
-        Some(path)
-    });
+    let path = object.required("path", "a path such as \"/items\"").and_then(|field| plain_path(&field));
     let route = ActionRoute { method: method?.to_owned(), path: path?.to_owned() };
     if !around.has_route(&route) {
         field.wrong(Code::BadManifest, "a route of the plugin's backend");
         return None;
     }
     Some(route)
+}
+
+fn plain_path<'a>(field: &Field<'a>) -> Option<&'a str> {
+    let path = field.string()?;
+    if path.contains(['{', '}']) || check_template(path).is_err() {
+        field.wrong(Code::BadManifest, "a path without placeholders, such as \"/items\"");
+        return None;
+    }
+    Some(path)
 }
 
 fn kebab_id(object: &Object) -> Option<String> {

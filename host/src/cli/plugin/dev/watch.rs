@@ -14,6 +14,8 @@ use cardinal_package::package::{FRONTEND, SCHEMA};
 const LOOK_EVERY: Duration = Duration::from_millis(80);
 /// Beside what begins with a dot.
 const IGNORED: [&str; 3] = ["target", "node_modules", "Cargo.lock"];
+/// What is built into `frontend/`, as by `cardinal plugin new --build vite`: the result counts.
+const BUILT: &str = "ui";
 /// An edit that seems older was made to look so, as when a file is moved here.
 const RECENT: Duration = Duration::from_secs(5);
 
@@ -80,6 +82,9 @@ fn look(folder: &Path) -> Files {
                 continue;
             }
             let path = below.join(&*name);
+            if path == Path::new(BUILT) {
+                continue;
+            }
             match entry.metadata() {
                 Ok(found) if found.is_dir() => folders.push(path),
                 Ok(found) => {
@@ -122,7 +127,7 @@ mod tests {
         write(folder.path(), "src/lib.rs", "");
         write(folder.path(), "frontend/a.js", "");
         let mut watch = Watch::new(folder.path());
-        for ignored in ["target/x", ".git/x", "src/lib.rs~", "Cargo.lock"] {
+        for ignored in ["ui/plugin.ts", "target/x", ".git/x", "src/lib.rs~", "Cargo.lock"] {
             write(folder.path(), ignored, "");
         }
         write(folder.path(), "frontend/b/c.css", "");

@@ -100,6 +100,16 @@ impl Sdk {
         Ok(Self { source: format!("{{ path = {} }}", quoted(path)), is_member })
     }
 
+    /// The same with the host for tests in it.
+    pub(super) fn dev_dependencies(&self) -> String {
+        let source = match (self.is_member, self.source.strip_prefix("{ ").and_then(|it| it.strip_suffix(" }"))) {
+            (true, _) => "workspace = true".to_owned(),
+            (false, Some(table)) => table.to_owned(),
+            (false, None) => format!("version = {}", self.source),
+        };
+        format!("cardinal-plugin = {{ {source}, features = [\"testing\"] }}")
+    }
+
     pub(super) fn dependencies(&self) -> String {
         if self.is_member {
             return "cardinal-plugin.workspace = true\nserde.workspace = true".to_owned();
@@ -142,6 +152,17 @@ mod tests {
             r#"cardinal-plugin = { git = "file:///src/cardinal", rev = "v1.0.0" }"#
         );
         assert!(dependency(&format!("path:{BUILT_FROM}")).ends_with("plugin-abi/sdk\" }"));
+    }
+
+    #[test]
+    fn tests_get_the_same_sdk_with_its_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let dev = |choice: &str| Sdk::find(Some(&choice.parse().unwrap()), folder.path()).unwrap().dev_dependencies();
+        assert_eq!(dev("version:1.2"), r#"cardinal-plugin = { version = "1.2", features = ["testing"] }"#);
+        assert_eq!(
+            dev("git:https://x.example/c"),
+            r#"cardinal-plugin = { git = "https://x.example/c", features = ["testing"] }"#
+        );
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! The frontend's module loads in a browser and registers what the manifest says that it draws, tabs, pages and dialogs of
-//! actions: its syntax, its imports, its `activate`.
+//! The frontend's module loads in a browser, registers what the manifest says that it draws, tabs, pages and dialogs of
+//! actions, and draws each of them for a card, with answers of the plugin's own routes.
 
 use std::{collections::BTreeSet, fs, io::ErrorKind, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{Outcome, requests::Subject};
+use super::{Outcome, requests::Subject, some};
 
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -15,34 +15,11 @@ const BROWSER_TIMEOUT: Duration = Duration::from_secs(60);
 const VIRTUAL_TIME: &str = "--virtual-time-budget=10000";
 const BEGIN: &str = "<pre id=\"found\">";
 const END: &str = "</pre>";
-/// In its place the address of the module, as JSON.
-const MODULE: &str = "\"MODULE\"";
-/// Every other member of the host does nothing.
-const PAGE: &str = r#"<!doctype html>
-<pre id="found">{"error": "the module has not loaded"}</pre>
-<script type="module">
-  const drawn = [];
-  const state = { user: null, locale: 'en', theme: 'light', scopes: ['*'], route: '' };
-  const known = {
-    registerCardTabRenderer: (id) => { drawn.push(`tab ${id}`); },
-    registerPageRenderer: (id) => { drawn.push(`page ${id}`); },
-    registerCardActionRenderer: (id) => { drawn.push(`action ${id}`); },
-    getState: () => state,
-  };
-  const host = new Proxy(known, { get: (members, name) => members[name] ?? (() => undefined) });
-  const tell = (found) => { document.getElementById('found').textContent = JSON.stringify(found); };
-  try {
-    const module = await import("MODULE");
-    if (typeof module.activate !== 'function') throw new Error('the module exports no function `activate`');
-    await module.activate(host);
-    tell({ drawn });
-  } catch (error) {
-    tell({ error: String(error) });
-  }
-</script>
-"#;
+/// In its place a JSON object with what the page works with.
+const GIVEN: &str = "\"GIVEN\"";
+const PAGE: &str = include_str!("page.html");
 
-pub(super) async fn check(subject: &Subject, url: &str, place: &Path) -> anyhow::Result<Outcome> {
+pub(super) async fn check(subject: &Subject, url: &str, key: &str, place: &Path) -> anyhow::Result<Outcome> {
     let plugins = subject.client.get("/v1/admin/plugins").await?;
     let mut items = plugins["items"].as_array().into_iter().flatten();
     let item = items.find(|item| item["name"] == subject.name()).context("the host lists no such plugin")?;
@@ -51,9 +28,13 @@ pub(super) async fn check(subject: &Subject, url: &str, place: &Path) -> anyhow:
         return Ok(Outcome::Skipped("the plugin draws nothing in the Admin UI".to_owned()));
     }
     let main = item["frontend"]["main_url"].as_str().context("the host serves no module of it")?;
-    let module = url::Url::parse(url)?.join(main)?;
-    let page = place.join("tab.html");
-    fs::write(&page, PAGE.replace(MODULE, &Value::from(module.as_str()).to_string())).context("writing the page")?;
+    let (module, api) = (url::Url::parse(url)?.join(main)?, format!("{url}/v1/admin"));
+    let card = subject.client.get(&format!("/v1/admin/master-cards/{}", subject.card)).await?;
+    let given = json!({"module": module.as_str(), "api": api, "key": key, "item": card["item"]});
+    let page = place.join("page.html");
+    // No text of the card ends the script.
+    let given = given.to_string().replace('<', "\\u003c");
+    fs::write(&page, PAGE.replace(GIVEN, &given)).context("writing the page")?;
     match browse(&page, place).await? {
         Some(shown) => Ok(judge(&declared, &shown)),
         None => Ok(Outcome::Skipped(format!("no browser is installed (looked for {})", BROWSERS.join(", ")))),
@@ -76,6 +57,8 @@ async fn browse(page: &Path, place: &Path) -> anyhow::Result<Option<String>> {
         let mut command = Command::new(browser);
         // A throwaway profile, and the author's own code: what the sandbox needs is not everywhere allowed.
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", VIRTUAL_TIME]);
+        // The page is a file, and asks the host with a key of its own.
+        command.arg("--disable-web-security");
         command.arg(format!("--user-data-dir={}", place.join("browser").display())).arg("--dump-dom");
         command.arg(format!("file://{}", page.display()));
         command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
@@ -94,13 +77,18 @@ fn judge(declared: &BTreeSet<String>, shown: &str) -> Outcome {
     if let Some(error) = found["error"].as_str() {
         return Outcome::Bad(error.to_owned());
     }
-    let drawn = found["drawn"].as_array().into_iter().flatten();
-    let registered: BTreeSet<String> = drawn.filter_map(|one| one.as_str().map(str::to_owned)).collect();
+    let texts = |list: &str| -> Vec<String> {
+        found[list].as_array().into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect()
+    };
+    let (registered, problems): (BTreeSet<String>, _) = (texts("registered").into_iter().collect(), texts("problems"));
     match registered == *declared {
-        true => Outcome::Good(format!("its module loads in a browser and registers {}", list(declared))),
         false => {
             Outcome::Bad(format!("its module registers {}, the manifest has {}", list(&registered), list(declared)))
         }
+        true if problems.is_empty() => {
+            Outcome::Good(format!("its module loads in a browser and draws {} for a card", list(declared)))
+        }
+        true => Outcome::Bad(some(&problems)),
     }
 }
 
@@ -133,13 +121,15 @@ mod tests {
         let declared = declared(&item);
         let page = |json: &str| format!("<html><pre id=\"found\">{json}</pre></html>");
         assert!(matches!(
-            judge(&declared, &page(r#"{"drawn":["page notes","tab notes","action drawn"]}"#)),
+            judge(&declared, &page(r#"{"registered":["page notes","tab notes","action drawn"],"problems":[]}"#)),
             Outcome::Good(_)
         ));
-        assert!(matches!(judge(&declared, &page(r#"{"drawn":["tab notes"]}"#)), Outcome::Bad(_)));
+        assert!(matches!(judge(&declared, &page(r#"{"registered":["tab notes"],"problems":[]}"#)), Outcome::Bad(_)));
+        let all = r#"{"registered":["page notes","tab notes","action drawn"],"problems":["tab notes: no"]}"#;
+        assert!(matches!(judge(&declared, &page(all)), Outcome::Bad(text) if text == "tab notes: no"));
         let error = judge(&declared, &page(r#"{"error":"SyntaxError: '&lt;' &amp;amp;"}"#));
         assert!(matches!(error, Outcome::Bad(text) if text == "SyntaxError: '<' &amp;"));
         assert!(matches!(judge(&declared, ""), Outcome::Bad(_)));
-        assert!(PAGE.contains(BEGIN) && PAGE.contains(MODULE));
+        assert!(PAGE.contains(BEGIN) && PAGE.contains(GIVEN));
     }
 }

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::{super::contributes::ActionPlace, *};
+use super::{
+    super::contributes::{ActionPlace, ColumnValues},
+    *,
+};
 
 fn contributing() -> Value {
     let contributes = json!({
@@ -30,7 +33,8 @@ fn contributions_are_read_with_their_defaults() {
     assert_eq!(warnings, []);
     let Contributes { pages, list_columns, card_actions, .. } = &manifest.contributes;
     assert_eq!((pages[0].id.as_str(), pages[0].icon.as_deref()), ("price-report", Some("chart")));
-    assert_eq!((list_columns[0].kind.as_str(), list_columns[0].value.as_str()), ("price", "/lowest/0"));
+    let expected = ColumnValues::Sources { kind: "price".to_owned(), value: "/lowest/0".to_owned() };
+    assert_eq!(list_columns[0].values, expected);
     let [refresh, compare] = card_actions.as_slice() else { panic!("{card_actions:?}") };
     let route = refresh.route.as_ref().unwrap();
     assert_eq!((route.method.as_str(), route.path.as_str()), ("POST", "/refresh"));
@@ -72,6 +76,27 @@ fn an_action_calls_a_route_that_is_there() {
     assert_eq!(place("/backend", None), route);
     // Without a list of routes the library decides.
     read(&with(contributing(), "/backend/routes", None)).unwrap();
+}
+
+#[test]
+fn a_columns_values_come_from_its_sources_or_from_a_route() {
+    let scores = json!({"method": "GET", "path": "/scores"});
+    let around = with(contributing(), "/backend/routes/0", Some(scores));
+    let column = |column: Value| with(around.clone(), "/contributes/listColumns/0", Some(column));
+    let routed = json!({"id": "score", "label": "Score", "route": "/scores", "format": "percent"});
+    let (manifest, warnings) = read(&column(routed.clone())).unwrap();
+    let listed = serde_json::to_value(&manifest.contributes.list_columns[0]).unwrap();
+    assert_eq!((listed, warnings), (routed.clone(), vec![]));
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(validator.is_valid(&column(routed.clone())));
+    for (name, value) in [("route", "/refresh"), ("route", "/items/{id}"), ("kind", "price"), ("value", "/x")] {
+        let mut wrong = routed.clone();
+        wrong[name] = json!(value);
+        let Problems(problems) = read(&column(wrong)).unwrap_err();
+        let place = format!("/contributes/listColumns/0/{name}");
+        assert_eq!((problems[0].pointer.as_str(), problems.len()), (place.as_str(), 1), "{value}");
+    }
 }
 
 #[test]
