@@ -46,7 +46,7 @@ pub use self::{
     snapshot::Snapshot,
     unmet_kinds::readers_without,
 };
-pub use super::active::ToolEntry;
+pub use super::active::{JobEntry, ToolEntry};
 use super::{context::Services, quarantine::Quarantine, watchdog::Watchdog};
 use cardinal_base::{clock::Clock, config::Config, seal::SealingKey};
 use cardinal_control::{crash::record::Crash, link::SupervisorLink};

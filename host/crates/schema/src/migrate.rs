@@ -45,6 +45,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     18 "0018_approvals",
     19 "0019_card_lists",
     20 "0020_approval_reasons",
+    21 "0021_plugin_jobs",
 ];
 
 /// How many there are.

@@ -11,7 +11,7 @@ use super::{
     TOOL_DESCRIPTION_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, TOOLS_LIMIT, Tool, Warning,
     contributes::{self, Around, Contributes},
     field::{Field, Findings, LINE_LIMIT, Object, line},
-    is_kebab, is_plain_relative, is_prefix, is_reserved,
+    is_kebab, is_plain_relative, is_prefix, is_reserved, jobs,
 };
 use crate::state::Code;
 
@@ -190,12 +190,14 @@ fn frontend_is_absent(object: &Object) -> bool {
 
 fn backend(object: &Object, plugin: &str) -> Option<Backend> {
     let backend = object.optional("backend")?.object()?;
-    backend.done(&["apiPrefix", "routes"]);
+    backend.done(&["apiPrefix", "routes", "jobs", "schedule"]);
     let api_prefix = match backend.optional("apiPrefix") {
         Some(field) => api_prefix(&field)?,
         None => plugin.to_owned(),
     };
-    Some(Backend { api_prefix, routes: backend.optional("routes").map(|field| routes(&field)) })
+    let jobs = jobs::jobs(&backend);
+    let schedule = jobs::schedule(&backend, &jobs);
+    Some(Backend { api_prefix, routes: backend.optional("routes").map(|field| routes(&field)), jobs, schedule })
 }
 
 fn api_prefix(field: &Field) -> Option<String> {
@@ -373,7 +375,7 @@ fn limits(object: &Object) -> Limits {
     }
 }
 
-fn scope(object: &Object) -> Option<Access> {
+pub(super) fn scope(object: &Object) -> Option<Access> {
     let field = object.optional("scope")?;
     match field.string()? {
         "read" => Some(Access::Read),

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 
 mod contributes;
+mod jobs;
 
 fn valid() -> Value {
     json!({

@@ -13,7 +13,7 @@ use super::{
     report::PluginReport,
 };
 use crate::{
-    active::{self, Active, ToolEntry},
+    active::{self, Active, JobEntry, ToolEntry},
     frontend::{Asset, Bundle, Main},
     library::Description,
 };
@@ -34,6 +34,8 @@ const GONE: &str = "Its package does not lie in this host's plugins folder. Its 
 pub struct Snapshot {
     pub by_prefix: HashMap<String, Arc<Active>>,
     pub tools: BTreeMap<String, Arc<ToolEntry>>,
+    /// By plugin and name.
+    pub jobs: BTreeMap<(String, String), Arc<JobEntry>>,
     /// In the order of the names; of one name, the one in service first.
     entries: Vec<Entry>,
     /// Prefixes of plugins that are not in service.
@@ -60,6 +62,7 @@ pub(super) struct Entry {
 pub(super) struct Service {
     pub active: Arc<Active>,
     pub tools: Vec<Arc<ToolEntry>>,
+    pub jobs: Vec<Arc<JobEntry>>,
     pub frontend: Option<Arc<Bundle>>,
     pub library: Description,
     pub sha256: String,
@@ -89,6 +92,8 @@ impl Snapshot {
         if let Some(prefix) = service.active.manifest.api_prefix() {
             self.by_prefix.insert(prefix.to_owned(), Arc::clone(&service.active));
         }
+        let name = &service.active.manifest.name;
+        self.jobs.extend(service.jobs.iter().map(|entry| ((name.clone(), entry.job.name.clone()), Arc::clone(entry))));
         self.tools.extend(service.tools.iter().map(|entry| (entry.tool.name.clone(), Arc::clone(entry))));
     }
 

@@ -73,6 +73,7 @@ pub(super) async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject)
         peer: Some(visit.peer),
         tool: Some(&entry.tool.name),
         progress: visit.progress.clone(),
+        job: None,
     };
     match entry.call(parts).await {
         Err(error) => {
