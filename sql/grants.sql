@@ -56,6 +56,7 @@ GRANT SELECT, INSERT, UPDATE ON public.proxy_routes TO {{core}};
 -- What was asked of a person stays as it was asked; the core writes what became of it, and forgets what is long over.
 GRANT SELECT, INSERT, UPDATE (state, decided_at, decided_by, reason, reported_at, used_at), DELETE ON public.mcp_approvals TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.jobs, public.job_parts, public.job_errors, public.import_rows TO {{core}};
+GRANT SELECT, INSERT, UPDATE ON public.plugin_schedules TO {{core}};
 GRANT EXECUTE ON FUNCTION public.number_events(integer), public.forget_events(integer, bigint, interval) TO {{core}};
 GRANT SELECT ON public.plugin_schema_state TO {{core}};
 GRANT SELECT (plugin, number, sha256, plugin_version, losses, applied_at) ON public.plugin_schema_steps TO {{core}};

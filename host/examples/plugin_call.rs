@@ -102,6 +102,7 @@ fn instance() -> Instance {
         mark: cardinal_control::crash::PluginTag::NOBODY,
         generation: 1,
         provides_kinds: Vec::new(),
+        jobs: Vec::new(),
         settings: serde_json::json!({}),
         opens_private_networks: false,
         pool: None,
@@ -141,5 +142,6 @@ fn parts<'a>(caller: &Arc<Caller>, headers: &'a HeaderMap, body: &Bytes) -> Call
         peer: Some([127, 0, 0, 1].into()),
         tool: None,
         progress: None,
+        job: None,
     }
 }

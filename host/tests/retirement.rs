@@ -66,6 +66,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
         mark: cardinal_control::crash::PluginTag::NOBODY,
         generation,
         provides_kinds: Vec::new(),
+        jobs: Vec::new(),
         settings: serde_json::json!({}),
         opens_private_networks: false,
         pool: None,
@@ -92,6 +93,7 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
         peer: None,
         tool: None,
         progress: None,
+        job: None,
     };
     instance.call(handler, parts)
 }

@@ -3,10 +3,12 @@
 
 use abi_stable::StableAbi;
 
-use crate::{CallId, CtxId, Fut, HostApiRef, Reply, Slice};
+use crate::{Answer, Bytes, CallId, CtxId, Fut, HostApiRef, Reply, Slice};
 
 /// Of [`crate::PluginModule`]: leads to a [`Memory`].
 pub const MEMORY: u32 = 1;
+/// Of [`crate::HostApi`]: leads to [`Jobs`].
+pub const JOBS: u32 = 3;
 /// Of [`crate::HostApi`]: leads to an [`HttpClient`].
 pub const HTTP_CLIENT: u32 = 8;
 
@@ -15,9 +17,7 @@ pub const HTTP_CLIENT: u32 = 8;
 pub mod reserved {
     /// Events of the catalogue, handed to the plugin.
     pub const EVENTS: u32 = 2;
-    /// Jobs: start, progress, cancellation, going on after a restart.
-    pub const JOBS: u32 = 3;
-    /// Work at set times.
+    /// Work at set times, beyond `backend.schedule` of the manifest.
     pub const SCHEDULE: u32 = 4;
     /// The plugin's own check of settings before they are stored.
     pub const SETTINGS_CHECK: u32 = 5;
@@ -90,7 +90,32 @@ pub struct HttpClient {
     pub send: extern "C" fn(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Reply>,
 }
 
+/// Work outside of calls, which the host keeps a record of, runs on one host at a time, shows and cancels.
+///
+/// The handler of a job is an export named `job:<name>`, for a job of the manifest's `backend.jobs`. It runs as a call whose
+/// kind ([`crate::record::attr::CALL_KIND`]) is `job`, with the arguments as its body. Its reply says how it ended: 202 that
+/// it has stopped before its end because it was asked to, any other success that it is done.
+#[repr(C)]
+#[derive(StableAbi, Clone, Copy, Debug)]
+pub struct Jobs {
+    /// Queues a job of this plugin, for the user of the call or for the plugin itself: a record of
+    /// [`crate::record::job_start`]. Answers JSON: `{"id"}`.
+    pub start: extern "C" fn(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Bytes>,
+    /// Says how far the job is whose handler the call is: a record of [`crate::record::job_report`]. The host writes it down
+    /// every two seconds, and at [`save`](Self::save). Does nothing in any other call.
+    pub report: extern "C" fn(ctx: CtxId, call: CallId, report: Slice<'_>),
+    /// The same, with a checkpoint, written down by the time that it is ready. Answers 1 when the job is to stop, else 0.
+    pub save: extern "C" fn(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<Answer>,
+}
+
 impl HostApiRef {
+    /// The host's jobs; `None` when it has none.
+    pub fn jobs(self) -> Option<&'static Jobs> {
+        let table = (self.get_extension())(JOBS);
+        // SAFETY: the number leads to this table or to nothing, and what it leads to is static.
+        unsafe { table.cast::<Jobs>().as_ref() }
+    }
+
     /// The host's HTTP client; `None` when it has none.
     pub fn http_client(self) -> Option<&'static HttpClient> {
         let table = (self.get_extension())(HTTP_CLIENT);

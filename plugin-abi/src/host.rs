@@ -52,6 +52,8 @@ pub mod cancel {
     pub const DEADLINE: u64 = 2;
     /// The plugin is to stop.
     pub const STOPPING: u64 = 3;
+    /// The job is to stop at its next checkpoint: somebody has cancelled it, or its plugin or its host is being replaced.
+    pub const JOB: u64 = 4;
 }
 
 /// The host's functions.

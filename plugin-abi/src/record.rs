@@ -36,7 +36,7 @@ pub mod attr {
     pub const TENANT: u32 = 24;
     /// The generation of the plugin that is being called, decimal.
     pub const GENERATION: u32 = 25;
-    /// `route` or `tool`; later versions may add others.
+    /// `route`, `tool` or `job`; later versions may add others.
     pub const CALL_KIND: u32 = 26;
     /// The length of a streamed request body when the client said it, decimal.
     pub const CONTENT_LENGTH: u32 = 27;
@@ -44,6 +44,10 @@ pub mod attr {
     pub const TOOL: u32 = 28;
     /// The language that the client prefers, a tag such as `de-AT`; empty when it named none.
     pub const LOCALE: u32 = 29;
+    /// The id of the job whose handler is called, as hyphenated text; empty in other calls.
+    pub const JOB: u32 = 30;
+    /// The checkpoint of the job's run before, as JSON; empty when there is none.
+    pub const CHECKPOINT: u32 = 31;
 }
 
 /// Numbers of what an instance is made with (`about` of [`crate::PluginModule`]'s `create`).
@@ -62,6 +66,28 @@ pub mod reply {
     pub const UPGRADE: u32 = 1;
     /// Pairs that follow the body.
     pub const TRAILERS: u32 = 2;
+}
+
+/// Numbers of the start of a job ([`crate::extension::Jobs`]).
+pub mod job_start {
+    /// The job's name in the manifest.
+    pub const NAME: u32 = 1;
+    /// Its arguments, a JSON object of at most 64 KiB; none when empty.
+    pub const ARGS: u32 = 2;
+}
+
+/// Numbers of a job's report ([`crate::extension::Jobs`]). What is absent stays as it was.
+pub mod job_report {
+    /// Items that are done, decimal.
+    pub const DONE: u32 = 1;
+    /// Items in all, decimal.
+    pub const TOTAL: u32 = 2;
+    /// A few words for people, at most 1 KiB.
+    pub const TEXT: u32 = 3;
+    /// One item that failed: a JSON object with `code` and `detail`, and what says which one (`id`, `line`).
+    pub const ERROR: u32 = 4;
+    /// With `save`: where a later run goes on, JSON of at most 64 KiB.
+    pub const CHECKPOINT: u32 = 5;
 }
 
 /// Numbers of a request to another server ([`crate::extension::HttpClient`]).

@@ -74,6 +74,7 @@ mod it {
     mod plugin_data;
     mod plugin_events;
     mod plugin_http;
+    mod plugin_jobs;
     mod plugin_logs;
     mod plugin_news;
     mod plugin_settings;

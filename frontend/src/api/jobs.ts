@@ -7,6 +7,10 @@ export type JobState = 'queued' | 'running' | 'done' | 'failed' | 'cancelled' | 
 export interface Job {
   id: string;
   action: string;
+  /** Of a plugin's job: the plugin, the job's name, and how far it is in the plugin's words. */
+  plugin?: string | null;
+  name?: string | null;
+  message?: string | null;
   state: JobState;
   started_by: { kind: string; id: string; name?: string };
   args: JsonObject;

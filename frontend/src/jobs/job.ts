@@ -2,7 +2,7 @@ import { isOver, type Job } from '../api/jobs.ts';
 import { t } from '../i18n/jobs.ts';
 
 /** What a job does, in words. */
-export function jobTitle({ action, args, total }: Job): string {
+export function jobTitle({ action, args, total, plugin, name }: Job): string {
   const n = total ?? 0;
   switch (action) {
     case 'import': return args.dry_run === true ? t('check') : t('import');
@@ -12,6 +12,7 @@ export function jobTitle({ action, args, total }: Job): string {
     case 'delete': return t('delete', { n });
     case 'remove_source': return t('removeSource', { source: String(args.source_key ?? ''), n });
     case 'plugin_tool': return t('runTool', { tool: String(args.tool ?? ''), n });
+    case 'plugin_job': return `${plugin ?? ''}: ${name ?? ''}`;
     default: return action;
   }
 }

@@ -77,6 +77,7 @@ pub(crate) fn identity(name: &str, settings: Value, pool: Option<PluginPool>) ->
         mark: cardinal_control::crash::PluginTag::NOBODY,
         generation: 1,
         provides_kinds: vec![name.into()],
+        jobs: Vec::new(),
         settings,
         opens_private_networks: false,
         pool,
@@ -212,6 +213,7 @@ impl<'a> Request<'a> {
             peer: self.peer,
             tool: None,
             progress: None,
+            job: None,
         };
         self.instance.call(handler.id, parts)
     }

@@ -216,10 +216,13 @@ impl Instance {
     }
 }
 
-/// The handlers that a manifest names in its tools and routes.
+/// The handlers that a manifest names in its tools, routes and jobs.
 fn named_handlers(manifest: &[u8]) -> Vec<String> {
     let manifest: Value = serde_json::from_slice(manifest).unwrap_or_default();
     let lists = [manifest.pointer("/mcp/tools"), manifest.pointer("/backend/routes")];
     let entries = lists.into_iter().flatten().filter_map(Value::as_array).flatten();
-    entries.filter_map(|entry| entry.get("handler")?.as_str()).map(str::to_owned).collect()
+    let handlers = entries.filter_map(|entry| entry.get("handler")?.as_str()).map(str::to_owned);
+    let jobs = manifest.pointer("/backend/jobs").and_then(Value::as_array).into_iter().flatten();
+    let of_job = |job: &Value| Some(format!("{}{}", crate::jobs::HANDLER_PREFIX, job.get("name")?.as_str()?));
+    handlers.chain(jobs.filter_map(of_job)).collect()
 }

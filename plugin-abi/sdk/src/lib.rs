@@ -41,6 +41,8 @@
 //! * **Cancellation.** When the client goes away, the deadline passes or the plugin is replaced, a
 //!   handler's future is dropped at its next await. What must go on belongs into
 //!   [`PluginContext::spawn`].
+//! * **Work that takes long** is a [`Job`]: the host keeps it, shows how far it is and cancels it, and starts it at set
+//!   times when the manifest says so.
 //! * **Panics** end their call with an internal error and are logged; nothing else is harmed.
 //! * **Errors.** [`Error`]'s constructors speak to the client, `?` speaks to the log, with any standard error,
 //!   `anyhow::Error` or `eyre::Report`.
@@ -61,6 +63,7 @@ mod error;
 mod http_client;
 mod input;
 mod instance;
+mod jobs;
 #[cfg(any(feature = "log", feature = "tracing"))]
 mod log_bridge;
 mod memory;
@@ -87,6 +90,7 @@ pub use database::{
 };
 pub use error::{Error, Result, StdError};
 pub use http_client::{HttpClient, HttpFailure, HttpRequest, HttpResponse};
+pub use jobs::{Job, JobHandler};
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub use log_bridge::set_log_filter;
 pub use memory::Counting;

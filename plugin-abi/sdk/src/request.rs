@@ -16,6 +16,7 @@ use cardinal_plugin_abi::{
 };
 use http::Method;
 use serde::de::DeserializeOwned;
+use uuid::Uuid;
 
 pub use self::{
     csv::CsvRows,
@@ -132,6 +133,12 @@ impl Request {
     /// Whether this is the call of a tool; its arguments are the body.
     pub fn is_tool(&self) -> bool {
         text(&self.head, attr::CALL_KIND) == "tool"
+    }
+
+    /// The job whose handler is called, and the checkpoint of its run before.
+    pub(crate) fn job(&self) -> Option<(Uuid, Bytes)> {
+        let id = text(&self.head, attr::JOB).parse().ok()?;
+        Some((id, self.head.slice_ref(record::field(&self.head, attr::CHECKPOINT))))
     }
 
     /// The name of the tool that is called, as in the manifest: `plugin_notes_add`. `None` for a route. Tells two tools with

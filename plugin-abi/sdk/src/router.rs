@@ -4,7 +4,7 @@ use std::{any::TypeId, collections::HashMap, future::Future, pin::Pin, sync::Arc
 
 use http::Method;
 
-use crate::{Error, PluginContext, Request, Response, Result};
+use crate::{Error, JobHandler, PluginContext, Request, Response, Result, jobs};
 
 pub(crate) type BoxedFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> BoxedFuture + Send + Sync;
@@ -190,6 +190,32 @@ impl Router {
     #[must_use]
     pub fn handler<H: Handler>(self, name: &str, handler: H) -> Self {
         self.push(name.to_owned(), true, None, handler)
+    }
+
+    /// The handler of a job that the manifest declares as `name` in `backend.jobs`.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router};
+    ///
+    /// pub fn routes(_: &PluginContext) -> Router {
+    ///     Router::new().job("refresh", refresh)
+    /// }
+    ///
+    /// async fn refresh(_ctx: PluginContext, job: Job) -> Result<()> {
+    ///     job.progress(1, Some(1), "Nothing to do");
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn job<H: JobHandler>(mut self, name: &str, handler: H) -> Self {
+        self.entries.push(Entry {
+            name: format!("{}{name}", jobs::HANDLER_PREFIX),
+            named: true,
+            route: None,
+            handler: Arc::new(jobs::as_handler(handler)),
+            identity: TypeId::of::<H>(),
+        });
+        self
     }
 
     fn push<H: Handler>(mut self, name: String, named: bool, route: Option<(Method, String)>, handler: H) -> Self {

@@ -42,6 +42,8 @@
 //! **Time.** With [`TestHostBuilder::paused`] the plugin's tokio clock (`tokio::time`) stands still until
 //! [`TestHost::advance`]. `std::time` and `time::OffsetDateTime` go on.
 //!
+//! **Jobs** are begun with [`TestHost::begin_job`], with a clock that the test moves, and asked to stop.
+//!
 //! **Other servers** answer what the test says with [`TestHost::answer_http`].
 
 mod address;
@@ -49,6 +51,7 @@ mod database;
 mod events;
 #[doc(hidden)]
 pub mod fake_host;
+mod jobs;
 mod reply;
 mod request;
 mod rules;
@@ -71,6 +74,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use address::{has_database, lacks_database};
+pub use jobs::{JobEnd, StartedJob, TestJob, TestJobRun};
 pub use reply::{TestCall, TestReply};
 pub use request::{TestRequest, test_card, test_user};
 pub use servers::{SentRequest, ServerAnswer};
@@ -83,7 +87,7 @@ use self::{
 };
 use crate::{
     Card, Error, Handler, IntoRouter, Level, PluginContext, Result, Router, context::InCall, instance::Instance,
-    router::Entry, runtime::Threads,
+    jobs::HANDLER_PREFIX, router::Entry, runtime::Threads,
 };
 
 /// The id of the plugin's own user ([`PluginContext::service_user`]).
@@ -280,7 +284,19 @@ impl TestHost {
     }
 
     fn call_number(&self, instance: &Instance, handler: u32, request: TestRequest) -> TestCall {
+        self.call_number_with(instance, handler, request, |_, _| {})
+    }
+
+    /// The same, with something that the host is to know of the call.
+    fn call_number_with(
+        &self,
+        instance: &Instance,
+        handler: u32,
+        request: TestRequest,
+        prepare: impl FnOnce(&FakeHost, u64),
+    ) -> TestCall {
         let call = self.enter(&request);
+        prepare(&self.fake, call);
         let tool = request.tool.clone();
         let sent = request.into_abi(tool.as_deref());
         TestCall::new(Fut::guarded(|| instance.call(handler, call, sent)), self.fake.clone(), call)
@@ -373,7 +389,7 @@ impl TestHost {
     }
 
     /// Lets the host answer with this error from now on. `what` is a host function (`read_card`, `list_cards`, `card_events`,
-    /// `enrich_card`, `remove_source`, `service_user`, `connect`, `query`, `execute`, `http`), or SQL that is run without
+    /// `enrich_card`, `remove_source`, `service_user`, `connect`, `query`, `execute`, `http`, `start_job`, `save_job`), or SQL that is run without
     /// parameters (`COMMIT`).
     pub fn fail(&self, what: &str, error: Error) {
         lock(&self.fake.failing).insert(what.to_owned(), error.into());
@@ -473,6 +489,7 @@ impl Rules {
                 return Err(format!("manifest.json: {method} {path} names the handler `{handler}`; there is none"));
             }
         }
+        self.agree_on_jobs(entries)?;
         match self.mcp.tools.iter().find(|tool| !has(&tool.handler)) {
             Some(tool) => Err(format!(
                 "manifest.json: the tool {} names the handler `{}`, and the router has {}",
@@ -480,6 +497,18 @@ impl Rules {
                 tool.handler,
                 entries.iter().map(|entry| format!("`{}`", entry.name)).collect::<Vec<_>>().join(", ")
             )),
+            None => Ok(()),
+        }
+    }
+
+    fn agree_on_jobs(&self, entries: &[Entry]) -> Result<(), String> {
+        let declared = self.backend.iter().flat_map(|backend| &backend.jobs);
+        let offered = || entries.iter().filter_map(|entry| entry.name.strip_prefix(HANDLER_PREFIX));
+        if let Some(job) = declared.clone().find(|job| !offered().any(|name| name == job.name)) {
+            return Err(format!("manifest.json declares the job `{}`, and the router does not have it", job.name));
+        }
+        match offered().find(|name| !declared.clone().any(|job| job.name == *name)) {
+            Some(name) => Err(format!("the router has the job `{name}`, and manifest.json does not declare it")),
             None => Ok(()),
         }
     }

@@ -8,12 +8,13 @@ use std::{
 };
 
 use cardinal_plugin::{
-    CardChange, Error, Level, PluginContext, Request, Response, Result, Router, Uuid, block_on,
+    CardChange, Error, Job, Level, PluginContext, Request, Response, Result, Router, Uuid, block_on,
     bytes::Bytes,
     futures::stream,
     json,
     testing::{
-        SERVICE_USER, TestHost, TestHostBuilder, TestRequest, has_database, lacks_database, test_card, test_user,
+        JobEnd, SERVICE_USER, TestHost, TestHostBuilder, TestJob, TestRequest, has_database, lacks_database, test_card,
+        test_user,
     },
     tokio,
 };
@@ -334,4 +335,46 @@ fn a_database_is_the_plugins_schema_beside_the_cards() {
     assert_eq!(count, 2, "what was not committed is undone");
     let options = block_on(host.context().connect_options()).unwrap();
     assert!(options.dbname.starts_with("cardinal_test_"));
+}
+
+#[test]
+fn a_job_runs_by_the_tests_clock_stops_and_goes_on_from_what_it_saved() {
+    async fn count(ctx: PluginContext, job: Job) -> Result<()> {
+        for at in job.checkpoint::<u64>()?.unwrap_or(0)..job.args::<u64>()? {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            if at == 0 {
+                job.fail("first", "The first one fails.", &json!({ "line": 1 }));
+                ctx.start_job("count", &json!({ "again": true })).await?;
+            }
+            job.progress(at + 1, Some(3), "Counting");
+            job.save(&(at + 1)).await?;
+        }
+        Ok(())
+    }
+    let manifest = r#"{ "name": "counter", "version": "1.0.0", "backend": { "jobs": [{ "name": "count" }] } }"#;
+    let host = TestHost::builder(manifest).paused().start(|_: &PluginContext| Router::new().job("count", count));
+    let minute = || block_on(host.advance(Duration::from_secs(60)));
+
+    let mut run = host.begin_job(TestJob::new("count").args(&3).user(test_user("Ada", &["*"])));
+    assert!(run.is_waiting());
+    minute();
+    assert!(run.is_waiting(), "it waits for the second minute");
+    assert_eq!((run.done(), run.total(), run.text().as_str()), (1, Some(3), "Counting"));
+    assert_eq!(run.failures(), [json!({ "line": 1, "code": "first", "detail": "The first one fails." })]);
+    let started = host.started_jobs();
+    assert_eq!((started[0].name.as_str(), &started[0].args), ("count", &json!({ "again": true })));
+    assert!(started[0].user_id.is_some(), "in the name of who started the first");
+    run.stop();
+    minute();
+    assert!(matches!(block_on(&mut run), JobEnd::Stopped));
+    assert_eq!(run.checkpoint(), Some(json!(2)), "the checkpoint of a job that is to stop is kept");
+
+    let mut run = host.begin_job(TestJob::new("count").args(&3).checkpoint(&2));
+    assert!(run.is_waiting());
+    minute();
+    assert!(matches!(block_on(&mut run), JobEnd::Done));
+    let mut run = host.begin_job(TestJob::new("count").args("no number"));
+    let JobEnd::Failed(error) = block_on(&mut run) else { panic!("it took a text for a number") };
+    assert!(error.message().contains("arguments do not fit"), "{error:?}");
+    block_on(host.context().start_job("cuont", &json!({}))).unwrap_err();
 }

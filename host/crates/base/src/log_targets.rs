@@ -141,7 +141,7 @@ pub fn resolve(target: &str) -> Result<String, String> {
     }
     let names: Vec<String> = names().collect();
     // What stands deeper than a crate's own modules is not known here.
-    if names.iter().any(|name| *name == target) || names.iter().any(|name| is_deep(name) && is_within(&target, name)) {
+    if names.contains(&target) || names.iter().any(|name| is_deep(name) && is_within(&target, name)) {
         return Ok(target);
     }
     let guess = did_you_mean(&target, names.iter().map(String::as_str));

@@ -14,10 +14,12 @@ use super::state::{Code, Refusal};
 
 mod contributes;
 mod field;
+mod jobs;
 mod mcp;
 mod read;
 
 pub use contributes::{CardAction, CardTab, Contributes, ListColumn, PluginPage};
+pub use jobs::{DeclaredJob, JITTER_LIMIT, JOB_HANDLER_PREFIX, JOB_MINUTES_LIMIT, JOBS_LIMIT, ScheduledJob};
 pub use mcp::{Prompt, PromptArgument, PromptMessage, PromptRole, TextPart, Tool, ToolRate, text_parts};
 pub use read::check_template;
 
@@ -100,6 +102,8 @@ pub struct Backend {
     pub api_prefix: String,
     /// The exact set of routes; `None`: whatever the library exports.
     pub routes: Option<Vec<DeclaredRoute>>,
+    pub jobs: Vec<DeclaredJob>,
+    pub schedule: Vec<ScheduledJob>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -216,6 +220,16 @@ impl Manifest {
     /// The settings of a plugin for which the operator has set none.
     pub fn default_settings(&self) -> Map<String, Value> {
         self.settings_schema.as_ref().map(defaults).unwrap_or_default()
+    }
+
+    /// What it does outside of calls.
+    pub fn jobs(&self) -> &[DeclaredJob] {
+        self.backend.as_ref().map_or(&[], |backend| &backend.jobs)
+    }
+
+    /// When the host starts some of its jobs.
+    pub fn schedule(&self) -> &[ScheduledJob] {
+        self.backend.as_ref().map_or(&[], |backend| &backend.schedule)
     }
 
     pub fn api_prefix(&self) -> Option<&str> {

@@ -91,6 +91,7 @@ pub enum Code {
     RouteMissing,
     RouteInvalid,
     ToolHandlerMissing,
+    JobHandlerMissing,
     FrontendInvalid,
     TooLarge,
     Unreadable,
@@ -148,6 +149,7 @@ impl Code {
             RouteMissing => "route-missing",
             RouteInvalid => "route-invalid",
             ToolHandlerMissing => "tool-handler-missing",
+            JobHandlerMissing => "job-handler-missing",
             FrontendInvalid => "frontend-invalid",
             TooLarge => "too-large",
             Unreadable => "unreadable",
@@ -210,6 +212,9 @@ impl Code {
             RouteNotDeclared => "Declare the route under backend.routes, or drop it from the plugin's router.",
             RouteMissing => "Add the route to the plugin's router, or drop it from backend.routes.",
             RouteInvalid => "Correct the route's path or method in the plugin's router.",
+            JobHandlerMissing => {
+                "Add the job to the plugin's router, as in `.job(\"name\", handler)`, or drop it from backend.jobs."
+            }
             ToolHandlerMissing => "Register the handler in the plugin's router, or correct mcp.tools[].handler.",
             FrontendInvalid => "Correct the plugin's frontend folder.",
             TooLarge => "Make the file smaller.",

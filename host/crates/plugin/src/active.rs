@@ -15,7 +15,7 @@ use super::{
 use crate::error::CallError;
 use cardinal_observe::{Telemetry, meter::Meter};
 use cardinal_package::{
-    manifest::{self, Access, Manifest, Prompt, Tool},
+    manifest::{self, Access, DeclaredJob, Manifest, Prompt, Tool},
     state::Refusal,
 };
 
@@ -62,6 +62,22 @@ pub struct ToolEntry {
     pub validator: Option<Arc<jsonschema::Validator>>,
     /// Of its `output_schema`.
     pub output_validator: Option<Arc<jsonschema::Validator>>,
+}
+
+/// A job as the host runs it.
+pub struct JobEntry {
+    pub plugin: Arc<Active>,
+    pub job: DeclaredJob,
+    pub handler: u32,
+    pub scope: String,
+    /// Of the job's `args_schema`.
+    pub validator: Option<jsonschema::Validator>,
+}
+
+impl JobEntry {
+    pub async fn call(&self, call: CallParts<'_>) -> Result<PluginReply, CallError> {
+        self.plugin.call(self.handler, call).await
+    }
 }
 
 impl ToolEntry {
@@ -129,6 +145,20 @@ impl Active {
             scope: scope(&self.manifest.name, Access::Read),
         };
         self.manifest.prompts.iter().map(entry).map(Arc::new).collect()
+    }
+
+    /// The plugin's jobs; every handler must be there.
+    pub fn jobs(self: &Arc<Self>) -> Result<Vec<Arc<JobEntry>>, Refusal> {
+        let entry = |job: &DeclaredJob| {
+            Ok(Arc::new(JobEntry {
+                plugin: Arc::clone(self),
+                job: job.clone(),
+                handler: agreement::job_handler(job, self.instance.exports())?,
+                scope: scope(&self.manifest.name, job.access()),
+                validator: agreement::job_validator(job)?,
+            }))
+        };
+        self.manifest.jobs().iter().map(entry).collect()
     }
 
     fn tool(self: &Arc<Self>, tool: &Tool) -> Result<ToolEntry, Refusal> {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::exports::{Export, ExportKind};
 use cardinal_package::{
-    manifest::{DeclaredRoute, Manifest, ROUTES_LIMIT, Tool},
+    manifest::{DeclaredJob, DeclaredRoute, JOB_HANDLER_PREFIX, Manifest, ROUTES_LIMIT, Tool},
     state::{Code, Refusal},
 };
 
@@ -25,7 +25,7 @@ pub fn check(manifest: &Manifest, exports: &[Export]) -> Result<(), Refusal> {
     for tool in &manifest.tools {
         validators(tool)?;
     }
-    Ok(())
+    manifest.jobs().iter().try_for_each(|job| job_validator(job).map(drop))
 }
 
 /// The routes; no two of them match the same request.
@@ -108,7 +108,7 @@ fn find_declared<'m>(
     }
 }
 
-/// A handler without a route is there for a tool; one that no tool names is a mistake.
+/// A handler without a route is there for a tool or a job; one that the manifest does not name is a mistake.
 pub fn handlers_are_declared(manifest: &Manifest, exports: &[Export]) -> Result<(), Refusal> {
     let mut named = Vec::new();
     for tool in &manifest.tools {
@@ -117,7 +117,19 @@ pub fn handlers_are_declared(manifest: &Manifest, exports: &[Export]) -> Result<
             named.push(handler);
         }
     }
-    let stray = exports.iter().find(|export| export.kind == ExportKind::Handler && !named.contains(&&export.name));
+    for job in manifest.jobs() {
+        job_handler(job, exports)?;
+    }
+    let is_job = |export: &Export| manifest.jobs().iter().any(|job| job.handler() == export.name);
+    let stray = exports
+        .iter()
+        .find(|export| export.kind == ExportKind::Handler && !named.contains(&&export.name) && !is_job(export));
+    if let Some(job) = stray.and_then(|export| export.name.strip_prefix(JOB_HANDLER_PREFIX)) {
+        let reason = "The plugin's router has a job that its manifest does not declare.";
+        return Err(Refusal::new(Code::RouteNotDeclared, reason)
+            .expected("a job in backend.jobs with this name")
+            .found(format!("`{job}`")));
+    }
     match stray {
         Some(export) => Err(Refusal::new(
             Code::RouteNotDeclared,
@@ -140,6 +152,31 @@ pub fn tool_handler(tool: &Tool, handler: &str, exports: &[Export]) -> Result<u3
         )
         .expected(format!("`{handler}`"))
         .found(if names.is_empty() { "no handlers".to_owned() } else { names })
+    })
+}
+
+/// The number of a job's handler.
+pub fn job_handler(job: &DeclaredJob, exports: &[Export]) -> Result<u32, Refusal> {
+    let handler = job.handler();
+    let found = exports.iter().find(|export| export.kind == ExportKind::Handler && export.name == handler);
+    found.map(|export| export.id).ok_or_else(|| {
+        let jobs = exports.iter().filter_map(|export| export.name.strip_prefix(JOB_HANDLER_PREFIX));
+        let names = jobs.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        Refusal::new(
+            Code::JobHandlerMissing,
+            format!("The manifest declares the job `{}`, which the plugin's router does not have.", job.name),
+        )
+        .expected(format!("`{}`", job.name))
+        .found(if names.is_empty() { "no jobs".to_owned() } else { names })
+    })
+}
+
+/// What checks a job's arguments, where the manifest has a schema of them.
+pub fn job_validator(job: &DeclaredJob) -> Result<Option<Validator>, Refusal> {
+    let compiled = job.args_schema.as_ref().map(|schema| validator_for(&Value::Object(schema.clone()))).transpose();
+    compiled.map_err(|error| {
+        let reason = format!("The args_schema of the job `{}` is not a JSON Schema.", job.name);
+        Refusal::new(Code::BadManifest, reason).found(error.to_string())
     })
 }
 
@@ -192,6 +229,7 @@ mod tests {
     #[test]
     fn a_router_gives_what_the_manifest_says_and_no_more() {
         let any = || json!({});
+        let job = || json!({"jobs": [{"name": "refresh"}]});
         let declared = || json!({"routes": [{"method": "GET", "path": "/a", "handler": "list"}]});
         let cases = [
             (any(), json!([]), &[("list", "/a"), ("one", "/a/{id}")][..], None),
@@ -204,6 +242,9 @@ mod tests {
             (declared(), json!([]), &[("other", "/a")], Some(Code::RouteMissing)),
             (any(), json!([]), &[("a", "/a"), ("b", "/a")], Some(Code::RouteInvalid)),
             (any(), json!([]), &[("a", "/{a}"), ("b", "/{b}")], Some(Code::RouteInvalid)),
+            (job(), json!([]), &[("job:refresh", "")], None),
+            (job(), json!([]), &[("refresh", "/a")], Some(Code::JobHandlerMissing)),
+            (any(), json!([]), &[("job:refresh", "")], Some(Code::RouteNotDeclared)),
         ];
         for (backend, tools, handlers, code) in cases {
             let found = check(&manifest(backend, tools), &exports(handlers)).err();

@@ -10,6 +10,7 @@ pub mod database;
 mod door;
 mod fault;
 pub mod http;
+mod jobs;
 pub mod metrics;
 pub mod scope;
 pub mod streams;

@@ -4,6 +4,8 @@
 //! Rights come from the call, never from an argument. Without a call the plugin acts as its service user,
 //! which may write the plugin's declared kinds and read cards, no more.
 
+mod jobs;
+
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -23,6 +25,7 @@ use cardinal_control::crash::PluginTag;
 use cardinal_database::pool::Pool;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::log::Log;
+use cardinal_package::manifest::DeclaredJob;
 use cardinal_store::{
     card_sources::{self, Entry, Written},
     catalogue::Catalogue,
@@ -66,6 +69,8 @@ pub struct PluginIdentity {
     pub generation: u64,
     /// `provides_kinds` of the manifest.
     pub provides_kinds: Vec<String>,
+    /// `backend.jobs` of the manifest.
+    pub jobs: Vec<DeclaredJob>,
     /// The operator's settings over the manifest's defaults: a JSON object.
     pub settings: Value,
     /// Whether its settings open all private networks to it.

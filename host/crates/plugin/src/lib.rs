@@ -17,6 +17,7 @@ pub mod frontend;
 pub mod guard;
 pub mod inspect;
 pub mod instance;
+pub mod job;
 pub mod lane;
 pub mod library;
 pub mod news;

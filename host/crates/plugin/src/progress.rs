@@ -42,7 +42,7 @@ impl ProgressSender {
 }
 
 /// The text without control characters, cut between two characters; none when nothing is left.
-fn readable(text: &[u8]) -> Option<String> {
+pub(crate) fn readable(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_LIMIT)]);
     let cut = text.trim_end_matches('\u{fffd}');
     let readable: String = cut.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -47,7 +47,7 @@ pub use self::{
     snapshot::Snapshot,
     unmet_kinds::readers_without,
 };
-pub use super::active::{PromptEntry, ToolEntry};
+pub use super::active::{JobEntry, PromptEntry, ToolEntry};
 use super::{context::Services, quarantine::Quarantine, watchdog::Watchdog};
 use cardinal_base::{clock::Clock, config::Config, seal::SealingKey};
 use cardinal_control::{crash::record::Crash, link::SupervisorLink};

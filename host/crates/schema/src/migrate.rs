@@ -47,6 +47,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     20 "0020_approval_reasons",
     21 "0021_card_search",
     22 "0022_approval_pins",
+    23 "0023_plugin_jobs",
 ];
 
 /// How many there are.

@@ -1,4 +1,4 @@
-//! Work that outlives a request: bulk actions and imports, durable in the table `jobs`.
+//! Work that outlives a request: bulk actions, imports and plugins' jobs, durable in the table `jobs`.
 //!
 //! A job is run by one process at a time, which holds its lease and says every two seconds that it is still there.
 //! Each step is one transaction that also counts it and fails when the lease has gone to another, so that a process
@@ -7,6 +7,9 @@
 
 pub mod bulk;
 pub mod import;
+pub mod plugin;
+pub mod request;
+mod schedule;
 mod step;
 mod tool;
 pub mod view;
@@ -66,6 +69,8 @@ pub struct Jobs {
     /// Jobs that run here and can be asked to stop at once.
     own: Mutex<HashMap<Uuid, Running>>,
     imports: Arc<Semaphore>,
+    /// The schedules that were made known last.
+    declared: Mutex<Vec<schedule::Known>>,
     tasks: Mutex<JoinSet<()>>,
     /// No new steps: what can be gone on with is given back.
     draining: CancellationToken,
@@ -98,6 +103,7 @@ impl Jobs {
             news: Notify::new(),
             own: Mutex::default(),
             imports: Arc::new(Semaphore::new(import::AT_ONCE)),
+            declared: Mutex::default(),
             tasks: Mutex::default(),
             draining: CancellationToken::new(),
         }
@@ -179,24 +185,32 @@ impl Jobs {
         Ok(jobs::remove_old(&self.pool, RETENTION_DAYS).await?)
     }
 
-    fn own(self: &Arc<Self>, id: Uuid, is_import: bool) -> Own {
+    fn own(self: &Arc<Self>, id: Uuid, kind: JobKind) -> Own {
         let cancelled = CancellationToken::new();
-        let running = Running { cancelled: cancelled.clone(), is_import };
+        let running = Running { cancelled: cancelled.clone(), kind };
         self.own.lock().insert(id, running);
         Own { jobs: Arc::clone(self), id, cancelled }
     }
 
-    /// Bulk actions that run here.
-    fn running(&self) -> usize {
+    /// How many of this kind run here.
+    fn running(&self, kind: JobKind) -> usize {
         let own = self.own.lock();
-        own.values().filter(|running| !running.is_import).count()
+        own.values().filter(|running| running.kind == kind).count()
     }
 }
 
 /// What is known here of a job that runs here.
 struct Running {
     cancelled: CancellationToken,
-    is_import: bool,
+    kind: JobKind,
+}
+
+/// What a job does; each kind has a bound of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JobKind {
+    Bulk,
+    Import,
+    Plugin,
 }
 
 /// A job that runs on this host.
@@ -218,6 +232,9 @@ async fn keep(jobs: Arc<Jobs>) {
         if let Err(error) = take_what_waits(&jobs).await {
             log_failure!(error, "failed to look for jobs");
         }
+        if let Err(error) = schedule::start_due(&jobs).await {
+            log_failure!(error, "jobs whose time has come could not be looked for");
+        }
         tokio::select! {
             () = jobs.draining.cancelled() => return,
             () = jobs.news.notified() => {}
@@ -230,10 +247,11 @@ async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
     for buried in jobs::bury_imports(&jobs.pool, jobs.runner).await? {
         tracing::warn!(job = %buried.id, done = buried.done, "an import ended with its host");
     }
-    while jobs.running() < AT_ONCE && !jobs.draining.is_cancelled() {
+    plugin::take_what_waits(jobs).await?;
+    while jobs.running(JobKind::Bulk) < AT_ONCE && !jobs.draining.is_cancelled() {
         let Some(job) = jobs::claim(&jobs.pool, jobs.runner).await? else { break };
         tracing::info!(job = %job.id, action = job.action, done = job.done, total = job.total, "a job runs");
-        let (runner, own) = (Arc::clone(jobs), jobs.own(job.id, false));
+        let (runner, own) = (Arc::clone(jobs), jobs.own(job.id, JobKind::Bulk));
         jobs.spawn(async move { run(&runner, &job, own).await });
     }
     Ok(())

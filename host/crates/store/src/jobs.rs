@@ -45,17 +45,23 @@ pub struct Job {
     pub created_at: OffsetDateTime,
     pub started_at: Option<OffsetDateTime>,
     pub finished_at: Option<OffsetDateTime>,
+    /// Of a plugin's job: the plugin and the job's name in its manifest.
+    pub plugin: Option<String>,
+    pub plugin_job: Option<String>,
+    pub resumable: bool,
+    pub checkpoint: Option<Value>,
+    pub message: Option<String>,
 }
 
-const COLUMNS: &str = "j.id, j.action, j.state, j.user_id, j.actor, j.credential, j.request_id, j.args, j.done, j.failed, \
+pub(super) const COLUMNS: &str = "j.id, j.action, j.state, j.user_id, j.actor, j.credential, j.request_id, j.args, j.done, j.failed, \
      j.total, j.counts, j.notes, j.reason, j.next_part, j.next_item, j.begun, j.host_id, j.cancel_asked_at, j.created_at, \
-     j.started_at, j.finished_at";
+     j.started_at, j.finished_at, j.plugin, j.plugin_job, j.resumable, j.checkpoint, j.message";
 /// When a job that was one too many may be asked for again.
-const RETRY_SECONDS: u32 = 30;
+pub(super) const RETRY_SECONDS: u32 = 30;
 /// How long a job is its runner's when nothing is heard of it.
-const LEASE: &str = "interval '15 seconds'";
+pub(super) const LEASE: &str = "interval '15 seconds'";
 /// An import of this very process is given up after so long: when the database was away its lease ran out, too.
-const LONG_SILENT: &str = "interval '2 minutes'";
+pub(super) const LONG_SILENT: &str = "interval '2 minutes'";
 /// The cards of one part: what one transaction does, and how long others wait for a card of it.
 const PART: i64 = 1_000;
 /// Jobs that wait or run, of all hosts together.
@@ -63,7 +69,7 @@ const OPEN_JOBS: i64 = 200;
 /// Errors of one job that are kept; the rest is only counted.
 pub const ERRORS_KEPT: i64 = 1_000_000;
 
-fn from_row(row: &Row) -> Result<Job, tokio_postgres::Error> {
+pub(super) fn from_row(row: &Row) -> Result<Job, tokio_postgres::Error> {
     Ok(Job {
         id: row.try_get("id")?,
         action: row.try_get("action")?,
@@ -87,6 +93,11 @@ fn from_row(row: &Row) -> Result<Job, tokio_postgres::Error> {
         created_at: row.try_get("created_at")?,
         started_at: row.try_get("started_at")?,
         finished_at: row.try_get("finished_at")?,
+        plugin: row.try_get("plugin")?,
+        plugin_job: row.try_get("plugin_job")?,
+        resumable: row.try_get("resumable")?,
+        checkpoint: row.try_get("checkpoint")?,
+        message: row.try_get("message")?,
     })
 }
 
@@ -122,7 +133,12 @@ pub struct Expected {
     pub digest: Option<Digest>,
 }
 
-async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> Result<Uuid, StoreError> {
+/// Adds a job that waits; `of_plugin` is the plugin, the job's name in its manifest and whether it is resumable.
+pub(super) async fn insert(
+    work: &Transaction<'_>,
+    new: &NewJob<'_>,
+    of_plugin: Option<(&str, &str, bool)>,
+) -> Result<Uuid, StoreError> {
     let open: i64 = work
         .query_one("SELECT count(*) FROM public.jobs WHERE state IN ('queued', 'running')", &[])
         .await?
@@ -132,11 +148,23 @@ async fn insert(work: &Transaction<'_>, new: &NewJob<'_>) -> Result<Uuid, StoreE
         return Err(StoreError::Busy { detail, retry_after: RETRY_SECONDS });
     }
     let id = Uuid::now_v7();
-    let values: [&(dyn ToSql + Sync); 7] =
-        [&id, &new.action, &new.user_id, &new.actor, &new.credential, &new.request_id, &new.args];
+    let (plugin, plugin_job) = (of_plugin.map(|of| of.0), of_plugin.map(|of| of.1));
+    let resumable = of_plugin.is_some_and(|of| of.2);
+    let values: [&(dyn ToSql + Sync); 10] = [
+        &id,
+        &new.action,
+        &new.user_id,
+        &new.actor,
+        &new.credential,
+        &new.request_id,
+        &new.args,
+        &plugin,
+        &plugin_job,
+        &resumable,
+    ];
     work.execute(
-        "INSERT INTO public.jobs (id, action, user_id, actor, credential, request_id, args) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO public.jobs (id, action, user_id, actor, credential, request_id, args, plugin, plugin_job, resumable) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         &values,
     )
     .await?;
@@ -152,7 +180,7 @@ pub async fn queue(
 ) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
-    let id = insert(&work, new).await?;
+    let id = insert(&work, new, None).await?;
     match picked {
         CardSelection::Ids(ids) => {
             let part = usize::try_from(PART).unwrap_or(1);
@@ -213,7 +241,7 @@ pub async fn raise_event(work: &impl GenericClient, what: &'static str, job: &Jo
 pub async fn begin(pool: &Pool, new: &NewJob<'_>, runner: Runner) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
-    let id = insert(&work, new).await?;
+    let id = insert(&work, new, None).await?;
     let sql = format!(
         "UPDATE public.jobs AS j SET state = 'running', started_at = now(), host_id = $2, runner = $3, \
          lease_until = now() + {LEASE} WHERE j.id = $1 RETURNING {COLUMNS}"
@@ -230,7 +258,7 @@ pub async fn claim(pool: &Pool, runner: Runner) -> Result<Option<Job>, StoreErro
     let sql = format!(
         "UPDATE public.jobs AS j SET state = 'running', started_at = coalesce(j.started_at, now()), host_id = $1, \
          runner = $2, lease_until = now() + {LEASE} \
-         WHERE j.id = (SELECT o.id FROM public.jobs o WHERE o.action <> 'import' AND (o.state = 'queued' \
+         WHERE j.id = (SELECT o.id FROM public.jobs o WHERE o.action NOT IN ('import', 'plugin_job') AND (o.state = 'queued' \
            OR (o.state = 'running' AND (o.lease_until < now() OR (o.host_id = $1 AND o.runner <> $2)))) \
            ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING {COLUMNS}"
     );
@@ -238,7 +266,7 @@ pub async fn claim(pool: &Pool, runner: Runner) -> Result<Option<Job>, StoreErro
 }
 
 /// Runs a statement that changes one job at most, and tells of it with the same commit.
-async fn changed(
+pub(super) async fn changed(
     client: &mut Connection,
     sql: &str,
     values: &[&(dyn ToSql + Sync)],
@@ -348,14 +376,27 @@ pub async fn count(work: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step
     let row = row.ok_or(CountError::Lost)?;
     let after: i64 = row.try_get(0)?;
     let first = after - failed;
-    if failed > 0 && first < ERRORS_KEPT {
-        let room = usize::try_from(ERRORS_KEPT - first).unwrap_or_default();
-        let kept = &step.errors[..step.errors.len().min(room)];
-        let sql = "INSERT INTO public.job_errors (job_id, number, error) \
-                   SELECT $1, $2 + e.n, e.error FROM unnest($3::jsonb[]) WITH ORDINALITY AS e (error, n)";
-        work.execute(&work.prepare_cached(sql).await?, &[&id, &first, &kept]).await?;
-    }
+    keep_errors(work, id, first, &step.errors, ERRORS_KEPT).await?;
     Ok(row.try_get(1)?)
+}
+
+/// Adds errors behind the first `first` ones, as far as not more than `most` are kept.
+pub(super) async fn keep_errors(
+    work: &Transaction<'_>,
+    id: Uuid,
+    first: i64,
+    errors: &[Value],
+    most: i64,
+) -> Result<(), StoreError> {
+    if errors.is_empty() || first >= most {
+        return Ok(());
+    }
+    let room = usize::try_from(most - first).unwrap_or_default();
+    let kept = &errors[..errors.len().min(room)];
+    let sql = "INSERT INTO public.job_errors (job_id, number, error) \
+               SELECT $1, $2 + e.n, e.error FROM unnest($3::jsonb[]) WITH ORDINALITY AS e (error, n)";
+    work.execute(&work.prepare_cached(sql).await?, &[&id, &first, &kept]).await?;
+    Ok(())
 }
 
 /// Where a job is that this process still runs.

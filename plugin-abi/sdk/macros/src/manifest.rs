@@ -205,6 +205,32 @@ impl Faults {
             }
             seen.push((method, path));
         }
+        self.jobs(backend, sources);
+    }
+
+    fn jobs(&mut self, backend: &Node, sources: &Sources) {
+        let mut jobs: Vec<&str> = Vec::new();
+        for job in backend.get("jobs").map(Node::list).unwrap_or_default() {
+            let Some(name) = self.text(job, "name", "the name of the job") else { continue };
+            let node = job.get("name").unwrap_or(job);
+            if !is_kebab(name) {
+                self.add(node, format!("the job's name \"{name}\" must be lower-case words joined by hyphens"));
+            } else if !sources.may_have(name) {
+                self.add(node, format!("the router has no job `{name}`: add it, as in `.job(\"{name}\", handler)`"));
+            }
+            if jobs.contains(&name) {
+                self.add(node, format!("there are two jobs of the name \"{name}\""));
+            }
+            jobs.push(name);
+        }
+        for scheduled in backend.get("schedule").map(Node::list).unwrap_or_default() {
+            self.text(scheduled, "cron", "five fields in UTC, as in \"15 3 * * *\"");
+            if let Some(name) = self.text(scheduled, "job", "the name of a job of backend.jobs")
+                && !jobs.contains(&name)
+            {
+                self.add(scheduled, format!("there is no job \"{name}\" in backend.jobs"));
+            }
+        }
     }
 
     fn main(&mut self, main: &Node, files: &[&str]) {
@@ -355,6 +381,27 @@ mod tests {
             assert!(is_there, "{line}: {part}: {found:#?}");
         }
         assert_eq!(found.len(), 14, "{found:#?}");
+    }
+
+    #[test]
+    fn jobs_are_in_the_router_and_the_schedule_names_them() {
+        let engine = r#""engine": { "core_version": "1", "plugin_api_version": "1" }"#;
+        let manifest = format!(
+            r#"{{ "name": "a", "version": "1.0.0", {engine}, "backend": {{
+                "jobs": [{{ "name": "warm" }}, {{ "name": "refresh" }}, {{ "name": "Not_Kebab" }}, {{ "name": "warm" }}],
+                "schedule": [{{ "job": "warm", "cron": "0 0 * * *" }}, {{ "job": "nightly" }}] }} }}"#
+        );
+        let found = faults(&manifest);
+        for part in [
+            "m:2: the router has no job `refresh`",
+            "m:2: the job's name \"Not_Kebab\"",
+            "m:2: there are two jobs of the name \"warm\"",
+            "m:3: `cron` is missing",
+            "m:3: there is no job \"nightly\" in backend.jobs",
+        ] {
+            assert!(found.iter().any(|fault| fault.starts_with(part)), "{part}: {found:#?}");
+        }
+        assert_eq!(found.len(), 5, "{found:#?}");
     }
 
     #[test]

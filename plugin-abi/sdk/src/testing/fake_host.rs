@@ -16,7 +16,10 @@ use cardinal_plugin_abi::{self as abi, Bytes, CallId, CtxId, Error, Fut, error a
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{LogLine, MetricLine, database::Database, events::Events, rules::Rules, servers::Servers};
+use super::{
+    LogLine, MetricLine, StartedJob, database::Database, events::Events, jobs::JobRecord, rules::Rules,
+    servers::Servers,
+};
 use crate::User;
 
 pub use super::table::api;
@@ -47,6 +50,10 @@ pub struct FakeHost {
     pub(super) events: Mutex<Events>,
     /// Who makes the calls that are under way.
     pub(super) callers: Mutex<HashMap<CallId, User>>,
+    /// The jobs among these calls.
+    pub(super) jobs: Mutex<HashMap<CallId, Arc<JobRecord>>>,
+    /// What the plugin has started.
+    pub(super) started_jobs: Mutex<Vec<StartedJob>>,
     /// What the manifest permits; without it nothing is checked.
     pub(super) rules: Option<Rules>,
     /// Without one, statements are answered with what `statements` and `rows` hold.

@@ -41,6 +41,7 @@ impl std::fmt::Debug for CallerGuard {
 impl Drop for CallerGuard {
     fn drop(&mut self) {
         lock(&self.host.callers).remove(&self.call);
+        lock(&self.host.jobs).remove(&self.call);
     }
 }
 
@@ -184,6 +185,10 @@ impl TestReply {
             Ok(value) => value,
             Err(error) => panic!("the body is not JSON: {error}: {:?}", self.body),
         }
+    }
+
+    pub(super) fn into_error(self) -> Option<Error> {
+        self.error
     }
 
     /// What the handler ended with when it made no reply: all that the log gets, and a client does not. A panic is one,

@@ -30,6 +30,8 @@ pub struct TestRequest {
     body: Body,
     pub(super) user: User,
     pub(super) tool: Option<String>,
+    /// The job's id, and its checkpoint as JSON.
+    job: Option<(Uuid, String)>,
     request_id: String,
     locale: String,
     deadline: Option<Duration>,
@@ -55,6 +57,7 @@ impl TestRequest {
             body: Body::Full(Bytes::new()),
             user: test_user("tester", &["*"]),
             tool: None,
+            job: None,
             request_id: "test".to_owned(),
             locale: String::new(),
             deadline: None,
@@ -143,6 +146,12 @@ impl TestRequest {
         self
     }
 
+    /// The run of a job, with the checkpoint of the one before.
+    pub(super) fn job(mut self, id: Uuid, checkpoint: String) -> Self {
+        self.job = Some((id, checkpoint));
+        self
+    }
+
     /// The language that the client prefers, as `de-AT`.
     #[must_use]
     pub fn locale(mut self, locale: &str) -> Self {
@@ -173,7 +182,12 @@ impl TestRequest {
 
     /// The request as a host sends it.
     pub(super) fn into_abi(self, tool: Option<&str>) -> abi::Request {
-        let kind = if self.tool.is_some() { "tool" } else { "route" };
+        let kind = match (&self.tool, &self.job) {
+            (Some(_), _) => "tool",
+            (None, Some(_)) => "job",
+            (None, None) => "route",
+        };
+        let (job, checkpoint) = self.job.map(|(id, checkpoint)| (id.to_string(), checkpoint)).unwrap_or_default();
         let method = if self.tool.is_some() { "" } else { self.method.as_str() };
         let deadline = self.deadline.map(|left| left.as_millis().to_string()).unwrap_or_default();
         let (peer, user) = (self.peer.map(|ip| ip.to_string()).unwrap_or_default(), &self.user);
@@ -193,6 +207,8 @@ impl TestRequest {
             (attr::CALL_KIND, kind),
             (attr::TOOL, tool.unwrap_or_default()),
             (attr::LOCALE, &self.locale),
+            (attr::JOB, &job),
+            (attr::CHECKPOINT, &checkpoint),
         ];
         let fields = fields.map(|(number, text)| (number, text.as_bytes()));
         let (body, stream) = match self.body {

@@ -48,6 +48,13 @@ pub(super) struct Tool {
 #[derive(Deserialize)]
 pub(super) struct Backend {
     pub(super) routes: Option<Vec<Route>>,
+    #[serde(default)]
+    pub(super) jobs: Vec<DeclaredJob>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct DeclaredJob {
+    pub(super) name: String,
 }
 
 #[derive(Deserialize)]

@@ -95,6 +95,9 @@ extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
 
 extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
     let host = host(ctx);
+    if let Some(stopping) = host.until_job_stops(call) {
+        return stopping;
+    }
     if !lock(&host.cancelled).contains(&call) {
         host.hold("cancelled");
     }
@@ -277,6 +280,7 @@ extern "C" fn register_thread(_ctx: CtxId) {}
 
 extern "C" fn get_extension(id: u32) -> *const () {
     match id {
+        extension::JOBS => (&raw const super::jobs::EXTENSION).cast(),
         extension::HTTP_CLIENT => (&raw const super::servers::EXTENSION).cast(),
         _ => std::ptr::null(),
     }

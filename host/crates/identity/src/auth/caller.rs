@@ -86,6 +86,13 @@ impl Caller {
         Self { kind, role, ..Self::new(behind, &local_name(uid), ScopeSet::all()) }
     }
 
+    /// A plugin at work by itself: it may read cards and write its own declared kinds, as outside of calls.
+    pub fn plugin(user_id: Uuid, name: &str) -> Self {
+        let scopes = ScopeSet::lenient([format!("plugin:{name}:read"), format!("plugin:{name}:write")]);
+        let kind = CallerKind::Plugin;
+        Self { kind, user_kind: kind.name().to_owned(), ..Self::new(user_id, name, scopes) }
+    }
+
     /// Whether the call may do what `scope` names. Some rights are never a credential's of another kind, `*` included.
     pub fn holds(&self, scope: &str) -> bool {
         let of_its_kind = match scope {

@@ -40,6 +40,8 @@ enum Means {
     Local {
         uid: u32,
     },
+    /// The plugin itself.
+    Plugin,
 }
 
 impl Credential {
@@ -47,6 +49,7 @@ impl Credential {
         let means = match (&caller.key, caller.kind) {
             (Some((id, _)), _) => Means::Key { id: *id },
             (None, CallerKind::Local { uid }) => Means::Local { uid },
+            (None, CallerKind::Plugin) => Means::Plugin,
             (None, CallerKind::Oidc) => Means::Jwt { scopes: caller.scopes.to_strings() },
             (None, _) => Means::Session { id: caller.session_id },
         };
@@ -72,7 +75,10 @@ impl Auth {
                 Caller { kind: CallerKind::Oidc, scopes: ScopeSet::lenient(scopes).intersect(&rights), ..caller }
             }
             Means::Local { uid } if user.role.as_deref() == Some("owner") => Caller::local(*uid, user.id),
-            Means::Local { .. } | Means::Jwt { .. } => return Err(AuthError::unauthorized(&codes::INVALID_TOKEN)),
+            Means::Plugin if user.kind == CallerKind::Plugin.name() => Caller::plugin(user.id, &user.username),
+            Means::Local { .. } | Means::Jwt { .. } | Means::Plugin => {
+                return Err(AuthError::unauthorized(&codes::INVALID_TOKEN));
+            }
             Means::Key { id } => {
                 let record = cardinal_store::api_keys::get(&self.pool, *id).await?;
                 let record = record.ok_or(AuthError::unauthorized(&codes::INVALID_TOKEN))?;

@@ -10,7 +10,7 @@ use super::{
     Problem, Problems, REQUIRES_LIMIT, ROUTES_LIMIT, Warning,
     contributes::{self, Around, Contributes},
     field::{Field, Findings, LINE_LIMIT, Object, line, scope, timeout},
-    is_kebab, is_plain_relative, is_prefix, is_reserved, mcp,
+    is_kebab, is_plain_relative, is_prefix, is_reserved, jobs, mcp,
 };
 use crate::state::Code;
 
@@ -191,12 +191,14 @@ fn frontend_is_absent(object: &Object) -> bool {
 
 fn backend(object: &Object, plugin: &str) -> Option<Backend> {
     let backend = object.optional("backend")?.object()?;
-    backend.done(&["apiPrefix", "routes"]);
+    backend.done(&["apiPrefix", "routes", "jobs", "schedule"]);
     let api_prefix = match backend.optional("apiPrefix") {
         Some(field) => api_prefix(&field)?,
         None => plugin.to_owned(),
     };
-    Some(Backend { api_prefix, routes: backend.optional("routes").map(|field| routes(&field)) })
+    let jobs = jobs::jobs(&backend);
+    let schedule = jobs::schedule(&backend, &jobs);
+    Some(Backend { api_prefix, routes: backend.optional("routes").map(|field| routes(&field)), jobs, schedule })
 }
 
 fn api_prefix(field: &Field) -> Option<String> {

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 
 mod contributes;
+mod jobs;
 mod mcp;
 
 fn valid() -> Value {
@@ -83,7 +84,10 @@ fn the_mandatory_fields_are_enough() {
 #[test]
 fn the_prefix_is_the_name_when_nothing_is_said() {
     let (manifest, _) = read(&with(minimal(), "/backend", Some(json!({})))).unwrap();
-    assert_eq!(manifest.backend, Some(Backend { api_prefix: "p".to_owned(), routes: None }));
+    assert_eq!(
+        manifest.backend,
+        Some(Backend { api_prefix: "p".to_owned(), routes: None, jobs: Vec::new(), schedule: Vec::new() })
+    );
 }
 
 #[test]

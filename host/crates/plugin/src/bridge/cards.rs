@@ -11,7 +11,10 @@ use super::{
     scope::{CallScope, Scope},
     waits::Waiting,
 };
-use crate::context::{PluginContext, Source};
+use crate::{
+    context::{PluginContext, Source},
+    fault::Fault,
+};
 
 pub(super) extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id) -> Fut<Bytes> {
     begin(ctx, |scope| {
@@ -51,7 +54,8 @@ pub(super) extern "C" fn enrich_card(
         let (key, kind, data) = (text(source_key, "source_key")?, text(kind, "kind")?, text(data, "data")?);
         Ok(async move {
             let source = Source { card, key: &key, kind: &kind, data: &data };
-            acting.context().enrich_card(acting.caller(), source).await.map(Answer::from)
+            let caller = acting.current_caller().await?;
+            acting.context().enrich_card(caller.as_deref(), source).await.map(Answer::from)
         })
     })
 }
@@ -60,7 +64,10 @@ pub(super) extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, sourc
     begin(ctx, |scope| {
         let (acting, card) = (Acting::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
         let key = text(source_key, "source_key")?;
-        Ok(async move { acting.context().remove_source(acting.caller(), card, &key).await.map(Answer::from) })
+        Ok(async move {
+            let caller = acting.current_caller().await?;
+            acting.context().remove_source(caller.as_deref(), card, &key).await.map(Answer::from)
+        })
     })
 }
 
@@ -79,6 +86,14 @@ impl Acting {
 
     fn context(&self) -> &PluginContext {
         &self.scope.context
+    }
+
+    /// Who may write by now; `None`: the plugin itself.
+    async fn current_caller(&self) -> Result<Option<Arc<Caller>>, Fault> {
+        match &self.call {
+            Some(call) => Ok(Some(call.current_caller().await?)),
+            None => Ok(None),
+        }
     }
 
     /// `None`: the plugin itself.

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{database, http::HttpExchanges, metrics::Metrics, table::Table, waits::Waits};
-use crate::{context::PluginContext, placement::Placement, progress::ProgressSender};
+use crate::{context::PluginContext, fault::Fault, job::JobHandle, placement::Placement, progress::ProgressSender};
 use cardinal_base::request_id::RequestId;
 use cardinal_control::crash::{
     PluginTag, current,
@@ -129,6 +129,7 @@ pub struct CallScope {
     pub deadline: Instant,
     pub waits: Waits,
     progress: Option<ProgressSender>,
+    job: Option<Arc<JobHandle>>,
     /// A streamed request body. It stands here so that it goes with the call, whoever still holds
     /// the plugin's end of it.
     body: Mutex<Option<BodyStream>>,
@@ -154,6 +155,7 @@ impl CallScope {
             deadline,
             waits: Waits::default(),
             progress: None,
+            job: None,
             body: Mutex::new(None),
             connections: Mutex::default(),
             ended: AtomicBool::new(false),
@@ -171,6 +173,30 @@ impl CallScope {
     pub fn with_progress(mut self, progress: Option<ProgressSender>) -> Self {
         self.progress = progress;
         self
+    }
+
+    /// The same call, as that of a job's handler.
+    pub fn with_job(mut self, job: Option<Arc<JobHandle>>) -> Self {
+        self.job = job;
+        self
+    }
+
+    /// The job whose handler it is.
+    pub const fn job(&self) -> Option<&Arc<JobHandle>> {
+        self.job.as_ref()
+    }
+
+    /// Whether it is a job that is to stop.
+    pub fn is_asked_to_stop(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.stop.is_cancelled())
+    }
+
+    /// Who the call acts for, in a job with the rights that its starter has now.
+    pub async fn current_caller(&self) -> Result<Arc<Caller>, Fault> {
+        match &self.job {
+            Some(job) => job.caller().await,
+            None => Ok(Arc::clone(&self.caller)),
+        }
     }
 
     /// Takes the plugin's progress reports; `None` when they are not read.

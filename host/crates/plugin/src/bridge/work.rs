@@ -7,7 +7,7 @@ use cardinal_control::crash::{current, handler};
 
 use super::{
     door::{begin, call_of, live},
-    http, scope,
+    http, jobs, scope,
 };
 
 /// Longer messages and fields of a log line are cut.
@@ -97,7 +97,7 @@ pub(super) extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
         over = match (live(ctx), call_of(ctx, call)) {
             (Err(_), _) => Some(cancel::STOPPING),
             (Ok(_), Err(_)) => Some(cancel::CALL_ENDED),
-            (Ok(_), Ok(_)) => None,
+            (Ok(_), Ok(call)) => call.filter(|call| call.is_asked_to_stop()).map(|_| cancel::JOB),
         };
     });
     if let Some(reason) = over {
@@ -112,7 +112,15 @@ pub(super) extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
                 return Ok(cancel::STOPPING.into());
             };
             let ended = call.cancellation();
+            let job = call.job().map(|job| job.stop.clone());
+            let asked = async {
+                match job {
+                    Some(stop) => stop.cancelled().await,
+                    None => std::future::pending().await,
+                }
+            };
             let reason = tokio::select! {
+                () = asked => cancel::JOB,
                 () = stopping.cancelled() => cancel::STOPPING,
                 () = ended.cancelled() => cancel::CALL_ENDED,
                 () = tokio::time::sleep_until(call.deadline.into()) => cancel::DEADLINE,
@@ -135,6 +143,7 @@ pub(super) extern "C" fn register_thread(ctx: CtxId) {
 
 pub(super) extern "C" fn get_extension(id: u32) -> *const () {
     match id {
+        extension::JOBS => (&raw const jobs::EXTENSION).cast(),
         extension::HTTP_CLIENT => (&raw const http::EXTENSION).cast(),
         _ => std::ptr::null(),
     }

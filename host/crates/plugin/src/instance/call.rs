@@ -10,7 +10,7 @@ pub use super::{
     reply::{PluginReply, ReplyBody},
 };
 pub use crate::bridge::scope::{BodyError, BodyStream};
-use crate::progress::ProgressSender;
+use crate::{job::JobCall, progress::ProgressSender};
 use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::trace::Trace;
@@ -40,6 +40,8 @@ pub struct CallParts<'a> {
     pub tool: Option<&'a str>,
     /// Takes the plugin's progress reports; none where they are not read.
     pub progress: Option<ProgressSender>,
+    /// The job whose handler is called; `body` holds its arguments.
+    pub job: Option<JobCall>,
 }
 
 /// A request's body.

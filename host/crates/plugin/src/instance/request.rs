@@ -42,6 +42,8 @@ pub(super) fn head(call: &CallParts<'_>, generation: &str) -> Bytes {
         CallBody::Stream(_, announced) => *announced,
         CallBody::Full(_) => None,
     };
+    let job_id = call.job.as_ref().map(|job| job.handle.id.to_string()).unwrap_or_default();
+    let checkpoint = call.job.as_ref().and_then(|job| job.checkpoint.as_deref()).unwrap_or_default();
     let fields = [
         (attr::METHOD, call.method.as_bytes()),
         (attr::PATH, call.path.as_bytes()),
@@ -56,12 +58,22 @@ pub(super) fn head(call: &CallParts<'_>, generation: &str) -> Bytes {
         (attr::DEADLINE_MS, deadline.show(format_args!("{left}"))),
         (attr::PEER, call.peer.map(|ip| peer.show(format_args!("{ip}"))).unwrap_or_default()),
         (attr::GENERATION, generation.as_bytes()),
-        (attr::CALL_KIND, if call.tool.is_some() { b"tool" } else { b"route" }),
+        (attr::CALL_KIND, kind(call).as_bytes()),
         (attr::CONTENT_LENGTH, announced.map(|n| length.show(format_args!("{n}"))).unwrap_or_default()),
         (attr::TOOL, call.tool.unwrap_or_default().as_bytes()),
         (attr::LOCALE, locale(call.headers).as_bytes()),
+        (attr::JOB, job_id.as_bytes()),
+        (attr::CHECKPOINT, checkpoint.as_bytes()),
     ];
     Bytes::from_vec(record::write(&fields))
+}
+
+fn kind(call: &CallParts<'_>) -> &'static str {
+    match (call.tool, &call.job) {
+        (Some(_), _) => "tool",
+        (None, Some(_)) => "job",
+        (None, None) => "route",
+    }
 }
 
 /// The longest language tag that is passed on; real ones have a dozen characters.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::candidate::{PackageError, PackageSummary};
 use crate::{
-    active::{Active, ToolEntry},
+    active::{Active, JobEntry, ToolEntry},
     frontend::Bundle,
     library::Description,
 };
@@ -42,6 +42,7 @@ pub(super) struct Entry {
 pub(super) struct Service {
     pub active: Arc<Active>,
     pub tools: Vec<Arc<ToolEntry>>,
+    pub jobs: Vec<Arc<JobEntry>>,
     pub frontend: Option<Arc<Bundle>>,
     pub library: Description,
     pub sha256: String,

@@ -229,6 +229,7 @@ impl Loader {
             mark: tag,
             generation,
             provides_kinds: manifest.provides_kinds.clone(),
+            jobs: manifest.jobs().to_vec(),
             opens_private_networks: settings::open_private_networks(manifest.settings_schema.as_ref(), &settings),
             settings: settings.clone(),
             pool: Some(pool),
@@ -248,10 +249,10 @@ impl Loader {
         let Created { candidate, settings, library, instance, generation } = created;
         let manifest = candidate.manifest().clone();
         let active = Arc::new(Active::build(manifest, instance, generation, &self.services, &self.telemetry)?);
-        let (tools, frontend) = (active.tools()?, candidate.frontend());
+        let (tools, jobs, frontend) = (active.tools()?, active.jobs()?, candidate.frontend());
         let sha256 = candidate.sha256().to_owned();
         self.keep(candidate).await;
-        Ok(Service { active, tools, frontend, library: library.description().clone(), sha256, settings })
+        Ok(Service { active, tools, jobs, frontend, library: library.description().clone(), sha256, settings })
     }
 }
 

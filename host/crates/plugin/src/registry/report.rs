@@ -3,6 +3,7 @@
 use cardinal_plugin_abi::extension::MemoryUse;
 use serde::Serialize;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::{
     entry::{Entry, Service},
@@ -17,7 +18,7 @@ use cardinal_control::{
     link::STATEMENT_TIMEOUT_MS,
 };
 use cardinal_package::{
-    manifest::{CardAction, CardTab, ListColumn, Manifest, PluginPage, Tool},
+    manifest::{CardAction, CardTab, DeclaredJob, ListColumn, Manifest, PluginPage, Tool},
     signature::number_of,
     state::{Refusal, State},
 };
@@ -68,6 +69,7 @@ pub struct PluginReport {
     /// Of a plugin in service: what its library exports.
     pub routes: Vec<Route>,
     pub tools: Vec<ToolReport>,
+    pub jobs: Vec<JobReport>,
     pub counters: Option<Counters>,
     /// Of a plugin in service: what it may use, and uses.
     pub budgets: Option<Budgets>,
@@ -119,6 +121,32 @@ pub struct ToolReport {
     pub handler: String,
     pub scope: String,
     pub requires_confirmation: bool,
+}
+
+/// A job of `backend.jobs`.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobReport {
+    pub name: String,
+    pub title: Option<String>,
+    pub scope: String,
+    pub timeout_minutes: u64,
+    pub resumable: bool,
+    /// When the host starts it by itself.
+    pub schedule: Option<ScheduleReport>,
+}
+
+/// The times of a job. What is not declared is the same for all hosts of the database; the registry does not know it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ScheduleReport {
+    pub cron: String,
+    pub jitter_seconds: u64,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub next_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub last_at: Option<OffsetDateTime>,
+    /// The job of that time, and how far it is or how it ended.
+    pub last_job: Option<Uuid>,
+    pub last_state: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -215,6 +243,7 @@ impl PluginReport {
             reads_kinds: manifest.map(|manifest| manifest.reads_kinds.clone()).unwrap_or_default(),
             routes: service.map(routes).unwrap_or_default(),
             tools: manifest.map(tools).unwrap_or_default(),
+            jobs: manifest.map(jobs).unwrap_or_default(),
             counters: service.map(counters),
             budgets: service.map(budgets),
         }
@@ -257,6 +286,23 @@ fn tools(manifest: &Manifest) -> Vec<ToolReport> {
         requires_confirmation: tool.requires_confirmation,
     };
     manifest.tools.iter().map(report).collect()
+}
+
+fn jobs(manifest: &Manifest) -> Vec<JobReport> {
+    let schedule = |name: &str| {
+        let scheduled = manifest.schedule().iter().find(|scheduled| scheduled.job == name)?;
+        let (cron, jitter_seconds) = (scheduled.expression.clone(), scheduled.jitter.as_secs());
+        Some(ScheduleReport { cron, jitter_seconds, ..ScheduleReport::default() })
+    };
+    let report = |job: &DeclaredJob| JobReport {
+        name: job.name.clone(),
+        title: job.title.clone(),
+        scope: format!("plugin:{}:{}", manifest.name, job.access().as_str()),
+        timeout_minutes: job.timeout.as_secs() / 60,
+        resumable: job.resumable,
+        schedule: schedule(&job.name),
+    };
+    manifest.jobs().iter().map(report).collect()
 }
 
 fn counters(service: &Service) -> Counters {

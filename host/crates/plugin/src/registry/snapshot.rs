@@ -14,7 +14,7 @@ use super::{
     report::PluginReport,
 };
 use crate::{
-    active::{self, Active, PromptEntry, ToolEntry},
+    active::{self, Active, JobEntry, PromptEntry, ToolEntry},
     frontend::{Asset, Main},
 };
 use cardinal_package::state::{Code, Refusal, State};
@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub by_prefix: HashMap<String, Arc<Active>>,
     pub tools: BTreeMap<String, Arc<ToolEntry>>,
     pub prompts: BTreeMap<String, Arc<PromptEntry>>,
+    /// By plugin and name.
+    pub jobs: BTreeMap<(String, String), Arc<JobEntry>>,
     /// In the order of the names; of one name, the one in service first.
     entries: Vec<Entry>,
     /// Prefixes of plugins that are not in service.
@@ -56,6 +58,8 @@ impl Snapshot {
         }
         let prompts = service.active.prompts();
         self.prompts.extend(prompts.into_iter().map(|entry| (entry.prompt.name.clone(), entry)));
+        let name = &service.active.manifest.name;
+        self.jobs.extend(service.jobs.iter().map(|entry| ((name.clone(), entry.job.name.clone()), Arc::clone(entry))));
         self.tools.extend(service.tools.iter().map(|entry| (entry.tool.name.clone(), Arc::clone(entry))));
     }
 

@@ -277,8 +277,7 @@ impl ReadyKeys<'_> {
             }
             // Of a name that no schema.sql gives by chance.
             let name = made_name(&format!("card_key_{}", place.relation), &place.column, "idx");
-            let [schema, table, name, column] =
-                [self.schema, &place.table, &name, &place.column].map(|name| sql::identifier(name));
+            let [schema, table, name, column] = [self.schema, &place.table, &name, &place.column].map(sql::identifier);
             let make = format!("CREATE INDEX {name} ON {schema}.{table} ({column})");
             work.batch_execute(&make).await.map_err(|error| judged(error, None))?;
         }

@@ -1,4 +1,4 @@
-//! `/v1/admin/jobs`: bulk actions, and how far they and imports are.
+//! `/v1/admin/jobs`: bulk actions and plugins' jobs, and how far they and imports are.
 
 use std::sync::Arc;
 
@@ -21,7 +21,11 @@ use crate::{
         body::Body,
         reply::{self, Item, Reply},
     },
-    jobs::{bulk, view},
+    jobs::{
+        bulk,
+        request::{JobRequest, WantedJob},
+        view,
+    },
 };
 use cardinal_base::{
     codes,
@@ -29,7 +33,10 @@ use cardinal_base::{
     schema::{Actor, DateTime},
 };
 use cardinal_identity::auth::caller::Caller;
-use cardinal_store::jobs::{self, Job, JobFilter};
+use cardinal_store::{
+    jobs::{self, Job, JobFilter},
+    plugin_jobs,
+};
 
 /// Bytes of a bulk action's body: its ids, one by one.
 const BULK: usize = 1 << 20;
@@ -51,11 +58,11 @@ pub(super) fn routes() -> Vec<Route> {
         }),
         Route::post("/v1/admin/jobs", start).scope(WRITE).body_limit(BULK).audits(AuditAction::StartJob).describe(
             |op| {
-                op.named("startJob", "jobs", "Change many cards")
+                op.named("startJob", "jobs", "Change many cards, or start a plugin's job")
                     .notes(
-                        "Those of `ids`, or those that `filter` matches now. A filter needs `expected_count`: if it \
-                         matches a different number of cards, nothing is done. `purge` and plugins' tools need their \
-                         own scopes, too.",
+                        "Cards are those of `ids`, or those that `filter` matches now. A filter needs `expected_count`: \
+                         if it matches a different number of cards, nothing is done. `purge` and plugins' tools need \
+                         their own scopes, too. `plugin_job` takes `plugin`, `name` and `args` instead of cards.",
                     )
                     .accepted::<Item<JobShown>>()
                     .refuses(&[&codes::COUNT_MOVED]);
@@ -92,6 +99,10 @@ pub(super) type JobItem = Item<JobShown>;
 pub(super) struct JobShown {
     id: Uuid,
     action: String,
+    /// Of a plugin's job: the plugin, the job's name in its manifest, and how far it is in the plugin's words.
+    plugin: Option<String>,
+    name: Option<String>,
+    message: Option<String>,
     /// `queued`, `running`, `done`, `failed`, `cancelled` or `interrupted`.
     state: String,
     started_by: Actor,
@@ -119,11 +130,13 @@ pub(super) struct JobShown {
     errors_url: Option<String>,
 }
 
-async fn start(app: &Arc<App>, call: Call<NoQuery, Json<bulk::BulkRequest>>) -> ApiResult<Reply> {
-    let caller = call.caller()?;
-    let bulk = call.body()?.check(caller, &app.plugins)?;
-    let job = app.jobs.start(caller, call.request_id.as_str(), bulk).await?;
-    let detail = json!({"action": job.action, "total": job.total});
+async fn start(app: &Arc<App>, call: Call<NoQuery, Json<JobRequest>>) -> ApiResult<Reply> {
+    let (caller, request_id) = (call.caller()?, call.request_id.as_str().to_owned());
+    let job = match call.body()?.split()? {
+        WantedJob::Bulk(wanted) => app.jobs.start(caller, &request_id, wanted.check(caller, &app.plugins)?).await?,
+        WantedJob::Plugin(wanted) => app.jobs.start_plugin_job(caller, &request_id, wanted).await?,
+    };
+    let detail = json!({"action": job.action, "total": job.total, "plugin": job.plugin, "name": job.plugin_job});
     app.audit.done(&call, Some(job.id.to_string()), Some(detail)).await;
     accepted(app, &job).await
 }
@@ -151,7 +164,7 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
     if query.state.as_deref().is_some_and(|state| !STATES.contains(&state)) {
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail(format!("`state` is one of {}.", STATES.join(", "))));
     }
-    let is_action = |name: &str| name == "import" || bulk::Action::named(name).is_some();
+    let is_action = |name: &str| name == "import" || name == plugin_jobs::ACTION || bulk::Action::named(name).is_some();
     if query.action.as_deref().is_some_and(|action| !is_action(action)) {
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail("Unknown `action`."));
     }

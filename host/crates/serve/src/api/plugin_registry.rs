@@ -15,7 +15,8 @@ use crate::{
     http::reply::{self, Reply},
 };
 use cardinal_base::codes;
-use cardinal_plugin_host::registry::{RollbackTarget, readers_without};
+use cardinal_plugin_host::registry::{PluginReport, RollbackTarget, readers_without};
+use cardinal_store::plugin_schedules::{self, Schedule};
 
 /// How long a rescan is waited for; less than a request may take.
 const RESCAN_WAIT: Duration = Duration::from_secs(15);
@@ -109,9 +110,29 @@ pub(super) fn one_plugin() -> Value {
     json!({"type": "object", "required": ["item"], "properties": {"item": {"type": "object", "required": REPORT}}})
 }
 
+/// Every plugin that was found, with the times of its scheduled jobs.
+async fn reports(app: &App) -> ApiResult<Vec<PluginReport>> {
+    let mut reports = app.plugins.reports();
+    let jobs = || reports.iter().flat_map(|report| &report.jobs);
+    if jobs().all(|job| job.schedule.is_none()) {
+        return Ok(reports);
+    }
+    let times = plugin_schedules::list(&app.pools.core).await?;
+    for report in &mut reports {
+        for job in &mut report.jobs {
+            let of_job = |times: &&Schedule| times.plugin == report.name && times.job == job.name;
+            if let (Some(schedule), Some(times)) = (&mut job.schedule, times.iter().find(of_job)) {
+                (schedule.next_at, schedule.last_at) = (Some(times.next_at), times.last_at);
+                (schedule.last_job, schedule.last_state) = (times.last_job, times.last_state.clone());
+            }
+        }
+    }
+    Ok(reports)
+}
+
 /// The plugin that the path names, as it stands now.
-pub(super) fn answer(app: &App, name: &str) -> ApiResult<Reply> {
-    let report = app.plugins.reports().into_iter().find(|report| report.name == name);
+pub(super) async fn answer(app: &App, name: &str) -> ApiResult<Reply> {
+    let report = reports(app).await?.into_iter().find(|report| report.name == name);
     let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
     reply::ok(&json!({"item": report, "host_id": app.host_id}))
 }
@@ -127,12 +148,12 @@ pub(super) fn named(app: &App, call: &CallHead) -> ApiResult<String> {
 
 async fn list(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     app.wait_for_plugins(None).await;
-    reply::ok(&json!({"items": app.plugins.reports(), "host_id": app.host_id}))
+    reply::ok(&json!({"items": reports(app).await?, "host_id": app.host_id}))
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     app.wait_for_plugins(None).await;
-    answer(app, call.params.get("name").unwrap_or_default())
+    answer(app, call.params.get("name").unwrap_or_default()).await
 }
 
 /// Goes on when its caller has gone, or has waited for long enough: the list shows what became of each plugin.
@@ -157,7 +178,7 @@ async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let name = named(app, &call)?;
     app.plugins.reload(&name).await?;
     app.audit.done(&call, Some(name.clone()), None).await;
-    answer(app, &name)
+    answer(app, &name).await
 }
 
 async fn roll_back(app: &Arc<App>, call: Call<NoQuery, MaybeJson<RollBack>>) -> ApiResult<Reply> {
@@ -173,7 +194,7 @@ async fn roll_back(app: &Arc<App>, call: Call<NoQuery, MaybeJson<RollBack>>) -> 
     let back = app.plugins.roll_back(&name, &wanted, None, &by, reason).await?;
     let detail = json!({"from": back.from, "to": back.to});
     app.audit.done(&call, Some(name.clone()), Some(detail)).await;
-    answer(app, &name)
+    answer(app, &name).await
 }
 
 /// Recorded for every host first, then acted on here. What is under way in the plugin ends in peace.

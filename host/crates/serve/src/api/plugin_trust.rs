@@ -91,7 +91,7 @@ fn meant(call: &Call<NoQuery, Json<Meant>>) -> ApiResult<(String, Meant)> {
 async fn acted(app: &Arc<App>, call: &CallHead, name: String, detail: Value) -> ApiResult<Reply> {
     app.audit.done(call, Some(name.clone()), Some(detail)).await;
     app.plugins.scan_for(&name).await;
-    answer(app, &name)
+    answer(app, &name).await
 }
 
 /// Out of quarantine, with a clean record. The plugin is loaded again at once.
@@ -102,5 +102,5 @@ async fn release(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         app.audit.done(&call, Some(name.clone()), None).await;
         app.plugins.apply_to(&name).await;
     }
-    answer(app, &name)
+    answer(app, &name).await
 }

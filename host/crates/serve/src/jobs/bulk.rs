@@ -20,21 +20,19 @@ use cardinal_store::{card_bulk::BulkAction, jobs::Expected};
 /// Cards that can be named one by one; more are picked by a filter.
 pub const IDS_LIMIT: usize = 10_000;
 
-/// The body of `POST /v1/admin/jobs`.
-#[derive(Debug, Deserialize, JsonSchema)]
+/// A bulk action, as it is asked for.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BulkRequest {
-    action: Action,
-    ids: Option<Vec<Uuid>>,
-    filter: Option<FilterFields>,
-    /// How many cards the filter picks, as a list's `count=exact` says. Required with `filter`.
-    #[schemars(range(min = 0))]
-    expected_count: Option<i64>,
+    pub(super) action: Action,
+    pub(super) ids: Option<Vec<Uuid>>,
+    pub(super) filter: Option<FilterFields>,
+    pub(super) expected_count: Option<i64>,
     #[serde(default)]
-    args: Map<String, Value>,
+    pub(super) args: Map<String, Value>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     Archive,
@@ -47,7 +45,7 @@ pub enum Action {
 /// The list's filters, as the list takes them in its query.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct FilterFields {
+pub(super) struct FilterFields {
     q: Option<String>,
     status: Option<String>,
     kind: Option<String>,

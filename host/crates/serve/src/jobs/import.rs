@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 pub use self::batches::Upload;
 use self::{batches::Piece, write::Writer};
-use super::{End, Jobs, Own, hold, settle};
+use super::{End, JobKind, Jobs, Own, hold, settle};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::codes;
 use cardinal_cards::row::Terms;
@@ -107,7 +107,7 @@ async fn import(jobs: Arc<Jobs>, new: NewImport, mut upload: Upload, answers: An
         }
     };
     tracing::info!(job = %job.id, action = "import", "a job runs");
-    let own = jobs.own(job.id, true);
+    let own = jobs.own(job.id, JobKind::Import);
     let _ = answers.begun.send(Ok(job.clone()));
     let (end, total) = tokio::select! {
         end = transfer(&jobs, &job, &new.terms, &mut upload, &own, answers.read) => end,

@@ -236,6 +236,7 @@ async fn call(
         peer: None,
         tool: Some(&entry.tool.name),
         progress: None,
+        job: None,
     };
     match entry.call(parts).await {
         Ok(reply) => answered(reply).await.or_else(|(code, detail)| failed(&code, detail)),

@@ -28,6 +28,9 @@ pub fn summary(job: &Job, now: OffsetDateTime) -> Value {
     json!({
         "id": job.id,
         "action": job.action,
+        "plugin": job.plugin,
+        "name": job.plugin_job,
+        "message": job.message,
         "state": job.state,
         "started_by": job.actor,
         "user_id": job.user_id,

@@ -104,6 +104,7 @@ fn parts<'c>(
         peer: Some(visit.peer),
         tool: Some(&entry.tool.name),
         progress: visit.progress.clone(),
+        job: None,
     }
 }
 

@@ -50,7 +50,9 @@ impl Server {
         };
         match self.confirm(tool, visit, asker, &arguments).await {
             Ok((confirmed, pin)) => {
-                charge.map(ToolCharge::keep);
+                if let Some(charge) = charge {
+                    charge.keep();
+                }
                 let result = confirmed.run(&self.services.cards, visit, arguments, pin).await;
                 let outcome = ended(&result);
                 (Ok(result.into()), outcome)

@@ -60,6 +60,7 @@ impl PluginCall<'_> {
             peer: Some(cx.peer),
             tool: None,
             progress: None,
+            job: None,
         };
         Ok(answer(self.plugin.call(self.route.handler, parts).await?))
     }

@@ -318,7 +318,7 @@ mod tests {
     #[tokio::test]
     async fn a_64_of_ipv6_is_one_address() {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
-        let mut held = slots(&connections, "2001:db8::1".parse().unwrap(), PER_ADDRESS).await;
+        let mut held = slots(&connections, "2001:db8::1".parse().unwrap(), MAX_PER_ADDRESS).await;
         assert!(asked(&held).is_empty());
         held.extend(slots(&connections, "2001:db8:0:1::1".parse().unwrap(), 1).await);
         assert!(asked(&held).is_empty(), "another network");

@@ -49,6 +49,7 @@ fn refused(seen: &Inspection, refusal: &Refusal, manifest: &Manifest, text: &str
     let at = |pointer: &str| place(text, pointer);
     let place = match refusal.code {
         Code::ToolHandlerMissing => at(&tool(refusal, manifest).unwrap_or_else(|| "/mcp/tools".to_owned())),
+        Code::JobHandlerMissing => at(&job(refusal, manifest).unwrap_or_else(|| "/backend/jobs".to_owned())),
         Code::RouteMissing => at(&route(refusal, manifest).unwrap_or_else(|| "/backend/routes".to_owned())),
         Code::RouteNotDeclared if manifest.backend.is_none() => at("/backend"),
         Code::RouteNotDeclared => at("/backend/routes"),
@@ -100,6 +101,13 @@ fn tool(refusal: &Refusal, manifest: &Manifest) -> Option<String> {
     let handler = refusal.expected.as_deref()?.trim_matches('`');
     let index = manifest.tools.iter().position(|tool| tool.handler == handler)?;
     Some(format!("/mcp/tools/{index}/handler"))
+}
+
+/// The job that the router lacks.
+fn job(refusal: &Refusal, manifest: &Manifest) -> Option<String> {
+    let name = refusal.expected.as_deref()?.trim_matches('`');
+    let index = manifest.jobs().iter().position(|job| job.name == name)?;
+    Some(format!("/backend/jobs/{index}/name"))
 }
 
 /// The route that is expected, perhaps of another handler.

@@ -10,14 +10,17 @@ const FORMATS: [&str; 4] = ["text", "number", "percent", "date"];
 const ACTION_METHODS: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 const ACTION_PLACES: [&str; 2] = ["card", "selection"];
 /// As in `host/crates/package/src/compat.rs`, which the test below holds this against. A later host may know more.
-const FEATURES: [&str; 10] = [
+const FEATURES: [&str; 13] = [
+    "backend.jobs",
     "backend.routes",
+    "backend.schedule",
     "card-events",
     "contributes.cardActions",
     "contributes.cardTabs",
     "contributes.listColumns",
     "contributes.pages",
     "http-client",
+    "mcp.prompts",
     "mcp.tools",
     "requires",
     "settings_schema",

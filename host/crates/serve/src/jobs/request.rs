@@ -1,0 +1,85 @@
+//! The body of `POST /v1/admin/jobs`: a bulk action, or a plugin's job.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{
+    bulk::{Action, BulkRequest, FilterFields},
+    plugin::PluginJobRequest,
+};
+use crate::http::error::{ApiError, ApiResult};
+
+/// What is to be done, and to which cards.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobRequest {
+    action: JobAction,
+    ids: Option<Vec<Uuid>>,
+    filter: Option<FilterFields>,
+    /// How many cards the filter picks, as a list's `count=exact` says. Required with `filter`.
+    #[schemars(range(min = 0))]
+    expected_count: Option<i64>,
+    /// With `plugin_job`: the plugin.
+    plugin: Option<String>,
+    /// With `plugin_job`: the job's name in the plugin's manifest.
+    name: Option<String>,
+    #[serde(default)]
+    args: Map<String, Value>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum JobAction {
+    Archive,
+    Activate,
+    Delete,
+    RemoveSource,
+    PluginTool,
+    PluginJob,
+}
+
+/// Which of the two it is.
+#[derive(Debug)]
+pub enum WantedJob {
+    Bulk(BulkRequest),
+    Plugin(PluginJobRequest),
+}
+
+impl JobRequest {
+    /// 422 for members that the action does not have.
+    pub fn split(self) -> ApiResult<WantedJob> {
+        let Self { action, ids, filter, expected_count, plugin, name, args } = self;
+        let action = match action {
+            JobAction::Archive => Action::Archive,
+            JobAction::Activate => Action::Activate,
+            JobAction::Delete => Action::Delete,
+            JobAction::RemoveSource => Action::RemoveSource,
+            JobAction::PluginTool => Action::PluginTool,
+            JobAction::PluginJob => {
+                let has = [
+                    ("ids", ids.is_some()),
+                    ("filter", filter.is_some()),
+                    ("expected_count", expected_count.is_some()),
+                ];
+                refuse(&has, "A plugin's job is not for cards; what it works on is said in `args`.")?;
+                let needed = |member: Option<String>, pointer: &str| {
+                    member.ok_or_else(|| ApiError::invalid(pointer, "With `plugin_job` this is required."))
+                };
+                let (plugin, name) = (needed(plugin, "/plugin")?, needed(name, "/name")?);
+                return Ok(WantedJob::Plugin(PluginJobRequest { plugin, name, args }));
+            }
+        };
+        refuse(&[("plugin", plugin.is_some()), ("name", name.is_some())], "This belongs to the action `plugin_job`.")?;
+        Ok(WantedJob::Bulk(BulkRequest { action, ids, filter, expected_count, args }))
+    }
+}
+
+/// 422 for the first member that is there.
+fn refuse(members: &[(&str, bool)], detail: &str) -> ApiResult<()> {
+    match members.iter().find(|(_, is_there)| *is_there) {
+        Some((name, _)) => Err(ApiError::invalid(format!("/{name}"), detail)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,115 @@
+//! The table `plugin_schedules`: when the next run of a plugin's job begins. Times are the caller's, so that tests choose
+//! them.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::{
+    error::StoreError,
+    jobs::Job,
+    plugin_jobs::{self, NewPluginJob},
+};
+use cardinal_database::pool::Pool;
+
+/// What a manifest declares.
+pub struct DeclaredSchedule<'a> {
+    pub plugin: &'a str,
+    pub job: &'a str,
+    pub cron: &'a str,
+    /// The first run, if the schedule is new or has changed.
+    pub first_at: OffsetDateTime,
+}
+
+/// Makes what is declared known. The next run of a schedule that has not changed stays: one that was missed is made up
+/// for.
+pub async fn declare(pool: &Pool, declared: &[DeclaredSchedule<'_>]) -> Result<(), StoreError> {
+    let client = pool.get().await?;
+    let sql = "INSERT INTO public.plugin_schedules AS s (plugin, job, cron, next_at) VALUES ($1, $2, $3, $4) \
+               ON CONFLICT (plugin, job) DO UPDATE SET cron = excluded.cron, next_at = excluded.next_at \
+               WHERE s.cron <> excluded.cron";
+    let statement = client.prepare_cached(sql).await?;
+    for schedule in declared {
+        let DeclaredSchedule { plugin, job, cron, first_at } = schedule;
+        client.execute(&statement, &[plugin, job, cron, first_at]).await?;
+    }
+    Ok(())
+}
+
+/// Plugins and jobs whose time has come.
+pub async fn due(pool: &Pool, now: OffsetDateTime) -> Result<Vec<(String, String)>, StoreError> {
+    let client = pool.get().await?;
+    let sql = "SELECT plugin, job FROM public.plugin_schedules WHERE next_at <= $1 ORDER BY next_at LIMIT 100";
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&now]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// What became of a job whose time had come.
+#[derive(Debug)]
+pub enum DueJob {
+    Queued(Box<Job>),
+    /// The run before has not ended: this one is left out.
+    StillOpen,
+    /// Another host has dealt with it.
+    NotDue,
+}
+
+/// Queues a job whose time has come, once for all hosts and all runs that were missed; the next one is at `next_at`.
+pub async fn start(
+    pool: &Pool,
+    new: &NewPluginJob<'_>,
+    now: OffsetDateTime,
+    next_at: OffsetDateTime,
+) -> Result<DueJob, StoreError> {
+    let mut client = pool.get().await?;
+    let work = client.transaction().await?;
+    let sql = "UPDATE public.plugin_schedules SET next_at = $4, last_at = $3 \
+               WHERE plugin = $1 AND job = $2 AND next_at <= $3";
+    let taken = work.execute(&work.prepare_cached(sql).await?, &[&new.plugin, &new.name, &now, &next_at]).await?;
+    if taken == 0 {
+        return Ok(DueJob::NotDue);
+    }
+    let sql = "SELECT count(*) FROM public.jobs WHERE plugin = $1 AND plugin_job = $2 AND user_id = $3 \
+               AND state IN ('queued', 'running')";
+    let row = work.query_one(&work.prepare_cached(sql).await?, &[&new.plugin, &new.name, &new.user_id]).await?;
+    if row.try_get::<_, i64>(0)? > 0 {
+        work.commit().await?;
+        return Ok(DueJob::StillOpen);
+    }
+    let job = plugin_jobs::insert(&work, new).await?;
+    let sql = "UPDATE public.plugin_schedules SET last_job = $3 WHERE plugin = $1 AND job = $2";
+    work.execute(&work.prepare_cached(sql).await?, &[&new.plugin, &new.name, &job.id]).await?;
+    work.commit().await?;
+    Ok(DueJob::Queued(Box::new(job)))
+}
+
+/// A schedule as operators see it.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    pub plugin: String,
+    pub job: String,
+    pub next_at: OffsetDateTime,
+    pub last_at: Option<OffsetDateTime>,
+    pub last_job: Option<Uuid>,
+    /// The state of that job.
+    pub last_state: Option<String>,
+}
+
+/// All that were ever declared.
+pub async fn list(pool: &Pool) -> Result<Vec<Schedule>, StoreError> {
+    let client = pool.get().await?;
+    let sql = "SELECT s.plugin, s.job, s.next_at, s.last_at, s.last_job, j.state FROM public.plugin_schedules s \
+               LEFT JOIN public.jobs j ON j.id = s.last_job ORDER BY s.plugin, s.job";
+    let rows = client.query(&client.prepare_cached(sql).await?, &[]).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Schedule {
+                plugin: row.try_get(0)?,
+                job: row.try_get(1)?,
+                next_at: row.try_get(2)?,
+                last_at: row.try_get(3)?,
+                last_job: row.try_get(4)?,
+                last_state: row.try_get(5)?,
+            })
+        })
+        .collect()
+}

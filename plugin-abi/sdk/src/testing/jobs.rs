@@ -1,0 +1,315 @@
+//! Jobs in tests: started by hand, watched, asked to stop.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+use cardinal_plugin_abi::{
+    self as abi, CallId, CtxId, Fut, Slice,
+    error::{self as codes},
+    extension::Jobs,
+    host::cancel,
+    record::{self, job_report, job_start},
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::{
+    TestCall, TestHost, TestReply, TestRequest,
+    fake_host::{FakeHost, host, lock},
+};
+use crate::{Error, User, jobs::HANDLER_PREFIX};
+
+/// What the extension's number leads to.
+pub(super) static EXTENSION: Jobs = Jobs { start, report, save };
+
+/// A job that a test starts, in the place of a host.
+///
+/// ```
+/// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json};
+/// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
+///
+/// fn routes(_: &PluginContext) -> Router {
+///     Router::new().job("count", count)
+/// }
+///
+/// async fn count(_: PluginContext, job: Job) -> Result<()> {
+///     for at in job.checkpoint::<u64>()?.unwrap_or(0)..3 {
+///         job.progress(at + 1, Some(3), "Counting");
+///         job.save(&(at + 1)).await?;
+///     }
+///     Ok(())
+/// }
+///
+/// let manifest = r#"{ "name": "counter", "version": "1.0.0", "backend": { "jobs": [{ "name": "count" }] } }"#;
+/// let host = TestHost::new(manifest, routes);
+/// let mut run = host.begin_job(TestJob::new("count").checkpoint(&2));
+/// assert!(matches!(block_on(&mut run), JobEnd::Done));
+/// assert_eq!((run.done(), run.checkpoint()), (3, Some(json!(3))));
+///
+/// let mut run = host.begin_job(TestJob::new("count"));
+/// run.stop(); // what a host does that is being replaced, or for somebody who cancels
+/// assert!(matches!(block_on(&mut run), JobEnd::Stopped));
+/// assert_eq!(run.checkpoint(), Some(json!(1)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct TestJob {
+    name: String,
+    args: Value,
+    checkpoint: Option<Value>,
+    user: Option<User>,
+}
+
+impl TestJob {
+    /// A job of the manifest, without arguments, of a user who may do everything.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), args: json!({}), checkpoint: None, user: None }
+    }
+
+    /// Its arguments. They are not held against `args_schema`, which the host does before a handler runs.
+    ///
+    /// # Panics
+    /// When they cannot be written as JSON.
+    #[must_use]
+    pub fn args(mut self, args: &(impl Serialize + ?Sized)) -> Self {
+        self.args = as_json(args);
+        self
+    }
+
+    /// What an earlier run saved.
+    ///
+    /// # Panics
+    /// When it cannot be written as JSON.
+    #[must_use]
+    pub fn checkpoint(mut self, checkpoint: &(impl Serialize + ?Sized)) -> Self {
+        self.checkpoint = Some(as_json(checkpoint));
+        self
+    }
+
+    /// Who has started it.
+    #[must_use]
+    pub fn user(mut self, user: User) -> Self {
+        self.user = Some(user);
+        self
+    }
+}
+
+fn as_json(value: &(impl Serialize + ?Sized)) -> Value {
+    match serde_json::to_value(value) {
+        Ok(value) => value,
+        Err(error) => panic!("it cannot be written as JSON: {error}"),
+    }
+}
+
+/// A job that the plugin has started ([`PluginContext::start_job`](crate::PluginContext::start_job)). Nothing runs it by
+/// itself.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StartedJob {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name in the manifest.
+    pub name: String,
+    /// Its arguments.
+    pub args: Value,
+    /// Who started it; `None` is the plugin itself.
+    pub user_id: Option<Uuid>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub enum JobEnd {
+    /// The handler has done its work.
+    Done,
+    /// It has stopped because it was asked to.
+    Stopped,
+    /// It has failed. A panic is an error, too, with [`Error::is_panic`].
+    Failed(Box<Error>),
+}
+
+/// What was reported of a job so far.
+#[derive(Debug)]
+pub(super) struct JobRecord {
+    stop: watch::Sender<bool>,
+    done: Mutex<u64>,
+    total: Mutex<Option<u64>>,
+    text: Mutex<String>,
+    failures: Mutex<Vec<Value>>,
+    checkpoint: Mutex<Option<Value>>,
+}
+
+/// A job under way. It runs when it is awaited or [asked](Self::is_waiting); dropping it is what a host does with a job
+/// that does not stop.
+#[derive(Debug)]
+#[must_use = "a job runs only when it is awaited"]
+pub struct TestJobRun {
+    call: TestCall,
+    record: Arc<JobRecord>,
+}
+
+impl TestJobRun {
+    /// Asks it to stop.
+    pub fn stop(&self) {
+        self.record.stop.send_replace(true);
+    }
+
+    /// Lets the handler go on as far as it can; whether it waits for something then.
+    pub fn is_waiting(&mut self) -> bool {
+        self.call.is_waiting()
+    }
+
+    /// Items that are done, by the latest report.
+    pub fn done(&self) -> u64 {
+        *lock(&self.record.done)
+    }
+
+    /// Items in all, by the latest report.
+    pub fn total(&self) -> Option<u64> {
+        *lock(&self.record.total)
+    }
+
+    /// The words of the latest report.
+    pub fn text(&self) -> String {
+        lock(&self.record.text).clone()
+    }
+
+    /// The items that failed, with their `code` and `detail`.
+    pub fn failures(&self) -> Vec<Value> {
+        lock(&self.record.failures).clone()
+    }
+
+    /// What was saved last, the run before included.
+    pub fn checkpoint(&self) -> Option<Value> {
+        lock(&self.record.checkpoint).clone()
+    }
+}
+
+impl Future for TestJobRun {
+    type Output = JobEnd;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<JobEnd> {
+        Pin::new(&mut self.call).poll(cx).map(end_of)
+    }
+}
+
+fn end_of(reply: TestReply) -> JobEnd {
+    match (reply.status(), reply.into_error()) {
+        (202, None) => JobEnd::Stopped,
+        (_, None) => JobEnd::Done,
+        (_, Some(error)) => JobEnd::Failed(Box::new(error)),
+    }
+}
+
+impl TestHost {
+    /// Begins a job of the plugin, as a host does whose turn it is. Times of the schedule are the test's: it begins what
+    /// would begin then.
+    ///
+    /// # Panics
+    /// When the router has no job of this name.
+    pub fn begin_job(&self, job: TestJob) -> TestJobRun {
+        let instance = self.running().instance;
+        let handler = format!("{HANDLER_PREFIX}{}", job.name);
+        let Some(at) = instance.entries.iter().position(|entry| entry.name == handler) else {
+            panic!("the router has no job `{}`", job.name);
+        };
+        let checkpoint = job.checkpoint.as_ref().map(Value::to_string).unwrap_or_default();
+        let mut request = TestRequest::post("/").json(&job.args).job(Uuid::new_v4(), checkpoint);
+        if let Some(user) = job.user {
+            request = request.user(user);
+        }
+        let record = Arc::new(JobRecord {
+            stop: watch::Sender::new(false),
+            done: Mutex::default(),
+            total: Mutex::default(),
+            text: Mutex::default(),
+            failures: Mutex::default(),
+            checkpoint: Mutex::new(job.checkpoint),
+        });
+        let kept = Arc::clone(&record);
+        let call = self.call_number_with(&instance, u32::try_from(at).unwrap_or(u32::MAX), request, |fake, call| {
+            lock(&fake.jobs).insert(call, kept);
+        });
+        TestJobRun { call, record }
+    }
+
+    /// The jobs that the plugin has started so far.
+    pub fn started_jobs(&self) -> Vec<StartedJob> {
+        lock(&self.fake.started_jobs).clone()
+    }
+}
+
+impl FakeHost {
+    pub(super) fn job(&self, call: CallId) -> Option<Arc<JobRecord>> {
+        lock(&self.jobs).get(&call).cloned()
+    }
+
+    /// Ready when the job is asked to stop.
+    pub(super) fn until_job_stops(&self, call: CallId) -> Option<Fut<abi::host::Answer>> {
+        let mut stop = self.job(call)?.stop.subscribe();
+        Some(Fut::new(async move {
+            match stop.wait_for(|is_asked| *is_asked).await {
+                Ok(_) => Ok(cancel::JOB.into()),
+                Err(_) => Ok(cancel::CALL_ENDED.into()),
+            }
+        }))
+    }
+}
+
+extern "C" fn start(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<abi::Bytes> {
+    let (host, field) =
+        (host(ctx), |number| String::from_utf8_lossy(record::field(request.get(), number)).into_owned());
+    let (name, args) = (field(job_start::NAME), field(job_start::ARGS));
+    host.note(format!("start job {name} {args}"));
+    host.clone().ask_fallible("start_job", || {
+        let jobs = host.rules.as_ref().and_then(|rules| rules.backend.as_ref()).map(|backend| &backend.jobs);
+        if jobs.is_some_and(|jobs| !jobs.iter().any(|job| job.name == name)) {
+            return Err(abi::Error::new(codes::NOT_FOUND, format!("The manifest declares no job `{name}`.")));
+        }
+        let user_id = lock(&host.callers).get(&call).map(|user| user.id);
+        let (id, args) = (Uuid::new_v4(), serde_json::from_str(&args).unwrap_or_default());
+        lock(&host.started_jobs).push(StartedJob { id, name, args, user_id });
+        Ok(json!({ "id": id }).to_string().into())
+    })
+}
+
+extern "C" fn report(ctx: CtxId, call: CallId, report: Slice<'_>) {
+    if let Some(job) = host(ctx).job(call) {
+        take(&job, report.get());
+    }
+}
+
+extern "C" fn save(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<abi::host::Answer> {
+    let host = host(ctx);
+    let Some(job) = host.job(call) else {
+        return Fut::ready(Err(abi::Error::new(codes::UNSUPPORTED, "this call is not a job")));
+    };
+    take(&job, report.get());
+    let checkpoint = serde_json::from_slice(record::field(report.get(), job_report::CHECKPOINT)).ok();
+    host.ask("save_job", || {
+        if checkpoint.is_some() {
+            *lock(&job.checkpoint) = checkpoint;
+        }
+        u64::from(*job.stop.borrow()).into()
+    })
+}
+
+fn take(job: &JobRecord, report: &[u8]) {
+    let text = |number| std::str::from_utf8(record::field(report, number)).unwrap_or_default();
+    if let Ok(done) = text(job_report::DONE).parse() {
+        *lock(&job.done) = done;
+    }
+    if let Ok(total) = text(job_report::TOTAL).parse() {
+        *lock(&job.total) = Some(total);
+    }
+    if !text(job_report::TEXT).is_empty() {
+        text(job_report::TEXT).clone_into(&mut lock(&job.text));
+    }
+    if let Ok(failure) = serde_json::from_str(text(job_report::ERROR)) {
+        lock(&job.failures).push(failure);
+    }
+}
