@@ -117,7 +117,8 @@ mod tests {
     use serde_json::json;
 
     fn fill(text: &str, arguments: serde_json::Value) -> Result<String, String> {
-        filled(text, arguments.as_object().unwrap(), &mut RESULT_LIMIT.clone())
+        let mut left = RESULT_LIMIT;
+        filled(text, arguments.as_object().unwrap(), &mut left)
     }
 
     #[test]
