@@ -30,7 +30,7 @@ export const texts = {
   after: 'After',
   nothingThere: 'none',
   noDifference: 'Only the plugin knows what this tool changes.',
-  notCompared: 'Not shown by field: the card is not there, or a number has more digits than can be compared.',
+  notCompared: 'Not shown by field: the card is gone, or a number has too many digits to compare.',
   exact: 'Exact arguments',
   codes: 'Characters that cannot be seen are shown as codes, such as \\u202E.',
   caller: 'Who asks',

@@ -83,7 +83,7 @@ export const texts = {
   nullRemoves: '{pointer} is null, which a save would take for “remove”: remove it instead.',
   openOriginal: 'Open original',
   orphaned: 'orphaned',
-  orphanedText: 'The plugin that wrote this is not installed. Nobody updates it; other plugins can still read it.',
+  orphanedText: 'The plugin that wrote this is not installed. Other plugins can still read it.',
   overview: 'Overview',
   parts: 'Parts of this card',
   pictureFrom: 'Picture from {source}',

@@ -72,7 +72,7 @@ export const texts = {
   previous: 'Previous',
   price: 'Price',
   removeSource: 'Remove source',
-  removeSourceText: 'What the plugin wrote goes from these cards. The plugin can write it again.',
+  removeSourceText: 'What the plugin wrote is removed from these cards. It can write it again.',
   removeSourceTitle: { one: 'Remove a source of {n} card?', other: 'Remove a source of {n} cards?' },
   restore: 'Restore',
   restored: { one: '{n} card restored', other: '{n} cards restored' },

@@ -86,7 +86,7 @@ export const texts = {
   most: 'Limit',
   waiting: 'Waiting',
   settings: 'Settings in force',
-  settingsNote: 'Set by environment variables or flags when the host starts. Secrets are masked.',
+  settingsNote: 'Set by environment variables or flags. Secrets are masked.',
   filterSettings: 'Filter settings',
   value: 'Value',
   notSet: 'not set',
@@ -112,7 +112,7 @@ export const texts = {
 
   proxy: 'Proxy routes',
   proxyNotRead: 'The routes could not be read',
-  proxyWhat: 'Paths that are not Cardinal’s own go to these servers. The longest prefix that fits wins.',
+  proxyWhat: 'Paths that are not Cardinal’s own go to these servers. The longest matching prefix wins.',
   prefix: 'Prefix',
   upstream: 'Upstream',
   fromSetting: 'PROXY_ROUTES',

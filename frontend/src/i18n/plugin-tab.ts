@@ -4,7 +4,7 @@ import { catalogue } from './catalogue.svelte.ts';
 export const texts = {
   actionDone: '{action}: done',
   actions: 'Plugin actions',
-  askedFirst: 'This tab has held up the page even in a frame of its own, so it is not drawn by itself.',
+  askedFirst: 'This tab has held up the page even in a frame of its own, so it waits for you.',
   badAddress: 'The address of this plugin’s code is not one that the server may name.',
   cannotShow: 'The tab of “{name}” cannot be shown',
   doesNotRun: 'This plugin’s code does not run in this browser.',
@@ -18,7 +18,7 @@ export const texts = {
   noCode: 'This plugin has tabs, but no code for them.',
   noRenderer: 'This plugin started, but registered no renderer for its tab "{tab}".',
   noPage: 'No active plugin has this page',
-  notFetched: 'This plugin’s code could not be fetched, or is not the file that the server announced.',
+  notFetched: 'This plugin’s code could not be fetched, or is not the announced file.',
   openAnyway: 'Open in the page',
   openApart: 'Open apart from the page',
   reloadTab: 'Reload tab',
@@ -28,9 +28,9 @@ export const texts = {
   silent: 'This tab did not answer for {seconds} seconds, and was closed.',
   startFailed: 'This plugin failed while it started.',
   tabOf: 'the tab of {name}',
-  tooSlowDrawing: 'This plugin took longer than {seconds} seconds for drawing this tab, and was stopped.',
-  tooSlowLoading: 'This plugin took longer than {seconds} seconds for loading, and was stopped.',
-  tooSlowStarting: 'This plugin took longer than {seconds} seconds for starting, and was stopped.',
+  tooSlowDrawing: 'This plugin took over {seconds} seconds to draw this tab and was stopped.',
+  tooSlowLoading: 'This plugin took over {seconds} seconds to load and was stopped.',
+  tooSlowStarting: 'This plugin took over {seconds} seconds to start and was stopped.',
 } as const;
 
 export const t = catalogue('plugin-tab', texts);
