@@ -57,7 +57,7 @@ test('whatever a plugin does wrong is one message in its tab; the page and other
   await expectMessage('tampered', /not the file that the server announced/);
   expect(await page.evaluate(() => (globalThis as { tampered?: boolean }).tampered)).toBeUndefined();
   await expectMessage('silent', /registered no renderer/);
-  await expectMessage('hangs', /longer than 10 seconds/);
+  await expectMessage('hangs', /over 10 seconds/);
   await page.getByRole('tab', { name: 'Supplier' }).click();
   await expect(page.locator('[data-plugin="supplier"]')).toContainText(/supplier/i);
   await page.getByRole('tab', { name: 'Overview' }).click();

@@ -458,7 +458,11 @@ mod tests {
         let tried = Tried { role: "core".to_owned(), refused: 7, ..Tried::default() };
         let found = report_attempts(&[tried]);
         assert_eq!(found[0].code, "isolation-holds");
-        assert!(found[0].message.contains("all 7 attempts of 1 roles"), "{}", found[0].message);
+        assert!(
+            found[0].message.contains("all 7 forbidden operations that were tried as 1 roles"),
+            "{}",
+            found[0].message
+        );
     }
 
     #[test]
