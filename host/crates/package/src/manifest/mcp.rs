@@ -151,14 +151,15 @@ fn tool(field: &Field, plugin: &str) -> Option<Tool> {
     let description = object.required("description", "a text for the tool");
     let description = description.and_then(|field| field.text(TOOL_DESCRIPTION_LIMIT));
     let handler = object.required("handler", "the name of a handler").and_then(|field| field.line(LINE_LIMIT));
-    let confirm = object.optional("requires_confirmation").and_then(|field| field.boolean()).unwrap_or(false);
+    // None where it is said in a way that cannot be read: that is a fault of its own.
+    let confirm = object.optional("requires_confirmation").map_or(Some(false), |field| field.boolean());
     let tool = Tool {
         name: String::new(),
         title: line(&object, "title"),
         description: String::new(),
         handler: String::new(),
-        requires_confirmation: confirm,
-        preview: preview(&object, confirm),
+        requires_confirmation: confirm.unwrap_or(false),
+        preview: preview(&object, confirm.unwrap_or(true)),
         input_schema: object.optional("input_schema").and_then(|field| field.object_schema()),
         output_schema: object.optional("output_schema").and_then(|field| field.object_schema()),
         scope: scope(&object),
