@@ -171,7 +171,7 @@ async fn secret_settings_come_back_where_the_archive_has_its_secrets() {
         assert!(host.program().ended().await.success());
         std::fs::remove_dir_all(host.data()).unwrap();
         let told = done(&run(&host, "restore", archive, &[]));
-        assert_eq!(told.contains("given again: echo"), !opens, "{told}");
+        assert_eq!(told.contains("entered again: echo"), !opens, "{told}");
         host = host.again(|settings| settings).await;
         let owner = User::log_in(&host.client(), OWNER, OWNER_PASSWORD).await;
         let settings = owner.get(SETTINGS).await.expect(200);
