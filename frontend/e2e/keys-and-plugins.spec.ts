@@ -108,6 +108,8 @@ test('a page that the user’s scopes do not allow is not offered, and names the
     const me = (await response.json()) as object;
     await route.fulfill({ response, json: { ...me, scopes: ['cards:read'] } });
   });
+  // The server lists the plugins that a user may read, and this one may read none.
+  await page.route('**/v1/admin/plugins', (route) => route.fulfill({ json: { items: [] } }));
   await signIn(page, '/admin/plugins');
   await expect(page.getByRole('navigation', { name: 'Main' }).getByRole('link')).toHaveText(['Home', 'Cards']);
   await expect(page.getByText('plugins:read')).toBeVisible();

@@ -75,7 +75,7 @@ test('a tab that ended a page runs in a frame, and a loop without an end there e
 
 test('a tab that held up even its frame’s page is drawn only when somebody asks for it', async ({ page }) => {
   await openStruck(page, 'frame');
-  await expect(page.getByText('is not drawn by itself')).toBeVisible();
+  await expect(page.getByText('so it waits for you')).toBeVisible();
   await expect(page.locator('[data-plugin="e2e-loop"]')).toHaveCount(0);
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Open in the page' }).click();

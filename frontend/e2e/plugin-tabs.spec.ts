@@ -54,7 +54,7 @@ test('whatever a plugin does wrong is one message in its tab; the page and other
   await expectReflows(page);
   await expectMessage('broken', /does not run in this browser/);
   await expectMessage('no-activate', /does not export a function/);
-  await expectMessage('tampered', /not the file that the server announced/);
+  await expectMessage('tampered', /not the announced file/);
   expect(await page.evaluate(() => (globalThis as { tampered?: boolean }).tampered)).toBeUndefined();
   await expectMessage('silent', /registered no renderer/);
   await expectMessage('hangs', /over 10 seconds/);
