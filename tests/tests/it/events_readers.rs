@@ -95,7 +95,7 @@ async fn what_is_not_kept_is_said_and_never_passed_over() {
     for gone in [first.as_str(), &ids[0].to_string(), "1", "0", &beyond] {
         let reset = resumed(gone).await;
         assert_eq!((reset.kind.as_str(), reset.id), ("reset", Some(ids[11])), "{gone}: {reset:?}");
-        assert!(reset.data["detail"].as_str().unwrap().contains("anew"), "{reset:?}");
+        assert!(reset.data["detail"].as_str().unwrap().contains("Reload what you show"), "{reset:?}");
     }
     // And by age, all of them.
     database.execute("UPDATE public.events SET at = now() - interval '2 hours'", &[]).await.unwrap();
