@@ -253,7 +253,11 @@ export type Job = {
   finished_at: string | null;
   host_id: string | null;
   id: string;
+  message: string | null;
+  name: string | null;
   notes: Json;
+  /** Of a plugin's job: the plugin, the job's name in its manifest, and how far it is in the plugin's words. */
+  plugin: string | null;
   rate_per_second: number;
   reason: string | null;
   request_id: string | null;
