@@ -138,7 +138,7 @@ async fn rights_that_are_gone_end_a_job() {
     owner.patch(&format!("/v1/admin/users/{}", user.id), &json!({"role": "viewer"})).await.expect(200);
     let job = over(owner, &id).await;
     assert_eq!(job["state"], "failed", "{job}");
-    assert!(job["reason"].as_str().unwrap().contains("may not do it any more"), "{job}");
+    assert!(job["reason"].as_str().unwrap().contains("may no longer do it"), "{job}");
 }
 
 #[tokio::test]
