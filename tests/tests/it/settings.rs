@@ -61,7 +61,7 @@ fn folders_and_files_that_do_not_fit_are_named_with_a_way_out() {
     let (_, error) = exited(&cardinal_with(["serve"], &[("DATA_DIR", "/proc/nowhere")]), 1);
     assert!(error.contains("DATA_DIR /proc/nowhere cannot be created"), "{error}");
     let (_, error) = exited(&cardinal(["backup", &at("missing/backup.tar")]), 1);
-    assert!(error.contains(&format!("there is no folder {}: make it", at("missing"))), "{error}");
+    assert!(error.contains(&format!("the folder {} does not exist: create it", at("missing"))), "{error}");
     let (_, error) = exited(&cardinal(["restore", &at("file")]), 1);
     assert!(error.contains("is not a Cardinal backup") && !error.contains("text"), "{error}");
     let (_, error) = exited(&cardinal(["cards", "import", folder.path().to_str().unwrap()]), 1);
@@ -75,7 +75,7 @@ async fn a_slip_in_the_name_of_a_setting_is_warned_about() {
     eventually("the warnings", async || host.log().contains("PLUGIN_SETTINGS_SUPLIER").then_some(())).await;
     let log = host.log();
     let lines = |of: &str| log.lines().filter(|line| line.contains("WARN") && line.contains(of)).count();
-    assert!(log.contains("was LISTEN_ADDR meant?"), "{log}");
+    assert!(log.contains("did you mean LISTEN_ADDR?"), "{log}");
     assert!(log.contains("Did you mean `PLUGIN_SETTINGS_SUPPLIER`?"), "{log}");
     assert_eq!((lines("LISTEN_ADR"), lines("PLUGIN_SETTINGS_")), (1, 1), "{log}");
 }

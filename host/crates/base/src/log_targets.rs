@@ -45,13 +45,13 @@ pub const CRATES: [LogCrate; 13] = [
     LogCrate {
         name: "package",
         shown: "cardinal::plugin",
-        modules: "compat kept manifest owners package preflight signature stages state trust",
+        modules: "compat cron kept manifest owners package preflight signature stages state trust",
     },
     LogCrate {
         name: "plugin_host",
         shown: "cardinal::plugin",
         modules: "active agreement arguments breaker bridge connection context error exports fault \
-                  frontend guard inspect instance lane library news placement probe progress quarantine \
+                  frontend guard inspect instance job lane library news placement probe progress quarantine \
                   registry schema settings watchdog",
     },
     LogCrate {
@@ -77,7 +77,7 @@ pub const CRATES: [LogCrate; 13] = [
         shown: "cardinal::db",
         modules: "api_keys approvals audit card_bulk card_estimates card_expiry card_export card_history \
                   card_import card_list card_sources cards catalogue error event_log events \
-                  identity_changes jobs kinds login_failures oidc_users old_rows plugin_confirmations \
+                  identity_changes jobs kinds login_failures oidc_users old_rows plugin_jobs plugin_schedules plugin_confirmations \
                   plugin_owners plugin_service plugin_session plugin_state plugin_versions proxy_routes \
                   rate_budgets reaper sealed_settings service_users sessions users views",
     },

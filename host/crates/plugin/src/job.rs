@@ -26,7 +26,7 @@ const QUESTIONS: usize = 16;
 /// What a handler asks of the one who runs its job.
 #[derive(Debug)]
 pub enum JobQuestion {
-    /// Write down what was reported; `true` when the job is to stop.
+    /// Record what was reported; `true` when the job is to stop.
     Save(oneshot::Sender<Result<bool, Fault>>),
     /// Who the starter is by now, with the rights that it has by now.
     Caller(oneshot::Sender<Result<SharedCaller, Fault>>),
@@ -77,7 +77,7 @@ impl JobHandle {
         }
     }
 
-    /// Where a later run may go on: JSON. Nothing of it is written down before [`save`](Self::save).
+    /// Where a later run may go on: JSON. Nothing of it is recorded before [`save`](Self::save).
     pub fn set_checkpoint(&self, checkpoint: &[u8]) -> Result<(), Fault> {
         if checkpoint.len() > CHECKPOINT_LIMIT {
             let found = checkpoint.len();
@@ -89,7 +89,7 @@ impl JobHandle {
         Ok(())
     }
 
-    /// Has what was reported written down; `true` when the job is to stop.
+    /// Has what was reported recorded; `true` when the job is to stop.
     pub async fn save(&self) -> Result<bool, Fault> {
         self.ask(JobQuestion::Save).await
     }
@@ -114,7 +114,7 @@ impl JobHandle {
         std::mem::take(&mut *self.report.lock())
     }
 
-    /// Puts back what could not be written down; what has been reported since then counts.
+    /// Puts back what could not be recorded; what has been reported since then counts.
     pub fn put_back(&self, before: JobReport) {
         let mut report = self.report.lock();
         let since = std::mem::replace(&mut *report, before);

@@ -150,24 +150,13 @@ pub(super) async fn insert(
     let id = Uuid::now_v7();
     let (plugin, plugin_job) = (of_plugin.map(|of| of.0), of_plugin.map(|of| of.1));
     let resumable = of_plugin.is_some_and(|of| of.2);
-    let values: [&(dyn ToSql + Sync); 10] = [
-        &id,
-        &new.action,
-        &new.user_id,
-        &new.actor,
-        &new.credential,
-        &new.request_id,
-        &new.args,
-        &plugin,
-        &plugin_job,
-        &resumable,
-    ];
-    work.execute(
-        "INSERT INTO public.jobs (id, action, user_id, actor, credential, request_id, args, plugin, plugin_job, resumable) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-        &values,
-    )
-    .await?;
+    let NewJob { action, user_id, actor, credential, request_id, args } = new;
+    let values: [&(dyn ToSql + Sync); 10] =
+        [&id, action, user_id, actor, credential, request_id, args, &plugin, &plugin_job, &resumable];
+    let insert = "INSERT INTO public.jobs \
+                  (id, action, user_id, actor, credential, request_id, args, plugin, plugin_job, resumable) \
+                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    work.execute(insert, &values).await?;
     Ok(id)
 }
 

@@ -1,4 +1,4 @@
-//! A plugin's job: its handler is called, watched and asked to stop. What the handler reports is written down every two
+//! A plugin's job: its handler is called, watched and asked to stop. What the handler reports is recorded every two
 //! seconds and whenever it saves a checkpoint, under the job's lease.
 //!
 //! A job is asked to stop when somebody cancels it, when its starter's rights are gone, and when its plugin or its host is
@@ -182,7 +182,7 @@ impl Run<'_> {
             ended.cancel();
             outcome
         };
-        // Side by side: what is being written down when the handler ends is not lost.
+        // Side by side: what is being recorded when the handler ends is not lost.
         let (outcome, ()) = tokio::join!(call, self.watch(questions, cancelled, &ended, &give_up));
         self.beat().await;
         if self.is_lost.load(Ordering::Relaxed) {
@@ -303,7 +303,7 @@ impl Run<'_> {
     /// Writes down what was reported; a database that is away for a moment costs nothing.
     async fn beat(&self) {
         if let Err(error) = self.record().await {
-            tracing::warn!(job = %self.job.id, error = ?error, "how far a job is could not be written down");
+            tracing::warn!(job = %self.job.id, error = ?error, "failed to record the progress of a job");
             if self.held_at.lock().elapsed() > LEASE_LOST_AFTER {
                 self.is_lost.store(true, Ordering::Relaxed);
             }

@@ -59,6 +59,9 @@ const LINKS_SINCE: &str = "2025-06-18";
 const NARROW: &str = ". This connection is narrowed, by `tools` or `readonly` in its URL or by its headers X-MCP-Tools or \
      X-MCP-Readonly";
 
+const INSTRUCTIONS: &str = "Tools of a product catalogue: cards, and what its plugins do with them. Lists are short by \
+     default: narrow them, and ask for more members with `fields`.";
+
 /// What the endpoint is made of.
 #[derive(Clone)]
 pub struct Services {
@@ -131,8 +134,7 @@ impl Server {
         });
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("cardinal", env!("CARGO_PKG_VERSION")))
-            .with_instructions("Tools of a product catalogue: cards, and what its plugins do with them. Lists are short by default: narrow \
-                 them, and ask for more members with `fields`.")
+            .with_instructions(INSTRUCTIONS)
     }
 
     /// What is wrong with the names that a connection is narrowed to.

@@ -1,0 +1,53 @@
+//! What a host asks of a plugin's router before it serves it: that it has what the manifest declares, and no more.
+
+use super::rules::{Route, Rules};
+use crate::{jobs::HANDLER_PREFIX, router::Entry};
+
+impl Rules {
+    /// What a host asks of a router before it serves it.
+    pub(super) fn agree(&self, entries: &[Entry]) -> Result<(), String> {
+        let routes = || entries.iter().filter_map(|entry| Some((entry, entry.route.as_ref()?)));
+        let has = |name: &str| entries.iter().any(|entry| entry.name == name);
+        let declared = self.backend.as_ref().and_then(|backend| backend.routes.as_deref());
+        if let Some((_, (method, path))) = routes().next().filter(|_| self.backend.is_none()) {
+            return Err(format!("the router has {method} {path}, and manifest.json has no `backend`"));
+        }
+        for (_, (method, path)) in routes().filter(|_| declared.is_some()) {
+            let known = |route: &Route| route.method == method.as_str() && route.path == *path;
+            if !declared.is_some_and(|routes| routes.iter().any(known)) {
+                return Err(format!("the router has {method} {path}, and manifest.json does not declare it"));
+            }
+        }
+        for route in declared.unwrap_or_default() {
+            let (method, path) = (&route.method, &route.path);
+            let Some((entry, _)) = routes().find(|(_, own)| own.0.as_str() == *method && own.1 == *path) else {
+                return Err(format!("manifest.json declares {method} {path}, and the router does not have it"));
+            };
+            if let Some(handler) = route.handler.as_ref().filter(|handler| **handler != entry.name && !has(handler)) {
+                return Err(format!("manifest.json: {method} {path} names the handler `{handler}`; there is none"));
+            }
+        }
+        self.agree_on_jobs(entries)?;
+        match self.mcp.tools.iter().find(|tool| !has(&tool.handler)) {
+            Some(tool) => Err(format!(
+                "manifest.json: the tool {} names the handler `{}`, and the router has {}",
+                tool.name,
+                tool.handler,
+                entries.iter().map(|entry| format!("`{}`", entry.name)).collect::<Vec<_>>().join(", ")
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn agree_on_jobs(&self, entries: &[Entry]) -> Result<(), String> {
+        let declared = self.backend.iter().flat_map(|backend| &backend.jobs);
+        let offered = || entries.iter().filter_map(|entry| entry.name.strip_prefix(HANDLER_PREFIX));
+        if let Some(job) = declared.clone().find(|job| !offered().any(|name| name == job.name)) {
+            return Err(format!("manifest.json declares the job `{}`, and the router does not have it", job.name));
+        }
+        match offered().find(|name| !declared.clone().any(|job| job.name == *name)) {
+            Some(name) => Err(format!("the router has the job `{name}`, and manifest.json does not declare it")),
+            None => Ok(()),
+        }
+    }
+}
