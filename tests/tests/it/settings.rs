@@ -65,7 +65,7 @@ fn folders_and_files_that_do_not_fit_are_named_with_a_way_out() {
     let (_, error) = exited(&cardinal(["restore", &at("file")]), 1);
     assert!(error.contains("is not a Cardinal backup") && !error.contains("text"), "{error}");
     let (_, error) = exited(&cardinal(["cards", "import", folder.path().to_str().unwrap()]), 1);
-    assert!(error.contains("is a folder: name a file of CSV or NDJSON"), "{error}");
+    assert!(error.contains("is a folder: give a CSV or NDJSON file"), "{error}");
 }
 
 #[tokio::test]

@@ -61,8 +61,9 @@ pub(super) fn routes() -> Vec<Route> {
                 op.named("startJob", "jobs", "Change many cards, or start a plugin's job")
                     .notes(
                         "Cards are those of `ids`, or those that `filter` matches now. A filter needs \
-                         `expected_count`: if it matches a different number of cards, nothing is done. `purge` and \
-                         plugins' tools need their own scopes, too. `plugin_job` takes `plugin`, `name` and `args` instead of cards.",
+                         `expected_count`: if it matches a different number of cards, nothing is done. `purge` \
+                         and plugins' tools need their own scopes, too. `plugin_job` takes `plugin`, `name` and \
+                         `args` instead of cards.",
                     )
                     .accepted::<Item<JobShown>>()
                     .refuses(&[&codes::COUNT_MOVED]);
