@@ -127,7 +127,7 @@ pub enum CardSelection<'a> {
 
 /// What was looked at before a bulk action was asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Expected {
+pub struct Expectation {
     pub count: Option<i64>,
     /// Of the cards' ids.
     pub digest: Option<Digest>,
@@ -165,7 +165,7 @@ pub async fn queue(
     pool: &Pool,
     new: &NewJob<'_>,
     picked: CardSelection<'_>,
-    expected: &Expected,
+    expected: &Expectation,
 ) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;

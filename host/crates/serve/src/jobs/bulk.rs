@@ -15,7 +15,7 @@ use cardinal_cards::{
 };
 use cardinal_identity::auth::caller::{Caller, insufficient};
 use cardinal_plugin_host::registry::Registry;
-use cardinal_store::{card_bulk::BulkAction, jobs::Expected};
+use cardinal_store::{card_bulk::BulkAction, jobs::Expectation};
 
 /// Cards that can be named one by one; more are picked by a filter.
 pub const IDS_LIMIT: usize = 10_000;
@@ -65,7 +65,7 @@ pub struct Bulk {
     pub action: Action,
     pub args: Map<String, Value>,
     pub cards: Cards,
-    pub expected: Expected,
+    pub expected: Expectation,
 }
 
 impl Action {
@@ -135,7 +135,7 @@ impl BulkRequest {
             action: self.action,
             args: self.args,
             cards,
-            expected: Expected { count: self.expected_count, digest: None },
+            expected: Expectation { count: self.expected_count, digest: None },
         })
     }
 }

@@ -19,14 +19,14 @@ const QUIET: Duration = Duration::from_secs(600);
 const LIMIT: usize = 10_000;
 
 #[derive(Clone, Copy)]
-struct Displaced {
+struct Displacement {
     at: Instant,
     wait: Duration,
 }
 
 /// The sessions whose streams were displaced, by their ids.
 #[derive(Default)]
-pub(super) struct DisplacedStreams(Mutex<HashMap<Uuid, Displaced>>);
+pub(super) struct DisplacedStreams(Mutex<HashMap<Uuid, Displacement>>);
 
 impl DisplacedStreams {
     /// Notes that the streams of a session were closed; gives how long they have to stay away.
@@ -39,7 +39,7 @@ impl DisplacedStreams {
         {
             all.remove(&oldest);
         }
-        all.insert(session, Displaced { at: now, wait });
+        all.insert(session, Displacement { at: now, wait });
         wait
     }
 
