@@ -18,7 +18,14 @@ pub struct Outages {
     /// Since when it answers nothing, in milliseconds since `began` and one more; 0 while it answers.
     silent_since: AtomicU64,
     is_out: AtomicBool,
-    current: Mutex<Option<Outage>>,
+    state: Mutex<OutageState>,
+}
+
+#[derive(Debug, Default)]
+struct OutageState {
+    current: Option<Outage>,
+    /// When the last one ended.
+    last_end: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -42,7 +49,7 @@ struct NoAnswerError;
 impl Default for Outages {
     fn default() -> Self {
         let (silent_since, is_out) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { began: Instant::now(), silent_since, is_out, current: Mutex::new(None) }
+        Self { began: Instant::now(), silent_since, is_out, state: Mutex::default() }
     }
 }
 
@@ -58,13 +65,13 @@ impl Outages {
         since != 0 && self.now().saturating_sub(u128::from(since)) >= GIVE_UP_AFTER.as_millis()
     }
 
-    /// It has not answered what it was asked at `since`.
-    pub fn fell_silent(&self, since: Instant) {
-        let since = since.saturating_duration_since(self.began).as_millis();
+    /// It has not answered what it was `asked` at that time.
+    pub fn fell_silent(&self, asked: Instant) {
+        let since = asked.saturating_duration_since(self.began).as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX - 1) + 1;
         // It may have been silent before.
         let _ = self.silent_since.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
-        self.failed(&NoAnswerError);
+        self.failed(&NoAnswerError, asked);
     }
 
     /// It has answered.
@@ -82,9 +89,9 @@ impl Outages {
         self.began.elapsed().as_millis() + 1
     }
 
-    /// A connection could not be had.
-    pub fn failed(&self, error: &dyn std::error::Error) {
-        match self.note_failure(Instant::now()) {
+    /// A connection that was `asked` for at that time could not be had.
+    pub fn failed(&self, error: &dyn std::error::Error, asked: Instant) {
+        match self.note_failure(asked, Instant::now()) {
             Some(OutageNotice::Begin) => {
                 tracing::error!(
                     error = chain(error),
@@ -109,10 +116,15 @@ impl Outages {
         }
     }
 
-    fn note_failure(&self, now: Instant) -> Option<OutageNotice> {
-        let mut current = self.current.lock();
-        let Some(outage) = &mut *current else {
-            *current = Some(Outage { began: now, logged: now });
+    fn note_failure(&self, asked: Instant, now: Instant) -> Option<OutageNotice> {
+        let mut state = self.state.lock();
+        let is_old = state.last_end.is_some_and(|end| asked < end);
+        let Some(outage) = &mut state.current else {
+            // An attempt that began in an outage may time out after it.
+            if is_old {
+                return None;
+            }
+            state.current = Some(Outage { began: now, logged: now });
             self.is_out.store(true, Ordering::Relaxed);
             return Some(OutageNotice::Begin);
         };
@@ -124,9 +136,11 @@ impl Outages {
     }
 
     fn note_success(&self, now: Instant) -> Option<OutageNotice> {
-        let mut current = self.current.lock();
+        let mut state = self.state.lock();
         self.is_out.store(false, Ordering::Relaxed);
-        current.take().map(|outage| OutageNotice::End(now.duration_since(outage.began)))
+        let outage = state.current.take()?;
+        state.last_end = Some(now);
+        Some(OutageNotice::End(now.duration_since(outage.began)))
     }
 }
 
@@ -184,11 +198,12 @@ mod tests {
         let (outages, start) = (Outages::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(outages.note_success(start), None);
-        let lines: Vec<OutageNotice> = (0..=65).filter_map(|second| outages.note_failure(at(second))).collect();
+        let lines: Vec<OutageNotice> = (0..=65).filter_map(|second| outages.note_failure(at(second), at(second))).collect();
         let still = |seconds| OutageNotice::Still(Duration::from_secs(seconds));
         assert_eq!(lines, [OutageNotice::Begin, still(30), still(60)]);
         assert_eq!(outages.note_success(at(66)), Some(OutageNotice::End(Duration::from_secs(66))));
         assert_eq!(outages.note_success(at(67)), None);
-        assert_eq!(outages.note_failure(at(68)), Some(OutageNotice::Begin));
+        assert_eq!(outages.note_failure(at(65), at(68)), None, "it was asked for before the end");
+        assert_eq!(outages.note_failure(at(68), at(68)), Some(OutageNotice::Begin));
     }
 }

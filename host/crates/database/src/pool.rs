@@ -113,7 +113,7 @@ impl Pool {
         if self.outages.is_silent() {
             return Err(PoolError::Timeout(TimeoutType::Recycle));
         }
-        let waiting = Waiting::begin();
+        let (waiting, asked) = (Waiting::begin(), Instant::now());
         match self.pool.get().await {
             Ok(client) => {
                 self.outages.succeeded();
@@ -122,7 +122,7 @@ impl Pool {
             Err(error) => {
                 // Busy connections are no outage.
                 if !matches!(error, PoolError::Timeout(TimeoutType::Wait)) {
-                    self.outages.failed(&error);
+                    self.outages.failed(&error, asked);
                 }
                 Err(error)
             }
