@@ -26,8 +26,8 @@ use cardinal_package::{
 /// Make the crate of a new plugin
 ///
 /// A small plugin that keeps notes on cards, to be turned into what is wanted: it builds and passes its tests as it is.
-/// --with says which parts it has. A tab asks the plugin's routes, a page its table by a route, and something has to use a
-/// table or settings: what a part needs comes along.
+/// --with says which parts it has. A tab asks the plugin's routes, a page its table by a route, a job its table, and something
+/// has to use a table or settings: what a part needs comes along.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -77,6 +77,8 @@ pub(super) enum Part {
     Mcp,
     /// Settings that an operator can change
     Settings,
+    /// A job with a schedule
+    Job,
 }
 
 impl Part {
@@ -90,6 +92,7 @@ impl Part {
             Self::Schema => "schema",
             Self::Mcp => "mcp",
             Self::Settings => "settings",
+            Self::Job => "job",
         }
     }
 }
@@ -120,6 +123,9 @@ const FRONTEND: &str = "frontend";
 /// The same for all that the Admin UI shows.
 const CONTRIBUTING: &[Part] = &[Part::Tab, Part::Page, Part::Column, Part::Action];
 const CONTRIBUTES: &str = "contributes";
+/// Parts that the manifest declares in its `backend`, and the section that is there with one of those.
+const SERVED: &[Part] = &[Part::Routes, Part::Job];
+const BACKEND: &str = "backend";
 
 macro_rules! scaffold {
     ($file:literal) => {
@@ -165,13 +171,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     writeln!(output, "Go on: cd {} && cardinal plugin dev", shown(&folder)).context("writing to standard output")
 }
 
-/// With what the chosen parts need: a tab, a page and an action ask routes, a page's route the table, and handlers alone use
-/// a table or settings.
+/// With what the chosen parts need: a tab, a page and an action ask routes, a page's route and the job use the table, and
+/// handlers alone use a table or settings.
 fn complete(chosen: &[Part]) -> Vec<Part> {
     let has = |part| chosen.contains(&part);
     let is_needed = |part| match part {
         Part::Routes => has(Part::Tab) || has(Part::Page) || has(Part::Action) || !has(Part::Mcp),
-        Part::Schema => has(Part::Page),
+        Part::Schema => has(Part::Page) || has(Part::Job),
         _ => false,
     };
     Part::value_variants().iter().copied().filter(|part| has(*part) || is_needed(*part)).collect()
@@ -199,6 +205,7 @@ fn files(name: &str, parts: &[Part], build: Option<Build>, sdk: &Sdk) -> anyhow:
             .chain(sdk.is_member.then_some("member"))
             .chain(has_any(DRAWN).then_some(FRONTEND))
             .chain(has_any(CONTRIBUTING).then_some(CONTRIBUTES))
+            .chain(has_any(SERVED).then_some(BACKEND))
             .chain(is_built.then_some(VITE))
             .collect(),
     };
@@ -293,7 +300,7 @@ mod tests {
             let (manifest, warnings) = Manifest::read(text.as_bytes()).unwrap();
             assert_eq!((manifest.name.as_str(), warnings), ("price-watch", vec![]));
             let has = |part| parts.contains(&part);
-            assert_eq!(manifest.backend.is_some(), has(Part::Routes));
+            assert_eq!(manifest.backend.is_some(), has(Part::Routes) || has(Part::Job));
             assert_eq!(manifest.contributes.card_tabs.len(), usize::from(has(Part::Tab)));
             assert_eq!(manifest.contributes.pages.len(), usize::from(has(Part::Page)));
             assert_eq!(manifest.contributes.list_columns.len(), usize::from(has(Part::Column)));
@@ -307,12 +314,13 @@ mod tests {
 
     #[test]
     fn parts_bring_what_they_need() {
-        use Part::{Action, Column, Mcp, Page, Routes, Schema, Settings, Tab};
+        use Part::{Action, Column, Job, Mcp, Page, Routes, Schema, Settings, Tab};
         assert_eq!(complete(&[Action, Mcp]), [Routes, Action, Mcp]);
         assert_eq!(complete(&[Column, Mcp]), [Column, Mcp]);
         assert_eq!(complete(&[Tab]), [Routes, Tab]);
         assert_eq!(complete(&[Page, Mcp]), [Routes, Page, Schema, Mcp]);
         assert_eq!(complete(&[Schema]), [Routes, Schema]);
+        assert_eq!(complete(&[Job, Mcp]), [Schema, Mcp, Job]);
         assert_eq!(complete(&[Settings, Mcp]), [Mcp, Settings]);
         assert_eq!(complete(&[]), [Routes]);
     }

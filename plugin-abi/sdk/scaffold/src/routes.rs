@@ -1,6 +1,11 @@
 //! What can be asked of the plugin: each handler reads its input, asks the service, shapes the answer.
 
+{{#job}}
+use cardinal_plugin::{Job, PluginContext, Request, Response, Result, Router, Uuid, json};
+{{/job}}
+{{^job}}
 use cardinal_plugin::{PluginContext, Request, Response, Result, Router, Uuid, json};
+{{/job}}
 use serde::Deserialize;
 
 use crate::service;
@@ -16,9 +21,20 @@ pub fn routes(_ctx: &PluginContext) -> Router {
 {{#page}}
         .get("/latest", latest)
 {{/page}}
+{{#job}}
+        .job("trim", trim)
+{{/job}}
 {{/routes}}
 {{^routes}}
+{{#job}}
+    Router::new()
+        .handler("list", list)
+        .handler("add", add)
+        .job("trim", trim)
+{{/job}}
+{{^job}}
     Router::new().handler("list", list).handler("add", add)
+{{/job}}
 {{/routes}}
 }
 
@@ -69,3 +85,10 @@ async fn check(ctx: PluginContext, req: Request) -> Result<Response> {
     Ok(Response::json(&json!({ "message": message })))
 }
 {{/action}}
+{{#job}}
+
+/// Runs each night, and when `POST /v1/admin/jobs` or `ctx.start_job("trim", ...)` asks for it.
+async fn trim(ctx: PluginContext, job: Job) -> Result<()> {
+    service::trim(&ctx, &job).await
+}
+{{/job}}

@@ -1,12 +1,22 @@
 //! What the plugin does. `?` sends an error to the log and not to the client; `Error`'s constructors speak to the client.
 
 {{#page}}
+{{#job}}
+use cardinal_plugin::{Error, FromRow, Job, PluginContext, Result, Uuid, json};
+{{/job}}
+{{^job}}
 use cardinal_plugin::{Error, FromRow, PluginContext, Result, Uuid, json};
+{{/job}}
 use serde::Serialize;
 {{/page}}
 {{#schema}}
 {{^page}}
+{{#job}}
+use cardinal_plugin::{Error, Job, PluginContext, Result, Uuid, json};
+{{/job}}
+{{^job}}
 use cardinal_plugin::{Error, PluginContext, Result, Uuid, json};
+{{/job}}
 {{/page}}
 {{/schema}}
 {{^schema}}
@@ -60,6 +70,33 @@ pub async fn latest(ctx: &PluginContext) -> Result<Vec<Note>> {
 }
 
 {{/page}}
+{{#job}}
+/// Notes of a card that stay; the newest.
+const KEPT_NOTES: i64 = 20;
+/// Notes removed at a time.
+const BATCH_ROWS: i64 = 1_000;
+
+/// Removes all but the newest notes of each card.
+pub async fn trim(ctx: &PluginContext, job: &Job) -> Result<()> {
+    let sql = "DELETE FROM notes WHERE id IN (
+                 SELECT id FROM (
+                   SELECT id, row_number() OVER (PARTITION BY card_id ORDER BY id DESC) AS place FROM notes
+                 ) AS placed WHERE place > $1 LIMIT $2)";
+    let mut removed = job.checkpoint()?.unwrap_or(0);
+    loop {
+        let conn = ctx.get_plugin_conn().await?;
+        let gone = conn.execute(sql, &[&KEPT_NOTES, &BATCH_ROWS]).await?;
+        drop(conn);
+        if gone == 0 {
+            return Ok(());
+        }
+        removed += gone;
+        job.progress(removed, None, "Removing old notes");
+        job.save(&removed).await?; // fails when the job is to stop
+    }
+}
+
+{{/job}}
 {{#schema}}
 /// Adds a note, and writes to the card how many there are: other plugins read that. Returns the card's version.
 {{/schema}}
@@ -115,7 +152,13 @@ mod tests {
     use cardinal_plugin::block_on;
 {{/routes}}
 {{#schema}}
+{{#job}}
+    use cardinal_plugin::testing::{JobEnd, TestHost, TestJob, TestRequest};
+    use cardinal_plugin::testing::{lacks_database, test_card};
+{{/job}}
+{{^job}}
     use cardinal_plugin::testing::{TestHost, TestRequest, lacks_database, test_card};
+{{/job}}
 {{/schema}}
 {{^schema}}
     use cardinal_plugin::testing::{TestHost, TestRequest, test_card};
@@ -170,4 +213,40 @@ mod tests {
         assert_eq!(listed["items"], json!(["check the legs"]));
         assert_eq!(host.card(chair).sources_of(KIND).len(), 1);
     }
+{{#job}}
+
+    #[test]
+    fn the_newest_notes_stay() {
+        if lacks_database() {
+            return;
+        }
+        let host = TestHost::builder(MANIFEST)
+            .database(include_str!("../schema.sql"))
+            .start(crate::routes::routes);
+        let chair = host.add_card(test_card("Chair", json!({})));
+        for number in 0..=KEPT_NOTES {
+            let text = format!("note {number}");
+{{#routes}}
+            let request =
+                TestRequest::post(&format!("/cards/{chair}")).json(&json!({ "text": text }));
+{{/routes}}
+{{^routes}}
+            let note = json!({ "card_id": chair, "text": text });
+            let request = TestRequest::tool("plugin_{{snake}}_add", &note);
+{{/routes}}
+            block_on(host.send(request)).json();
+        }
+        let mut run = host.begin_job(TestJob::new("trim"));
+        assert!(matches!(block_on(&mut run), JobEnd::Done));
+        assert_eq!(run.done(), 1);
+{{#routes}}
+        let request = TestRequest::get(&format!("/cards/{chair}"));
+{{/routes}}
+{{^routes}}
+        let request = TestRequest::tool("plugin_{{snake}}_list", &json!({ "card_id": chair }));
+{{/routes}}
+        let listed = block_on(host.send(request)).json();
+        assert_eq!(listed["items"][0], "note 1");
+    }
+{{/job}}
 }
