@@ -73,6 +73,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON public.plugin_schema_state, public.plugi
 GRANT SELECT, UPDATE (used_at), DELETE ON public.plugin_confirmations TO {{provision}};
 GRANT SELECT, UPDATE (settings, sealed, settings_version, updated_at) ON public.plugin_state TO {{provision}};
 GRANT SELECT ON public.plugin_service, public.hosts TO {{provision}};
+GRANT SELECT (plugin), DELETE ON public.plugin_schedules TO {{provision}};
 
 -- Plugins read the one public table; only their schema.sql may point a foreign key at it.
 GRANT SELECT ON public.master_cards TO {{plugin}};

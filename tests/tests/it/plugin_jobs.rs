@@ -9,7 +9,16 @@ use serde_json::{Value, json};
 const JOBS: &str = "/v1/admin/jobs";
 
 async fn host() -> Host {
-    Host::settings().plugins(PluginsFolder::default().with("echo", &Package::fixture("echo"))).start().await
+    host_with(&Package::fixture("echo")).await
+}
+
+async fn host_with(echo: &Package) -> Host {
+    Host::settings().plugins(PluginsFolder::default().with("echo", echo)).start().await
+}
+
+/// `echo` whose job `count` goes on after the death of its process.
+fn resumable() -> Package {
+    Package::fixture("echo").manifest(|manifest| manifest["backend"]["jobs"][0]["resumable"] = json!(true))
 }
 
 fn count(args: Value) -> Value {
@@ -129,6 +138,49 @@ async fn a_killed_worker_leaves_an_interrupted_job() {
 }
 
 #[tokio::test]
+async fn a_resumable_job_outlives_a_killed_worker() {
+    let host = host_with(&resumable()).await;
+    let owner = host.owner().await;
+    let card = owner.card("Counted").await["id"].as_str().unwrap().to_owned();
+    let id = start(owner, json!({"to": 4, "hold_at": 2, "saves": true, "card": card})).await;
+    job_when(owner, &id, "the job holds", |job| job["done"] == 2).await;
+    kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::KILL).unwrap();
+    let job = over(owner, &id).await;
+    assert_eq!((&job["state"], &job["done"]), (&json!("done"), &json!(4)), "{job}");
+    let card = owner.get(&format!("/v1/admin/master-cards/{card}")).await.expect(200);
+    let counted = &card["item"]["attributes"]["sources"]["echo:count"]["data"];
+    assert_eq!(counted["first"], 2, "it goes on from its checkpoint: {counted}");
+}
+
+#[tokio::test]
+async fn of_two_hosts_one_runs_each_job_and_each_scheduled_run() {
+    let one = host().await;
+    let folder = || PluginsFolder::default().with("echo", &Package::fixture("echo"));
+    let two = one.beside().plugins(folder()).start().await;
+    let (database, owner) = (one.database().await, one.owner().await);
+    // Both have the plugin, and know its schedule.
+    eventually("the other host serves the plugin too", async || {
+        let serving = "SELECT count(DISTINCT host) FROM public.plugin_service WHERE plugin = 'echo'";
+        (database.query_one(serving, &[]).await.unwrap().get::<_, i64>(0) == 2).then_some(())
+    })
+    .await;
+    for night in 1..=5_i64 {
+        let missed = "UPDATE public.plugin_schedules SET next_at = now() - interval '1 day' WHERE plugin = 'echo'";
+        assert_eq!(database.execute(missed, &[]).await.unwrap(), 1);
+        let id = start(owner, json!({"to": 3})).await;
+        assert_eq!(over(owner, &id).await["done"], 3);
+        let done = eventually("the night's job is done", async || {
+            let runs = "SELECT count(*), min(runs), max(runs) FROM public.jobs WHERE plugin_job = 'nightly' AND state = 'done'";
+            let row = database.query_one(runs, &[]).await.unwrap();
+            (row.get::<_, i64>(0) >= night).then_some(row)
+        })
+        .await;
+        assert_eq!((done.get::<_, i64>(0), done.get::<_, i32>(1), done.get::<_, i32>(2)), (night, 1, 1));
+    }
+    drop(two);
+}
+
+#[tokio::test]
 async fn rights_that_are_gone_end_a_job() {
     let host = host().await;
     let owner = host.owner().await;
@@ -152,6 +204,10 @@ async fn a_scheduled_run_that_was_missed_is_made_up_for_once_as_the_plugin() {
         jobs.into_iter().find(|job| job["name"] == "nightly").unwrap()
     };
     eventually("the schedule is known", async || nightly().await["schedule"]["next_at"].as_str().map(drop)).await;
+    // What plugins that are gone have left is in nobody's way.
+    let gone = "INSERT INTO public.plugin_schedules (plugin, job, cron, next_at) \
+                SELECT 'gone-' || n, 'nightly', '0 0 * * *', now() - interval '1 year' FROM generate_series(1, 200) n";
+    database.execute(gone, &[]).await.unwrap();
     // Three nights were missed.
     let missed = "UPDATE public.plugin_schedules SET next_at = now() - interval '3 days' WHERE plugin = 'echo'";
     database.execute(missed, &[]).await.unwrap();
@@ -172,4 +228,24 @@ async fn a_scheduled_run_that_was_missed_is_made_up_for_once_as_the_plugin() {
     let id = job["schedule"]["last_job"].as_str().unwrap();
     let run = owner.get(&format!("{JOBS}/{id}")).await.expect(200)["item"].clone();
     assert_eq!((&run["started_by"]["kind"], &run["message"]), (&json!("plugin"), &json!("Nightly")), "{run}");
+}
+
+#[tokio::test]
+async fn a_schedule_is_gone_with_the_plugins_data_and_known_again_when_it_serves() {
+    let host = host().await;
+    let owner = host.owner().await;
+    let database = host.database().await;
+    let act =
+        async |act: &str| owner.post(&format!("/v1/admin/plugin-registry/echo/{act}"), &json!({})).await.expect(200);
+    let known = async || {
+        let known = "SELECT count(*) FROM public.plugin_schedules WHERE plugin = 'echo'";
+        database.query_one(known, &[]).await.unwrap().get::<_, i64>(0) == 1
+    };
+    eventually("the schedule is known", async || known().await.then_some(())).await;
+    act("disable").await;
+    let data = owner.call(Method::DELETE, "/v1/admin/plugin-registry/echo/data").json(&json!({"confirm": "echo"}));
+    data.send().await.expect(204);
+    assert!(!known().await);
+    act("enable").await;
+    eventually("the schedule is known again", async || known().await.then_some(())).await;
 }

@@ -198,7 +198,8 @@ mod tests {
         let (outages, start) = (Outages::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(outages.note_success(start), None);
-        let lines: Vec<OutageNotice> = (0..=65).filter_map(|second| outages.note_failure(at(second), at(second))).collect();
+        let lines: Vec<OutageNotice> =
+            (0..=65).filter_map(|second| outages.note_failure(at(second), at(second))).collect();
         let still = |seconds| OutageNotice::Still(Duration::from_secs(seconds));
         assert_eq!(lines, [OutageNotice::Begin, still(30), still(60)]);
         assert_eq!(outages.note_success(at(66)), Some(OutageNotice::End(Duration::from_secs(66))));

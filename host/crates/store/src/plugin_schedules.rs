@@ -35,12 +35,20 @@ pub async fn declare(pool: &Pool, declared: &[DeclaredSchedule<'_>]) -> Result<(
     Ok(())
 }
 
-/// Plugins and jobs whose time has come.
-pub async fn due(pool: &Pool, now: OffsetDateTime) -> Result<Vec<(String, String)>, StoreError> {
+/// Which of these plugins and jobs have their time come. Rows of plugins that are gone stay in the table, and are in
+/// nobody's way.
+pub async fn due(
+    pool: &Pool,
+    offered: &[(String, String)],
+    now: OffsetDateTime,
+) -> Result<Vec<(String, String)>, StoreError> {
     let client = pool.get().await?;
-    let sql = "SELECT plugin, job FROM public.plugin_schedules WHERE next_at <= $1 ORDER BY next_at LIMIT 100";
-    let rows = client.query(&client.prepare_cached(sql).await?, &[&now]).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    let sql = "SELECT plugin, job FROM public.plugin_schedules JOIN unnest($1::text[], $2::text[]) AS o (plugin, job) \
+               USING (plugin, job) WHERE next_at <= $3 ORDER BY next_at";
+    let (plugins, jobs): (Vec<&str>, Vec<&str>) =
+        offered.iter().map(|(plugin, job)| (plugin.as_str(), job.as_str())).unzip();
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&plugins, &jobs, &now]).await?;
+    rows.iter().map(|row| Ok((row.try_get("plugin")?, row.try_get("job")?))).collect()
 }
 
 /// What became of a job whose time had come.

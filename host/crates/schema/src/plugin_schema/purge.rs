@@ -210,6 +210,8 @@ impl Purge<'_> {
         work.execute(state, &[&self.plugin]).await.context("forgetting the state of the schema")?;
         let confirmed = "DELETE FROM public.plugin_confirmations WHERE plugin = $1";
         work.execute(confirmed, &[&self.plugin]).await.context("forgetting what was confirmed")?;
+        let schedules = "DELETE FROM public.plugin_schedules WHERE plugin = $1";
+        work.execute(schedules, &[&self.plugin]).await.context("forgetting the schedules")?;
         let settings = "UPDATE public.plugin_state
                         SET settings = '{}', sealed = '{}', settings_version = settings_version + 1, updated_at = now()
                         WHERE plugin = $1 AND (settings <> '{}' OR sealed <> '{}')";

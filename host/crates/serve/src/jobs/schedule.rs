@@ -34,11 +34,16 @@ pub(super) async fn start_due(jobs: &Jobs) -> ApiResult<()> {
     };
     let scheduled: Vec<_> = snapshot.jobs.values().filter_map(of_plugin).collect();
     drop(snapshot);
-    if scheduled.is_empty() || jobs.draining.is_cancelled() {
+    if jobs.draining.is_cancelled() {
         return Ok(());
     }
     declare(jobs, &scheduled, now).await?;
-    for (plugin, job) in plugin_schedules::due(&jobs.pool, now).await? {
+    if scheduled.is_empty() {
+        return Ok(());
+    }
+    let names = |(entry, _): &'_ (Arc<JobEntry>, _)| (entry.plugin.manifest.name.clone(), entry.job.name.clone());
+    let offered: Vec<(String, String)> = scheduled.iter().map(names).collect();
+    for (plugin, job) in plugin_schedules::due(&jobs.pool, &offered, now).await? {
         let is_it =
             |(entry, _): &&(Arc<JobEntry>, ScheduledJob)| entry.plugin.manifest.name == plugin && entry.job.name == job;
         if let Some((entry, scheduled)) = scheduled.iter().find(is_it) {
