@@ -5,11 +5,13 @@
 //! with or without a runtime, and only ever waits for a completion. Nothing panics out of a door,
 //! and nothing that a plugin lends is looked at after the door has returned.
 
+pub mod call;
 mod cards;
 pub mod database;
 mod door;
+pub mod exchanges;
 mod fault;
-pub mod http;
+mod http;
 mod jobs;
 pub mod metrics;
 pub mod scope;

@@ -25,7 +25,8 @@ pub use self::{
 use super::{
     bridge::{
         self,
-        scope::{self, CallNumber, CallScope, Scope},
+        call::{CallNumber, CallScope},
+        scope::{self, Scope},
     },
     context::{PluginContext, PluginIdentity, Services},
     exports::{self, Export},
@@ -125,7 +126,7 @@ impl Instance {
     }
 
     /// The requests that the plugin has made to other servers.
-    pub fn http(&self) -> &bridge::http::HttpExchanges {
+    pub fn http(&self) -> &bridge::exchanges::HttpExchanges {
         &self.scope.http
     }
 

@@ -23,6 +23,7 @@ use cardinal_database::{
 };
 use cardinal_schema_sql as schema_sql;
 use cardinal_schema_sql::Statement;
+use failure::Failure;
 use record::Recorded;
 use run::Done;
 
@@ -37,6 +38,7 @@ mod connections;
 mod diff;
 pub mod drop_object;
 pub mod dump;
+mod failure;
 mod keys;
 pub mod purge;
 mod record;
@@ -346,13 +348,13 @@ impl Step<'_> {
         let (mut tries, waits) = (1, watch::Waits::default());
         loop {
             match watch::run(self, statements, agreed, observer, &waits).await {
-                Err(run::Failure::Busy(met)) if tries < TRIES && !waits.is_over() => {
+                Err(Failure::Busy(met)) if tries < TRIES && !waits.is_over() => {
                     tracing::info!(plugin = self.plugin, met, "schema.sql met other work; trying again");
                     tokio::time::sleep(TRY_PAUSE * tries).await;
                     tries += 1;
                 }
-                Err(run::Failure::Busy(met)) => {
-                    let fault = run::waited_in_vain(&met, tries, &waits.blockers(self.names));
+                Err(Failure::Busy(met)) => {
+                    let fault = failure::waited_in_vain(&met, tries, &waits.blockers(self.names));
                     return Err(StepError::Refused(fault));
                 }
                 run => return run.map_err(StepError::from),

@@ -6,6 +6,7 @@
 //! lease over; an import, whose body went down with its host, is marked as interrupted.
 
 pub mod bulk;
+mod bulk_steps;
 pub mod import;
 pub mod plugin;
 pub mod request;
@@ -259,7 +260,7 @@ async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
 
 async fn run(jobs: &Jobs, job: &Job, own: Own) {
     let end = tokio::select! {
-        end = step::all(jobs, job, &own.cancelled) => end,
+        end = bulk_steps::all(jobs, job, &own.cancelled) => end,
         () = hold(jobs, job.id, &own.cancelled) => End::Lost,
     };
     settle(jobs, job.id, &end, None).await;

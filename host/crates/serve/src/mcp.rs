@@ -2,12 +2,14 @@
 //! a caller's scopes don't cover does not exist for it.
 
 mod calls;
+mod card_resource;
 mod client;
 pub mod confirmation;
 mod core_tools;
 mod exact_content;
 mod exports;
 mod heartbeat;
+mod list_view;
 mod message;
 mod narrowing;
 mod plain_call;
@@ -37,6 +39,7 @@ pub use self::{calls::Calls, core_tools::Cards, exports::Exports, server::Servic
 
 use self::{
     heartbeat::TimedAnswer,
+    list_view::View,
     message::Message,
     narrowing::Narrowing,
     server::Server,
@@ -45,7 +48,7 @@ use self::{
         Request, Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request,
         send, session_id, text, transport, whole,
     },
-    watch::{View, Watch},
+    watch::Watch,
 };
 use crate::http::error::{ApiError, ApiResult};
 use crate::{

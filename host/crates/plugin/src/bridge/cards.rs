@@ -7,9 +7,9 @@ use cardinal_plugin_abi::{Answer, Bytes, CallId, CtxId, Fut, Slice, host::Id};
 use uuid::Uuid;
 
 use super::{
+    call::{CallScope, Waiting},
     door::{begin, call_of, text},
-    scope::{CallScope, Scope},
-    waits::Waiting,
+    scope::Scope,
 };
 use crate::{
     context::{PluginContext, Source},

@@ -16,11 +16,10 @@ use futures_util::TryFutureExt;
 use tokio::sync::mpsc;
 
 use super::{
-    door::{begin, begin_with, call_of, contained, live, sql},
-    fault,
-    scope::{self, CallScope, Scope},
+    call::{CallScope, Waiting},
+    door::{begin, begin_with, call_of, contained, live, report, sql},
+    scope::{self, Scope},
     table::Table,
-    waits::Waiting,
 };
 use crate::{
     connection::{Connection, CopyOut, Rows},
@@ -79,7 +78,7 @@ impl Drop for ConnectionHandover {
 }
 
 /// Gives a connection back, unless it has gone back already.
-pub(super) fn give_back(number: ConnId) {
+fn give_back(number: ConnId) {
     if let Some(checkout) = CONNECTIONS.remove(number) {
         if let Some(call) = &checkout.call {
             call.gave_back(number);
@@ -99,7 +98,7 @@ pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<Answer> {
             let ticket =
                 ConnectionHandover(number.ok_or_else(|| Fault::Unavailable(anyhow::anyhow!("too many connections")))?);
             live(ctx)?; // retired meanwhile: `reclaim` may have been and gone
-            if call.is_some_and(|call| !call.has_taken(ticket.0)) {
+            if call.is_some_and(|call| !call.has_taken(ticket.0, give_back)) {
                 return Err(Fault::Gone("the call is over".to_owned()));
             }
             Ok(ticket)
@@ -203,7 +202,7 @@ impl Source for RowSource {
         } else if self.waiting.is_none() {
             self.waiting = Waiting::start(self.call.as_ref());
         }
-        polled.map(|batch| batch.map(|batch| batch.map(Bytes::from_vec).map_err(|fault| fault::report(ctx, fault))))
+        polled.map(|batch| batch.map(|batch| batch.map(Bytes::from_vec).map_err(|fault| report(ctx, fault))))
     }
 }
 
@@ -213,7 +212,7 @@ impl Source for CopySource {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         let Self(ctx, out) = &mut *self;
         out.poll_piece(cx)
-            .map(|piece| piece.map(|piece| piece.map(Bytes::from_owner).map_err(|fault| fault::report(*ctx, fault))))
+            .map(|piece| piece.map(|piece| piece.map(Bytes::from_owner).map_err(|fault| report(*ctx, fault))))
     }
 }
 

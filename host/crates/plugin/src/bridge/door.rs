@@ -8,12 +8,17 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cardinal_plugin_abi::{CallId, CtxId, Error, Fut, Slice, door::payload_message, error};
+use cardinal_plugin_abi::{
+    CallId, CtxId, Error, Fut, Slice,
+    door::payload_message,
+    error::{self, flags},
+};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::{
+    call::{self, CallScope},
     fault,
-    scope::{self, CallScope, Scope},
+    scope::{self, Scope},
 };
 use crate::fault::Fault;
 
@@ -42,7 +47,7 @@ where
     let begun = contained(ctx, || {
         let scope = live(ctx)?;
         let work = start(&scope)?;
-        let task = scope.context.runtime().spawn(async move { work.await.map_err(|fault| fault::report(ctx, fault)) });
+        let task = scope.context.runtime().spawn(async move { work.await.map_err(|fault| report(ctx, fault)) });
         Ok(Fut::new(Begun { task, deliver }))
     });
     begun.unwrap_or_else(|error| Fut::ready(Err(error)))
@@ -58,7 +63,7 @@ pub(super) fn call_of(ctx: CtxId, call: CallId) -> Result<Option<Arc<CallScope>>
     if call == 0 {
         return Ok(None);
     }
-    scope::call(ctx, call).map(Some).ok_or_else(|| Fault::Gone("the call is over".to_owned()))
+    call::find(ctx, call).map(Some).ok_or_else(|| Fault::Gone("the call is over".to_owned()))
 }
 
 /// Text that a plugin lends.
@@ -76,9 +81,21 @@ pub(super) fn sql(slice: Slice<'_>) -> Result<String, Fault> {
 /// Runs the synchronous part of a door: a panic of ours is the plugin's error, not its end.
 pub(super) fn contained<T>(ctx: CtxId, body: impl FnOnce() -> Result<T, Fault>) -> Result<T, Error> {
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(outcome) => outcome.map_err(|fault| fault::report(ctx, fault)),
+        Ok(outcome) => outcome.map_err(|fault| report(ctx, fault)),
         Err(payload) => Err(panicked(payload_message(payload))),
     }
+}
+
+/// The error for the plugin; the cause goes to the log, under the plugin's name.
+pub(super) fn report(ctx: CtxId, fault: Fault) -> Error {
+    let scope = scope::context(ctx);
+    let error = fault::to_error(scope.as_ref().map_or("", |scope| scope.context.name()), fault);
+    if let Some(scope) =
+        scope.filter(|_| matches!(error.code, error::INTERNAL | error::DATABASE | error::UNAVAILABLE | error::HTTP))
+    {
+        scope.given.add();
+    }
+    Error { flags: error.flags | flags::HOST, ..error }
 }
 
 fn panicked(message: String) -> Error {

@@ -1,13 +1,12 @@
 //! What a plugin gets to know of a failure of the host, and what only the log does.
 
 use cardinal_plugin_abi::{
-    Bytes, CtxId, Error,
+    Bytes, Error,
     error::{self, flags, http_kind},
 };
 use serde_json::{Map, Value, json};
 use tokio_postgres::error::{DbError, ErrorPosition};
 
-use super::scope;
 use crate::fault::Fault;
 use cardinal_base::{
     codes,
@@ -16,19 +15,8 @@ use cardinal_base::{
 };
 use cardinal_store::error::StoreError;
 
-/// The error for the plugin; the cause goes to the log, under the plugin's name.
-pub(super) fn report(ctx: CtxId, fault: Fault) -> Error {
-    let scope = scope::context(ctx);
-    let error = to_error(scope.as_ref().map_or("", |scope| scope.context.name()), fault);
-    if let Some(scope) =
-        scope.filter(|_| matches!(error.code, error::INTERNAL | error::DATABASE | error::UNAVAILABLE | error::HTTP))
-    {
-        scope.given.add();
-    }
-    Error { flags: error.flags | flags::HOST, ..error }
-}
-
-fn to_error(plugin: &str, fault: Fault) -> Error {
+/// The error for the plugin of this name; the cause goes to the log, under that name.
+pub(super) fn to_error(plugin: &str, fault: Fault) -> Error {
     match fault {
         Fault::Forbidden { detail, scope } => {
             let mut details = json!({"status": 403, "code": "insufficient-scope"});

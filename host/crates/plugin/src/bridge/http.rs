@@ -4,97 +4,33 @@
 //! whoever still holds the answer.
 
 mod body;
-mod counters;
 mod request;
 
-use std::{
-    future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use cardinal_plugin_abi::{
     Bytes, CallId, CtxId, Fut, Reply, Slice, Stream, extension::HttpClient, pairs, record, record::http_answer,
 };
 use http::header::CONTENT_LENGTH;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::OwnedSemaphorePermit,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use self::{
     body::{BodySource, pump},
-    counters::ExchangeCount,
     request::HttpRequest,
 };
-use super::door::{begin, call_of};
+use super::{
+    door::{begin, call_of},
+    exchanges::{ExchangeCount, HttpExchanges, Outcome},
+};
 use crate::fault::Fault;
-use cardinal_base::http_client::{self, Answer, ExchangeError, PoolingClient, Reach};
-
-pub use counters::{Counters, Outcome};
+use cardinal_base::http_client::{Answer, ExchangeError};
 
 /// What the extension's number leads to.
 pub(super) static EXTENSION: HttpClient = HttpClient { send };
-
-/// Exchanges of one instance that are under way at once, bodies that it has not read to their end among them.
-const MAX_AT_ONCE: usize = 32;
-/// Requests of one instance that wait for a place; who waits spends the request's own time.
-const MAX_WAITING: usize = 256;
-
-/// What one instance has of the HTTP client.
-pub struct HttpExchanges {
-    client: PoolingClient,
-    places: Arc<Semaphore>,
-    waiting: AtomicUsize,
-    pub counters: Counters,
-}
-
-impl HttpExchanges {
-    pub fn new(client: http_client::HttpClient, reach: Reach) -> Self {
-        Self {
-            client: PoolingClient::new(client, reach),
-            places: Arc::new(Semaphore::new(MAX_AT_ONCE)),
-            waiting: AtomicUsize::new(0),
-            counters: Counters::default(),
-        }
-    }
-
-    /// Exchanges that are under way.
-    pub fn in_flight(&self) -> usize {
-        MAX_AT_ONCE.saturating_sub(self.places.available_permits())
-    }
-
-    async fn place(&self) -> Result<OwnedSemaphorePermit, Fault> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Ok(place);
-        }
-        let _waiting = Waiting::join(&self.waiting)?;
-        Arc::clone(&self.places).acquire_owned().await.map_err(|error| Fault::Internal(error.into()))
-    }
-}
-
-/// One of those that wait for a place.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn join(waiting: &'a AtomicUsize) -> Result<Self, Fault> {
-        let more = |count: usize| (count < MAX_WAITING).then_some(count + 1);
-        match waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(Self(waiting)),
-            Err(_) => Err(Fault::Busy("The plugin has too many requests to other servers under way.".to_owned())),
-        }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 extern "C" fn send(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Reply> {
     begin(ctx, |scope| {

@@ -11,8 +11,8 @@ use serde_json::json;
 use std::sync::Arc;
 
 use super::{
+    call,
     door::{begin, call_of, live},
-    scope,
 };
 use crate::{fault::Fault, job::JobHandle};
 
@@ -62,7 +62,7 @@ extern "C" fn save(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<Answer> {
 
 /// The job whose handler a call is.
 fn job_of(ctx: CtxId, call: CallId) -> Result<Arc<JobHandle>, Fault> {
-    let call = scope::call(ctx, call).ok_or_else(|| Fault::Gone("the job is over".to_owned()))?;
+    let call = call::find(ctx, call).ok_or_else(|| Fault::Gone("the job is over".to_owned()))?;
     call.job().cloned().ok_or_else(|| Fault::Unsupported("this call is not a job".to_owned()))
 }
 

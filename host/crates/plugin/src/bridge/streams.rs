@@ -9,7 +9,7 @@ use std::{
 use cardinal_plugin_abi::{Bytes, Error, error, stream::Source};
 use tokio::runtime::Handle;
 
-use super::scope::CallScope;
+use super::call::CallScope;
 
 /// The body of a request, piece by piece, for as long as its call lives.
 pub struct RequestBody {

@@ -1,14 +1,9 @@
 //! How long a call waits for the database. Its doors' work runs in tasks of their own, so it is kept with the call and
 //! put on the request's account when the call ends.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-
-use super::scope::CallScope;
 
 /// The waits of one call; those that overlap count once.
 #[derive(Default)]
@@ -33,13 +28,13 @@ impl Waits {
         std::mem::take(&mut state.total)
     }
 
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         let mut state = self.0.lock();
         state.open += 1;
         state.since.get_or_insert_with(Instant::now);
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         let mut state = self.0.lock();
         state.open = state.open.saturating_sub(1);
         if state.open == 0
@@ -47,29 +42,6 @@ impl Waits {
         {
             state.total += since.elapsed();
         }
-    }
-}
-
-/// A call waits for the database until this is dropped.
-pub(super) struct Waiting(Arc<CallScope>);
-
-impl Waiting {
-    /// None when the plugin itself is at work.
-    pub(super) fn start(call: Option<&Arc<CallScope>>) -> Option<Self> {
-        call.map(|call| {
-            call.waits.begin();
-            Self(Arc::clone(call))
-        })
-    }
-
-    pub(super) fn call(&self) -> &Arc<CallScope> {
-        &self.0
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.waits.end();
     }
 }
 

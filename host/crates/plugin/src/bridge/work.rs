@@ -6,8 +6,9 @@ use serde_json::json;
 use cardinal_control::crash::{current, handler};
 
 use super::{
+    call,
     door::{begin, call_of, live},
-    http, jobs, scope,
+    http, jobs,
 };
 
 /// Longer messages and fields of a log line are cut.
@@ -25,7 +26,7 @@ pub(super) extern "C" fn log(
     contain(|| {
         let Ok(scope) = live(ctx) else { return };
         let plugin = scope.context.name();
-        let request = scope::call(ctx, call);
+        let request = call::find(ctx, call);
         let request_id = request.as_ref().map(|call| call.request_id.as_str());
         let message = String::from_utf8_lossy(cut(message.get(), MESSAGE_LIMIT));
         let fields = String::from_utf8_lossy(cut(fields.get(), FIELDS_LIMIT));
@@ -154,7 +155,7 @@ pub(super) extern "C" fn progress(ctx: CtxId, call: CallId, done: f64, total: f6
         if live(ctx).is_err() {
             return;
         }
-        let scope = scope::call(ctx, call);
+        let scope = call::find(ctx, call);
         if let Some(reports) = scope.as_ref().and_then(|call| call.progress()) {
             reports.report(done, total, text.get());
         }

@@ -9,7 +9,7 @@ pub use super::{
     fault::{CallFault, PluginError},
     reply::{PluginReply, ReplyBody},
 };
-pub use crate::bridge::scope::{BodyError, BodyStream};
+pub use crate::bridge::call::{BodyError, BodyStream};
 use crate::{job::JobCall, progress::ProgressSender};
 use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::caller::Caller;

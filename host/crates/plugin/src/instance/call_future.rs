@@ -16,7 +16,7 @@ use super::{
     fault::{self, CallFault},
     reply::{self, Outcome},
 };
-use crate::{bridge::scope::CallScope, lane::JoinHandle, library::raw_instance::Running};
+use crate::{bridge::call::CallScope, lane::JoinHandle, library::raw_instance::Running};
 use cardinal_observe::request_timing::{self, RequestTiming};
 
 /// A call under way. Dropping it cancels the call.

@@ -13,7 +13,7 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 
 use super::{CallLease, fault::CallFault};
-use crate::{bridge::scope::BodyError, lane::pump, library::forked};
+use crate::{bridge::call::BodyError, lane::pump, library::forked};
 use cardinal_control::crash::current;
 
 /// Of a reply's header: the most fields, and bytes in all.

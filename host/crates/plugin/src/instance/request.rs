@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, header};
 use tokio::runtime::Handle;
 
 use crate::{
-    bridge::{scope::CallScope, streams::RequestBody},
+    bridge::{call::CallScope, streams::RequestBody},
     call::{CallBody, CallParts},
 };
 

@@ -10,10 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio_postgres::Transaction;
 
-use super::{
-    keys::Key,
-    run::{Failure, judged, random_tag},
-};
+use super::{failure::Failure, keys::Key};
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::sql;
 use cardinal_schema_sql::{CardKey, KeyPlace, Position, Statement};
@@ -98,8 +95,9 @@ pub(super) struct NewKey {
 }
 
 impl<'a> CardKeys<'a> {
-    pub(super) fn new(schema: &'a str) -> anyhow::Result<Self> {
-        Ok(Self { schema, tag: format!("key {}", random_tag()?), keys: Vec::new() })
+    /// With a tag that no text of the file can know.
+    pub(super) fn new(schema: &'a str, tag: &str) -> Self {
+        Self { schema, tag: format!("key {tag}"), keys: Vec::new() }
     }
 
     /// What stands in the check of each place, and in no other.
@@ -195,7 +193,7 @@ impl<'a> CardKeys<'a> {
         let mut keys = Vec::new();
         for place in places.into_iter().filter(|place| !place.is_inherited) {
             let drop = place.key(schema).alter("DROP CONSTRAINT");
-            work.batch_execute(&drop).await.map_err(|error| judged(error, None))?;
+            work.batch_execute(&drop).await.map_err(|error| Failure::from_statement(error, None))?;
             match pending.remove(&place.number) {
                 Some(key) if key.table == Some(place.relation) => {
                     check_rows(work, schema, &place, &key).await?;
@@ -247,7 +245,7 @@ async fn check_rows(work: &Transaction<'_>, schema: &str, place: &Place, pending
         table = sql::identifier(table),
         column = sql::identifier(column),
     );
-    let row = work.query_one(&asked, &[]).await.map_err(|error| judged(error, None))?;
+    let row = work.query_one(&asked, &[]).await.map_err(|error| Failure::from_statement(error, None))?;
     if row.try_get(0).context("holding rows against the cards")? {
         let found =
             format!("23503 a row of {table} whose {column} is no card's id, which the key {} forbids", place.name);
@@ -279,7 +277,7 @@ impl ReadyKeys<'_> {
             let name = made_name(&format!("card_key_{}", place.relation), &place.column, "idx");
             let [schema, table, name, column] = [self.schema, &place.table, &name, &place.column].map(sql::identifier);
             let make = format!("CREATE INDEX {name} ON {schema}.{table} ({column})");
-            work.batch_execute(&make).await.map_err(|error| judged(error, None))?;
+            work.batch_execute(&make).await.map_err(|error| Failure::from_statement(error, None))?;
         }
         Ok(())
     }
@@ -295,7 +293,7 @@ impl ReadyKeys<'_> {
             all.push_str(&format!("; {}", add(self.schema, place, pending)));
             made.push(NewKey { key: place.key(self.schema), is_checked: place.is_checked(pending) });
         }
-        work.batch_execute(&all).await.map_err(|error| judged(error, None))?;
+        work.batch_execute(&all).await.map_err(|error| Failure::from_statement(error, None))?;
         Ok(made)
     }
 }

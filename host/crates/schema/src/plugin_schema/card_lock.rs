@@ -8,10 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio_postgres::{SimpleQueryMessage, Transaction};
 
-use super::{
-    card_keys::CardKeys,
-    run::{Failure, judged},
-};
+use super::{card_keys::CardKeys, failure::Failure};
 use cardinal_control::link::ProvisionFault;
 use cardinal_schema_sql::{LockedBy, PARTITION_FIX, Position, Statement, Work};
 
@@ -88,7 +85,7 @@ impl<'a> CardLock<'a> {
         if statement.work == Work::Drops {
             // What waited for the commit may take long: it happens before the lock is there.
             let done = work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED").await;
-            done.map_err(|error| judged(error, Some(statement)))?;
+            done.map_err(|error| Failure::from_statement(error, Some(statement)))?;
         }
         let Some((since, there)) = &self.taken else { return Ok(()) };
         if self.behind >= MAX_LOCKED_STATEMENTS {
@@ -139,7 +136,8 @@ impl<'a> CardLock<'a> {
         sql: &str,
     ) -> Result<(), Failure> {
         let asked = format!("{sql}; {IS_LOCKED}");
-        let answer = work.simple_query(&asked).await.map_err(|error| judged(error, Some(statement)))?;
+        let answer =
+            work.simple_query(&asked).await.map_err(|error| Failure::from_statement(error, Some(statement)))?;
         let count = answer.iter().rev().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0),
             _ => None,

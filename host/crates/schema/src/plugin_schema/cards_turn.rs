@@ -4,7 +4,7 @@
 use anyhow::Context as _;
 use tokio_postgres::{Client, error::SqlState};
 
-use super::run::Failure;
+use super::failure::Failure;
 
 /// Longer than some steps one after another may have the cards locked.
 const TURN_TIMEOUT: &str = "20s";

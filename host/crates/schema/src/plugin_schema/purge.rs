@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Transaction, error::SqlState};
 
 use super::{
     StepError, TURN_TIMEOUT,
-    run::is_busy,
+    failure::is_busy,
     watch::{self, Waits},
 };
 use cardinal_control::link::{ProvisionFault, PurgeReport};

@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rand::TryRng as _;
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{CancelToken, Client, Transaction};
 
 use super::{
-    ProvisionFault, Step, StepError,
+    Step,
     card_keys::{CardKeys, NewKey},
     card_lock::CardLock,
     cards_turn::CardsTurn,
-    catalog, diff, keys,
+    catalog, diff,
+    failure::{Failure, too_large},
+    keys,
     rows::RowChanges,
 };
 use cardinal_base::hex::hex;
@@ -32,40 +34,6 @@ const STATEMENT_SETTINGS: &str = "SET LOCAL client_encoding = 'UTF8'; SET LOCAL 
 /// Of a plugin's schema.
 const MAX_RELATIONS: i64 = 1_000;
 const TAG_BYTES: usize = 16;
-
-/// How a run of schema.sql ended badly. Its transaction is gone in every case.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// A lock that others held; the same may work next time.
-    Busy(String),
-    Refused(ProvisionFault),
-    Failed(anyhow::Error),
-}
-
-/// Locks of others stand in the way, and may be gone the next time. A look at the catalog waits for them, too.
-pub(super) fn is_busy(code: &SqlState) -> bool {
-    [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE].contains(code)
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()?.as_db_error());
-        match said.filter(|said| is_busy(said.code())) {
-            Some(said) => Self::Busy(describe(said, None)),
-            None => Self::Failed(error),
-        }
-    }
-}
-
-impl From<Failure> for StepError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Refused(fault) => Self::Refused(fault),
-            Failure::Failed(error) => Self::Failed(error),
-            Failure::Busy(met) => Self::Refused(waited_in_vain(&met, 1, "another session")),
-        }
-    }
-}
 
 /// A run of schema.sql: its session, which others watch and end.
 pub(super) struct Run<'a> {
@@ -116,7 +84,7 @@ impl<'a> Run<'a> {
         let before = diff::holders(&work, &schema).await?;
         let relations_before = relations(&work, &schema).await?;
         prepare(&work, &schema, &runtime_role).await?;
-        let (mut lock, mut card_keys) = (CardLock::new(&schema), CardKeys::new(&schema)?);
+        let (mut lock, mut card_keys) = (CardLock::new(&schema), CardKeys::new(&schema, &random_tag()?));
         let mut rows = RowChanges::new(&before);
         for statement in statements {
             let may_lock = statement.work == Work::Drops || !statement.locked_by.is_empty();
@@ -136,7 +104,9 @@ impl<'a> Run<'a> {
             }
         }
         // What waited for the commit happens now, before it is looked at.
-        work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map_err(|error| judged(error, None))?;
+        work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")
+            .await
+            .map_err(|error| Failure::from_statement(error, None))?;
         work.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
         check_size(&work, &schema, relations_before).await?;
         let after = diff::holders(&work, &schema).await?;
@@ -160,7 +130,7 @@ impl<'a> Run<'a> {
             return Err(Failure::Refused(refusal));
         }
         is_committing.store(true, Ordering::Relaxed);
-        work.commit().await.map_err(|error| judged(error, None))?;
+        work.commit().await.map_err(|error| Failure::from_statement(error, None))?;
         turn.give_back().await?;
         self.validate_keys(&made).await?;
         Ok(Done { lost })
@@ -206,12 +176,6 @@ fn remove_repeated(lost: &mut Vec<String>) {
     lost.retain(|loss| seen.insert(loss.clone()));
 }
 
-/// Whoever works with many relations at once takes as many locks, for which the server has one table.
-pub(super) fn too_large(expected: String, found: impl Into<String>) -> ProvisionFault {
-    let fix = "Make fewer tables, partitions and indexes; many in small steps, in the schema.sql of several versions.";
-    ProvisionFault::refused("schema-failed", expected, found, fix)
-}
-
 /// A schema that is larger already, from an older version, does not grow.
 async fn check_size(work: &Transaction<'_>, schema: &str, before: i64) -> Result<(), Failure> {
     let relations = relations(work, schema).await?;
@@ -226,44 +190,6 @@ async fn relations(work: &Transaction<'_>, schema: &str) -> anyhow::Result<i64> 
     let asked = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
                  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
     work.query_one(asked, &[&schema]).await.and_then(|row| row.try_get(0)).context("counting what the schema has")
-}
-
-/// What was in the way may be gone the next time.
-pub(super) fn waited_in_vain(met: &str, tries: u32, blockers: &str) -> ProvisionFault {
-    ProvisionFault::Unavailable(format!(
-        "schema.sql waited for {blockers}, {tries} times ({met}); the host tries again, less and less often; when that has \
-         ended, scan the plugins again"
-    ))
-}
-
-pub(super) fn took_too_long(limit: Duration) -> ProvisionFault {
-    ProvisionFault::refused(
-        "schema-failed",
-        format!("schema.sql to be done within {} s", limit.as_secs()),
-        "it was still running",
-        "Move long work out of schema.sql into the plugin.",
-    )
-}
-
-/// What takes a lock on the cards keeps it to the end of the transaction.
-pub(super) fn held_cards_too_long(limit: Duration) -> ProvisionFault {
-    ProvisionFault::refused(
-        "schema-failed",
-        format!("schema.sql to keep others from writing cards for no more than {} s", limit.as_secs()),
-        "it still held its lock on public.master_cards, which a new or dropped key to the cards takes",
-        "Drop fewer tables with keys to public.master_cards in one version, or do long work in the plugin when it runs.",
-    )
-}
-
-/// What changes a table locks it to the end of the transaction, and every removal of a card waits for it.
-pub(super) fn held_keyed_too_long(limit: Duration) -> ProvisionFault {
-    ProvisionFault::refused(
-        "schema-failed",
-        format!("schema.sql to lock a table with a key to the cards for no more than {} s", limit.as_secs()),
-        "it still held its lock on such a table, and no card could be removed meanwhile",
-        "Put what takes long, such as filling another table, before the first ALTER TABLE, CREATE INDEX or DROP on a table with \
-         a key to public.master_cards, or into a version of its own; fill a large table in the plugin, when it runs.",
-    )
 }
 
 /// No name in a look at the catalog can mean anything of the plugin's.
@@ -294,7 +220,7 @@ fn in_block(statement: &str) -> anyhow::Result<String> {
 }
 
 /// What no text of a file can know.
-pub(super) fn random_tag() -> anyhow::Result<String> {
+fn random_tag() -> anyhow::Result<String> {
     let mut bytes = [0; TAG_BYTES];
     rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("getting random numbers")?;
     Ok(hex(&bytes))
@@ -309,55 +235,6 @@ async fn grant(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyh
     ))
     .await
     .context("granting the plugin its tables")
-}
-
-/// What PostgreSQL says about schema.sql: the author's mistake, other work in the way, or a database that is not there.
-pub(super) fn judged(error: tokio_postgres::Error, statement: Option<&Statement>) -> Failure {
-    let Some(said) = error.as_db_error() else {
-        return Failure::Failed(anyhow::Error::new(error).context("running schema.sql"));
-    };
-    let refuse = |code| {
-        let expected = "schema.sql to run without an error";
-        Failure::Refused(ProvisionFault::refused("schema-failed", expected, describe(said, statement), advice(code)))
-    };
-    match said.code().code() {
-        _ if is_busy(said.code()) => Failure::Busy(describe(said, statement)),
-        code @ ("53200" | "53400") => refuse(code),
-        code if code.starts_with("53") || code.starts_with("08") || code.starts_with("57P") => {
-            Failure::Failed(anyhow::Error::new(error).context("running schema.sql"))
-        }
-        code => refuse(code),
-    }
-}
-
-fn describe(said: &DbError, statement: Option<&Statement>) -> String {
-    let mut text = format!("{} {}", said.code().code(), said.message());
-    if let Some(detail) = said.detail() {
-        text.push_str(&format!(" ({detail})"));
-    }
-    if let Some(statement) = statement {
-        text.push_str(&format!(", in the statement at {}", statement.position));
-    }
-    text
-}
-
-fn advice(code: &str) -> &'static str {
-    match code {
-        "42501" => {
-            "Keep to the plugin's own schema; of the core only public.master_cards may be referenced, by its id."
-        }
-        "53200" => {
-            "Ask for less at once: views that read one another several times, and large values, multiply what they need."
-        }
-        "53400" => "Sort and join less in one statement, or fill the tables when the plugin runs.",
-        "57014" => "Move long work out of schema.sql into the plugin.",
-        "42P07" => "Write IF NOT EXISTS, so that schema.sql can run again over what is there.",
-        "42710" => {
-            "Give it a name of its own. Before a constraint that an earlier version may have made, write ALTER TABLE ... DROP \
-             CONSTRAINT IF EXISTS."
-        }
-        _ => "Correct schema.sql.",
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use tokio_postgres::{CancelToken, Client, NoTls, Row};
 use super::{
     CHECKS_TIMEOUT, Step,
     cards_turn::CardsTurn,
-    run::{self, Done, Failure, Run},
+    failure::{self, Failure},
+    run::{Done, Run},
 };
 use crate::keyed_tables::{KEYED, STRONG_MODES};
 use cardinal_database::roles::{self, RoleNames};
@@ -144,7 +145,7 @@ pub(super) async fn run(
         let mut running = pin!(run.run(agreed, &mut turn, &is_committing));
         let broken = tokio::select! {
             done = &mut running => Ok(done),
-            () = tokio::time::sleep(limit) => Err(Failure::Refused(run::took_too_long(step.schema_timeout))),
+            () = tokio::time::sleep(limit) => Err(Failure::Refused(failure::took_too_long(step.schema_timeout))),
             broken = broken_limit(step, observer, backend, waits) => Err(broken),
         };
         match broken {
@@ -184,18 +185,18 @@ async fn look(step: &Step<'_>, observer: &Client, backend: i32, waits: &Waits) -
         since = (is_held || is_waiting).then_some(now);
         if since.is_some() && spent >= CARDS_LOCK_LIMIT {
             let broken = match is_held {
-                true => Failure::Refused(run::held_cards_too_long(PROMISED_CARDS_LOCK)),
+                true => Failure::Refused(failure::held_cards_too_long(PROMISED_CARDS_LOCK)),
                 false => Failure::Busy("the cards could not be locked in time".to_owned()),
             };
             return Ok(broken);
         }
         keyed_since = holds_keyed.then_some(keyed_since.unwrap_or(now));
         if keyed_since.is_some_and(|since| now - since >= KEYED_LOCK_LIMIT) {
-            return Ok(Failure::Refused(run::held_keyed_too_long(PROMISED_KEYED_LOCK)));
+            return Ok(Failure::Refused(failure::held_keyed_too_long(PROMISED_KEYED_LOCK)));
         }
         if locks > MAX_LOCKS {
             let expected = format!("schema.sql to take no more than {MAX_LOCKS} locks");
-            return Ok(Failure::Refused(run::too_large(expected, "it took more")));
+            return Ok(Failure::Refused(failure::too_large(expected, "it took more")));
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }

@@ -26,8 +26,9 @@ use uuid::Uuid;
 
 pub use self::{
     asker::Asker,
+    binding::Plugin,
     elicitation::{frames, frames_between},
-    question::{Plugin, ToConfirm, ToolCall},
+    question::{ToConfirm, ToolCall},
     reply::Reply,
 };
 use self::{asker::ModernAnswer, question::Way, waiting::Waiting};

@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 use url::form_urlencoded;
 use uuid::Uuid;
 
-use super::{resources, sessions};
+use super::{card_resource::refusal, sessions};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{clock::Clock, seal::SealingKey};
 use cardinal_cards::filter::ListQuery;
@@ -130,7 +130,7 @@ impl Exports {
         caller: &Caller,
         uri: &str,
     ) -> Result<ReadResourceResult, ErrorData> {
-        let unknown = || resources::refusal(&ApiError::not_found("resource"), uri);
+        let unknown = || refusal(&ApiError::not_found("resource"), uri);
         let export = self.open(sessions::owner(caller), uri).ok_or_else(unknown)?;
         if export.until < self.clock.now().unix_timestamp() {
             let text = "export-expired: this link was good for an hour. Call `cards_export` again.";
@@ -141,7 +141,7 @@ impl Exports {
             Err(_) => Err(format!("export-timeout: it is not finished within {} s.", READ_TIMEOUT.as_secs())),
             Ok(Ok(None)) => Err(format!("export-too-large: it has over {READ_LIMIT} bytes.")),
             Ok(Ok(Some(text))) => Ok(text),
-            Ok(Err(error)) => return Err(resources::refusal(&error, uri)),
+            Ok(Err(error)) => return Err(refusal(&error, uri)),
         };
         let text = whole.map_err(|why| {
             let text = format!(

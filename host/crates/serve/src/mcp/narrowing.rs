@@ -84,8 +84,13 @@ impl Narrowing {
     }
 
     /// Whether the connection has this tool, which its caller may use.
-    pub fn admits(&self, tool: &ListedTool) -> bool {
+    pub(super) fn admits(&self, tool: &ListedTool) -> bool {
         self.names(&tool.tool.name) && (!self.read_only || tool.only_reads())
+    }
+
+    /// The tools of these that the caller may use on the connection.
+    pub fn admitted<'a>(&'a self, tools: &'a ToolList, caller: &'a Caller) -> impl Iterator<Item = &'a ListedTool> {
+        tools.visible(caller).filter(|listed| self.admits(listed))
     }
 
     fn names(&self, name: &str) -> bool {

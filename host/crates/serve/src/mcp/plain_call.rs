@@ -23,7 +23,7 @@ use super::{
     narrowing::Narrowing,
     run::broke_down,
     server::Server,
-    tool::AnyTool,
+    tool::{AnyTool, Found},
     transport::{JSON, Response, reads_events, whole},
     visit,
 };
@@ -54,6 +54,15 @@ impl Mcp {
             TimedAnswer::AtOnce(response) => whole(response).await,
             TimedAnswer::OnStream(reply) => reply,
         })
+    }
+}
+
+impl Server {
+    /// The tool that a call by the short way runs: one that is there, and that nobody has to confirm.
+    fn find_plain(&self, call: &PlainCall, visit: &Visit) -> Option<AnyTool> {
+        let Found::Tool(tool) = self.find(&call.name, visit) else { return None };
+        let repeats_arguments = call.is_modern && self.tools().get(&call.name).is_some_and(|tool| tool.has_headers);
+        (!repeats_arguments && !tool.is_confirmed(&call.arguments)).then_some(tool)
     }
 }
 

@@ -3,17 +3,17 @@
 
 use rmcp::{
     ErrorData,
-    model::{CacheScope, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate},
+    model::{CacheScope, ListResourcesResult, ReadResourceResult, ResourceContents, ResourceTemplate},
 };
-use serde_json::json;
 use uuid::Uuid;
 
 use super::{
+    card_resource::{JSON, SCHEME, describe, refusal},
     core_tools::{ANSWER_LIMIT, Cards},
-    exports, plugin_tools,
+    exports,
 };
 use crate::http::error::{ApiError, ApiResult};
-use cardinal_cards::{card::Card, filter::ListQuery};
+use cardinal_cards::filter::ListQuery;
 use cardinal_identity::auth::caller::Caller;
 
 /// The scope that reads them.
@@ -22,18 +22,11 @@ pub(super) const TEMPLATE: &str = "card://{id}";
 /// What a template's variable is called.
 pub(super) const VARIABLE: &str = "id";
 
-const SCHEME: &str = "card://";
-const JSON: &str = "application/json";
 const PAGE: u32 = 50;
 /// Values that the protocol lets a completion have.
 const COMPLETED: usize = 100;
 /// Hexadecimal digits of an id.
 const DIGITS: usize = 32;
-
-/// A card as clients see it in a list, or as a link.
-pub(super) fn describe(card: &Card) -> Resource {
-    Resource::new(format!("{SCHEME}{}", card.id), &card.sku).with_title(&card.title).with_mime_type(JSON)
-}
 
 pub(super) fn template() -> ResourceTemplate {
     ResourceTemplate::new(TEMPLATE, "card")
@@ -114,19 +107,6 @@ fn ids_beginning(typed: &str) -> Option<(Uuid, Uuid)> {
     }
     let filled = |with: &str| Uuid::try_parse(&format!("{digits}{}", with.repeat(DIGITS - digits.len()))).ok();
     Some((filled("0")?, filled("f")?))
-}
-
-/// The JSON-RPC error for what could not be listed, read or completed.
-pub(super) fn refusal(error: &ApiError, uri: &str) -> ErrorData {
-    let (text, status) = (plugin_tools::plain(error), error.status());
-    if status == http::StatusCode::NOT_FOUND {
-        return ErrorData::resource_not_found("Resource not found", Some(json!({"uri": uri})));
-    }
-    if status.is_client_error() {
-        return ErrorData::invalid_params(text, None);
-    }
-    tracing::warn!(?error, "failed to read a resource");
-    ErrorData::internal_error(text, None)
 }
 
 #[cfg(test)]

@@ -20,15 +20,16 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Visit,
     calls::Calls,
+    card_resource::refusal,
     confirmation::Confirmations,
     core_tools::Cards,
+    list_view::{ListChanges, SeenView, View},
     narrowing::Narrowing,
-    plain_call::PlainCall,
     plugin_tools, prompts, resources,
     tool::{AnyTool, Found},
     tool_list::{self, LatestList, ToolList},
     tool_search,
-    watch::{News, SeenView, View},
+    watch::News,
 };
 use crate::http::error::ApiError;
 use cardinal_base::codes;
@@ -104,7 +105,7 @@ impl Server {
     pub(super) fn view(&self, caller: &Caller, narrowing: &Narrowing) -> View {
         let snapshot = self.services.registry.snapshot();
         View {
-            tools: tool_list::view(&self.latest_list.get(&snapshot).listed(caller, narrowing)),
+            tools: tool_list::view(&tool_search::listed(&self.latest_list.get(&snapshot), caller, narrowing)),
             prompts: Some(prompts::view(&snapshot, caller)),
         }
     }
@@ -156,12 +157,12 @@ impl Server {
     }
 
     /// All tools there are now.
-    fn tools(&self) -> Arc<ToolList> {
+    pub(super) fn tools(&self) -> Arc<ToolList> {
         self.latest_list.get(&self.services.registry.snapshot())
     }
 
     /// The tool of this name on a connection of this caller.
-    fn find(&self, name: &str, visit: &Visit) -> Found {
+    pub(super) fn find(&self, name: &str, visit: &Visit) -> Found {
         if visit.narrowing.search && name == tool_search::SEARCH {
             return Found::Tool(AnyTool::Search(self.tools()));
         }
@@ -171,13 +172,6 @@ impl Server {
             }
             found => found,
         }
-    }
-
-    /// The tool that a call by the short way runs: one that is there, and that nobody has to confirm.
-    pub(super) fn find_plain(&self, call: &PlainCall, visit: &Visit) -> Option<AnyTool> {
-        let Found::Tool(tool) = self.find(&call.name, visit) else { return None };
-        let repeats_arguments = call.is_modern && self.tools().get(&call.name).is_some_and(|tool| tool.has_headers);
-        (!repeats_arguments && !tool.is_confirmed(&call.arguments)).then_some(tool)
     }
 }
 
@@ -230,7 +224,7 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         let visit = visit(&context)?;
         let tools = self.tools();
-        let listed = tools.listed(&visit.caller, &visit.narrowing);
+        let listed = tool_search::listed(&tools, &visit.caller, &visit.narrowing);
         if let Some(session) = &visit.session {
             session.view.saw_tools(tool_list::view(&listed));
         }
@@ -276,7 +270,7 @@ impl ServerHandler for Server {
             return Ok(ListResourcesResult::default());
         }
         let cursor = request.and_then(|request| request.cursor);
-        resources::list(&self.services.cards, cursor).await.map_err(|error| resources::refusal(&error, ""))
+        resources::list(&self.services.cards, cursor).await.map_err(|error| refusal(&error, ""))
     }
 
     async fn list_resource_templates(
@@ -296,7 +290,7 @@ impl ServerHandler for Server {
         // Without the scope there is no card, and no export.
         let caller = visit(&context)?.caller;
         if !caller.holds(resources::SCOPE) {
-            return Err(resources::refusal(&ApiError::not_found("resource"), &request.uri));
+            return Err(refusal(&ApiError::not_found("resource"), &request.uri));
         }
         resources::read(&self.services.cards, &caller, &request.uri).await.map(ReadResourceResponse::from)
     }
@@ -312,7 +306,7 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params("There is nothing of that name to complete.", None));
         }
         let completed = resources::complete(&self.services.cards, &request.argument.value).await;
-        let (ids, has_more) = completed.map_err(|error| resources::refusal(&error, resources::TEMPLATE))?;
+        let (ids, has_more) = completed.map_err(|error| refusal(&error, resources::TEMPLATE))?;
         let completion = CompletionInfo::with_pagination(ids, None, has_more);
         completion.map(CompleteResult::new).map_err(|error| ErrorData::internal_error(error, None))
     }
@@ -381,7 +375,7 @@ impl ServerHandler for Server {
             }
             match watch.news(&view).await {
                 Some(News::Ended) => return Ok(()),
-                Some(News::ListsChanged { tools, prompts }) => {
+                Some(News::ListsChanged(ListChanges { tools, prompts })) => {
                     let sink = subscription.sink();
                     let (tools, prompts) = (
                         tools && wanted.tools_list_changed == Some(true),

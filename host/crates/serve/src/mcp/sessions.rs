@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::displaced_streams::DisplacedStreams;
-use super::watch::{SeenView, View};
+use super::list_view::{SeenView, View};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{codes, seal::SealingKey};
 use cardinal_identity::auth::caller::Caller;

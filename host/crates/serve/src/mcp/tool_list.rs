@@ -10,7 +10,7 @@ use rmcp::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{core_tools, narrowing::Narrowing, plugin_tools, tool_search};
+use super::{core_tools, plugin_tools};
 use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::registry::Snapshot;
 
@@ -78,24 +78,6 @@ impl ToolList {
     /// What the caller may use.
     pub fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a ListedTool> {
         self.0.iter().filter(|listed| caller.holds(&listed.scope))
-    }
-
-    /// What the caller may use on a connection that is narrowed so.
-    pub fn admitted<'a>(
-        &'a self,
-        caller: &'a Caller,
-        narrowing: &'a Narrowing,
-    ) -> impl Iterator<Item = &'a ListedTool> {
-        self.visible(caller).filter(|listed| narrowing.admits(listed))
-    }
-
-    /// The same as it is listed: many are searched, where the connection asks for that.
-    pub fn listed<'a>(&'a self, caller: &'a Caller, narrowing: &'a Narrowing) -> Vec<&'a ListedTool> {
-        let admitted: Vec<&ListedTool> = self.admitted(caller, narrowing).collect();
-        if narrowing.search && admitted.len() > tool_search::SEARCHED_ABOVE {
-            return tool_search::tools().iter().collect();
-        }
-        admitted
     }
 }
 

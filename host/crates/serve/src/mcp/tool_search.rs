@@ -9,13 +9,16 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    Visit, plugin_tools,
+    Visit,
+    narrowing::Narrowing,
+    plugin_tools,
     tool_list::{ListedTool, ToolList},
 };
 use cardinal_base::scope::MCP_USE;
+use cardinal_identity::auth::caller::Caller;
 
 /// A connection with so many tools lists them all, however it asks.
-pub(super) const SEARCHED_ABOVE: usize = 40;
+const SEARCHED_ABOVE: usize = 40;
 pub(super) const SEARCH: &str = "tools_search";
 pub(super) const CALL: &str = "tools_call";
 
@@ -26,6 +29,7 @@ const ANSWER_LIMIT: usize = 64 << 10;
 /// Bytes of a search.
 const QUERY_LIMIT: usize = 500;
 
+/// Both, in the order of their names.
 static TOOLS: LazyLock<[ListedTool; 2]> =
     LazyLock::new(|| [call(), search()].map(|tool| ListedTool::new(tool, MCP_USE, false)));
 /// What takes arguments of [`SEARCH`] and of [`CALL`].
@@ -34,9 +38,13 @@ static VALIDATORS: LazyLock<[Option<jsonschema::Validator>; 2]> = LazyLock::new(
     [compiled(search()), compiled(call())]
 });
 
-/// Both, in the order of their names.
-pub(super) fn tools() -> &'static [ListedTool; 2] {
-    &TOOLS
+/// The tools that are listed to the caller on its connection: of many these two alone, where it asks for that.
+pub(super) fn listed<'a>(tools: &'a ToolList, caller: &'a Caller, narrowing: &'a Narrowing) -> Vec<&'a ListedTool> {
+    let admitted: Vec<&ListedTool> = narrowing.admitted(tools, caller).collect();
+    if narrowing.search && admitted.len() > SEARCHED_ABOVE {
+        return TOOLS.iter().collect();
+    }
+    admitted
 }
 
 fn search() -> Tool {
@@ -76,7 +84,7 @@ pub(super) fn complaints(arguments: &JsonObject) -> Option<String> {
 pub(super) fn run(tools: &ToolList, visit: &Visit, arguments: &JsonObject) -> CallToolResult {
     let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default();
     let limit = arguments.get("limit").and_then(Value::as_u64).unwrap_or(FOUND);
-    let found = ranked(tools.admitted(&visit.caller, &visit.narrowing), query);
+    let found = ranked(visit.narrowing.admitted(tools, &visit.caller), query);
     let (mut shown, mut bytes) = (Vec::new(), 0);
     for tool in found.iter().take(usize::try_from(limit).unwrap_or(usize::MAX)) {
         let Ok(text) = serde_json::to_string(&tool.tool) else { continue };

@@ -1,20 +1,12 @@
 //! What a client's open stream waits for besides messages: that the tools it sees change, that it may no longer read, and
 //! that the host goes away.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, combinators::BoxBody};
-use serde::{Deserialize, Serialize};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -23,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Mcp,
+    list_view::{ListChanges, SeenView},
     narrowing::Narrowing,
     sessions::{Session, Use},
 };
@@ -37,53 +30,10 @@ const TOOLS_CHANGED: &str =
 const PROMPTS_CHANGED: &str =
     "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/prompts/list_changed\"}\n\n";
 
-/// What lists look like, as numbers that are the same in every process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct View {
-    pub tools: u64,
-    /// None to a client that was not told of prompts: it is not notified either.
-    #[serde(default)]
-    pub prompts: Option<u64>,
-}
-
-/// What the lists looked like when a client last heard of them.
-#[derive(Debug)]
-pub struct SeenView {
-    tools: AtomicU64,
-    prompts: Option<AtomicU64>,
-}
-
-impl SeenView {
-    pub(super) fn new(view: View) -> Self {
-        Self { tools: AtomicU64::new(view.tools), prompts: view.prompts.map(AtomicU64::new) }
-    }
-
-    pub(super) fn saw_tools(&self, tools: u64) {
-        self.tools.store(tools, Ordering::Relaxed);
-    }
-
-    pub(super) fn saw_prompts(&self, prompts: u64) {
-        if let Some(seen) = &self.prompts {
-            seen.store(prompts, Ordering::Relaxed);
-        }
-    }
-
-    /// What of it is news now, which no other stream then has as news.
-    fn news(&self, now: View) -> Option<News> {
-        let tools = self.tools.swap(now.tools, Ordering::Relaxed) != now.tools;
-        let prompts = match (&self.prompts, now.prompts) {
-            (Some(seen), Some(now)) => seen.swap(now, Ordering::Relaxed) != now,
-            _ => false,
-        };
-        (tools || prompts).then_some(News::ListsChanged { tools, prompts })
-    }
-}
-
 /// What a stream has to act on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// The client sees others than it last heard of.
-    ListsChanged { tools: bool, prompts: bool },
+    ListsChanged(ListChanges),
     /// The credential is refused by now, or the host stops.
     Ended,
 }
@@ -151,7 +101,7 @@ impl Watch {
         }
         if self.settled_at.is_some_and(|at| at <= now) {
             self.settled_at = None;
-            return view.news(self.mcp.view(&self.caller, &self.narrowing));
+            return view.news(self.mcp.view(&self.caller, &self.narrowing)).map(News::ListsChanged);
         }
         None
     }
@@ -217,7 +167,7 @@ impl OpenStream {
                 },
             }
             match self.watch.news(&self.session.view).await {
-                Some(News::ListsChanged { tools, prompts }) => {
+                Some(News::ListsChanged(ListChanges { tools, prompts })) => {
                     let events = [(tools, TOOLS_CHANGED), (prompts, PROMPTS_CHANGED)];
                     let news: String = events.into_iter().filter(|(news, _)| *news).map(|(_, event)| event).collect();
                     return Some(Frame::data(news.into()));

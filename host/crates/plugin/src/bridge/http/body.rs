@@ -8,8 +8,11 @@ use std::{
 use cardinal_plugin_abi::{Bytes, CtxId, Error, error, stream::Source};
 use tokio::sync::mpsc;
 
-use super::{OpenExchange, counters::Outcome};
-use crate::{bridge::fault, fault::Fault};
+use super::OpenExchange;
+use crate::{
+    bridge::{door::report, exchanges::Outcome},
+    fault::Fault,
+};
 use cardinal_base::http_client::{AnswerBody, ExchangeError};
 
 /// Pieces that are read before the plugin asks for them.
@@ -41,7 +44,7 @@ impl Source for BodySource {
         Poll::Ready(match ready!(self.pieces.poll_recv(cx)) {
             Some(Piece::Data(data)) => Some(Ok(Bytes::from_owner(data))),
             Some(Piece::End(Ok(()))) => None,
-            Some(Piece::End(Err(fault))) => Some(Err(fault::report(self.ctx, fault))),
+            Some(Piece::End(Err(fault))) => Some(Err(report(self.ctx, fault))),
             None => Some(Err(Error::new(error::CANCELLED, "the host is stopping"))),
         })
     }

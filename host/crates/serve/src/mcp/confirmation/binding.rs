@@ -1,12 +1,26 @@
 //! What a confirmation is good for, as one number.
 
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::question::Plugin;
 use crate::mcp::sessions;
 use cardinal_base::hex::hex;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_store::approvals::Binding;
+
+/// Whose tool it is, and which package would run.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Plugin {
+    pub name: String,
+    pub version: String,
+    pub sha256: String,
+}
+
+impl Plugin {
+    pub fn to_json(&self) -> Value {
+        json!({"name": self.name, "version": self.version, "sha256": self.sha256})
+    }
+}
 
 /// SHA-256 over who calls, what, with which arguments, and what would run. Every part has its length before it, so that
 /// no two calls are written the same.

@@ -1,28 +1,12 @@
 //! The call that a person is asked about.
 
-use serde_json::{Value, json};
-
-use super::binding;
+use super::binding::{self, Plugin};
 use crate::http::error::ApiResult;
 use crate::mcp::{Visit, core_tools::Pin};
 use cardinal_base::{exact, scope::MCP_USE};
 use cardinal_plugin_host::registry::ToolEntry;
 use cardinal_store::approvals::{Binding, FirstAsked};
 use rmcp::model::JsonObject;
-
-/// Whose tool it is, and which package would run.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Plugin {
-    pub name: String,
-    pub version: String,
-    pub sha256: String,
-}
-
-impl Plugin {
-    pub fn to_json(&self) -> Value {
-        json!({"name": self.name, "version": self.version, "sha256": self.sha256})
-    }
-}
 
 /// How a question reaches a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

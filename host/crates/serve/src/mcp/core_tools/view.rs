@@ -7,7 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
-use crate::mcp::resources;
+use crate::mcp::card_resource;
 use cardinal_cards::{
     card::{Card, PartialCard},
     filter::members,
@@ -97,7 +97,7 @@ pub(super) struct One {
 
 /// A link to the card.
 pub(super) fn link(card: &Card) -> Resource {
-    resources::describe(card)
+    card_resource::describe(card)
 }
 
 #[cfg(test)]

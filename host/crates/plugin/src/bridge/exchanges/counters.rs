@@ -66,7 +66,7 @@ impl Counters {
         [("opened", self.opened.load(Ordering::Relaxed)), ("reused", self.reused.load(Ordering::Relaxed))]
     }
 
-    pub(super) fn count_connection(&self, is_reused: bool) {
+    pub(in crate::bridge) fn count_connection(&self, is_reused: bool) {
         let counter = if is_reused { &self.reused } else { &self.opened };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -79,22 +79,22 @@ impl Counters {
 }
 
 /// Counts an exchange when it is over. Dropped before, it was cancelled.
-pub(super) struct ExchangeCount {
+pub struct ExchangeCount {
     exchanges: Arc<HttpExchanges>,
     outcome: Outcome,
 }
 
 impl ExchangeCount {
-    pub(super) fn new(exchanges: Arc<HttpExchanges>) -> Self {
+    pub fn new(exchanges: Arc<HttpExchanges>) -> Self {
         Self { exchanges, outcome: Outcome::Cancelled }
     }
 
-    pub(super) fn done(mut self, outcome: Outcome) {
+    pub fn done(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
     /// Counts a failure and gives it back.
-    pub(super) fn failed(self, fault: Fault) -> Fault {
+    pub fn failed(self, fault: Fault) -> Fault {
         let outcome = match &fault {
             Fault::Http(error) => Outcome::Failed(http_kind_of(error)),
             Fault::Busy(_) => Outcome::Busy,

@@ -1,0 +1,90 @@
+//! The steps of a bulk action: each does a part of its cards and counts them, in one transaction.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{
+    End, Jobs, StepError,
+    bulk::Action,
+    fault, may_pass,
+    step::{ATTEMPTS, MAX_WAIT, pause, rights_gone, starter, went_on},
+    tool,
+};
+use cardinal_base::codes;
+use cardinal_store::{
+    card_bulk::{self, BulkAction},
+    jobs::{self, Job, Step},
+};
+
+/// After a step the database has as long for others as the step took, at most this long.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// Does what is left of a bulk action.
+pub(super) async fn all(jobs: &Jobs, job: &Job, cancelled: &CancellationToken) -> End {
+    let Some(action) = Action::named(&job.action) else {
+        return End::Failed(format!("This version has no action `{}`.", job.action));
+    };
+    match action.deed(&job.args) {
+        Some(deed) => parts(jobs, job, &deed, cancelled).await,
+        None => tool::all(jobs, job, cancelled).await,
+    }
+}
+
+async fn parts(jobs: &Jobs, job: &Job, deed: &BulkAction, cancelled: &CancellationToken) -> End {
+    let mut number = job.next_part;
+    let mut failures = 0;
+    loop {
+        if cancelled.is_cancelled() {
+            return End::Cancelled;
+        }
+        if jobs.draining.is_cancelled() {
+            return End::Released;
+        }
+        let begun = Instant::now();
+        match part(jobs, job, deed, number).await {
+            Ok(Some(true)) => return End::Cancelled,
+            Ok(Some(false)) => (number, failures) = (number + 1, 0),
+            Ok(None) => return End::Done,
+            Err(StepError::Lost) => match went_on(jobs, job.id, (number, 0)).await {
+                Some((next, _)) => (number, failures) = (next, 0),
+                None => return End::Lost,
+            },
+            Err(StepError::Error(error)) if may_pass(&error) && failures < ATTEMPTS => {
+                failures += 1;
+                tracing::warn!(job = %job.id, part = number, error = ?error, "a step of a job failed and is tried again");
+                pause(MAX_WAIT.min(Duration::from_millis(100) * failures), cancelled).await;
+            }
+            Err(StepError::Error(error)) if error.status().is_client_error() => return rights_gone(&error),
+            Err(lost) => return lost.into(),
+        }
+        pause(begun.elapsed().min(MAX_PAUSE), cancelled).await;
+    }
+}
+
+/// One part; `None` when there is none left, else whether somebody wants the job stopped.
+async fn part(jobs: &Jobs, job: &Job, deed: &BulkAction, number: i32) -> Result<Option<bool>, StepError> {
+    starter(jobs, job, "cards:write").await?;
+    let mut client = jobs.pool.get().await?;
+    let work = client.transaction().await?;
+    let Some(ids) = jobs::part(&work, job.id, number).await? else { return Ok(None) };
+    let outcome = card_bulk::apply(&work, deed, &ids, &job.actor, job.id).await?;
+    let step = Step {
+        done: outcome.changed + outcome.unchanged,
+        errors: outcome.missing.into_iter().map(missing).collect(),
+        counts: vec![("changed", outcome.changed), ("unchanged", outcome.unchanged)],
+        from: (number, 0),
+        next_part: number + 1,
+        ..Step::default()
+    };
+    let stop = jobs::count(&work, job.id, jobs.runner, &step).await?;
+    work.commit().await?;
+    Ok(Some(stop))
+}
+
+fn missing(id: Uuid) -> Value {
+    fault(("id", Value::from(id.to_string())), codes::NOT_FOUND.name, "There is no such card, or it is deleted.")
+}
