@@ -13,6 +13,18 @@ pub const LARGEST_LIMIT: u32 = 200;
 pub const ANYWHERE_FROM: usize = 3;
 const SEARCH_LIMIT: usize = 200;
 
+/// Which cards: what lists, exports and bulk actions have in common.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterQuery {
+    pub q: Option<String>,
+    pub status: Option<String>,
+    pub kind: Option<String>,
+    pub plugin: Option<String>,
+    pub missing_kind: Option<String>,
+    pub updated_since: Option<String>,
+}
+
 /// The query parameters of `GET /master-cards`, also what a plugin may ask for.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -20,12 +32,9 @@ pub struct ListQuery {
     pub limit: Option<u32>,
     pub cursor: Option<String>,
     pub sort: Option<String>,
-    pub q: Option<String>,
-    pub status: Option<String>,
-    pub kind: Option<String>,
-    pub plugin: Option<String>,
-    pub missing_kind: Option<String>,
-    pub updated_since: Option<String>,
+    // Its fields are texts: values of a flattened struct are never parsed as numbers.
+    #[serde(flatten)]
+    pub filter: FilterQuery,
     pub fields: Option<String>,
     pub count: Option<String>,
     pub deleted: Option<String>,
@@ -102,6 +111,26 @@ impl ListQuery {
     }
 
     pub fn filter(&self) -> Result<Filter, CardError> {
+        let deleted = match self.deleted.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(bad("`deleted` is true or false.")),
+        };
+        Ok(Filter { deleted, ..self.filter.check()? })
+    }
+
+    /// The members that the items of a page are cut down to; `id` is always among them.
+    pub fn fields(&self) -> Result<Option<Vec<&str>>, CardError> {
+        const KNOWN: [&str; 8] = ["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"];
+        let Some(list) = self.fields.as_deref() else { return Ok(None) };
+        let fields = members(list.split(','), &KNOWN);
+        fields.map(Some).ok_or_else(|| bad(format!("`fields` is a list of {}.", KNOWN.join(", "))))
+    }
+}
+
+impl FilterQuery {
+    /// The filter, of cards that are not deleted.
+    pub fn check(&self) -> Result<Filter, CardError> {
         let updated_since = match &self.updated_since {
             Some(text) => {
                 Some(OffsetDateTime::parse(text, &Rfc3339).map_err(|_| bad("`updated_since` is a time of RFC 3339."))?)
@@ -115,11 +144,7 @@ impl ListQuery {
             plugin: word(&self.plugin, "plugin")?,
             missing_kind: word(&self.missing_kind, "missing_kind")?,
             updated_since,
-            deleted: match self.deleted.as_deref() {
-                None | Some("false") => false,
-                Some("true") => true,
-                Some(_) => return Err(bad("`deleted` is true or false.")),
-            },
+            deleted: false,
         })
     }
 
@@ -142,14 +167,6 @@ impl ListQuery {
                 None => Err(bad("`status` is draft, active or archived.")),
             },
         }
-    }
-
-    /// The members that the items of a page are cut down to; `id` is always among them.
-    pub fn fields(&self) -> Result<Option<Vec<&str>>, CardError> {
-        const KNOWN: [&str; 8] = ["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"];
-        let Some(list) = self.fields.as_deref() else { return Ok(None) };
-        let fields = members(list.split(','), &KNOWN);
-        fields.map(Some).ok_or_else(|| bad(format!("`fields` is a list of {}.", KNOWN.join(", "))))
     }
 }
 
@@ -176,4 +193,34 @@ fn word(value: &Option<String>, name: &str) -> Result<Option<String>, CardError>
 
 fn bad(detail: impl Into<String>) -> CardError {
     CardError::Query(detail.into())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use cardinal_base::input;
+
+    use super::*;
+
+    #[test]
+    fn a_list_takes_the_filter_beside_its_own_parameters() {
+        let query: ListQuery = input::query(Some("limit=7&q=oak&count=exact&status=active")).unwrap();
+        assert_eq!(
+            (query.limit, query.filter.q.as_deref(), query.count.as_deref()),
+            (Some(7), Some("oak"), Some("exact"))
+        );
+        let query: ListQuery = input::json(br#"{"limit": 7, "missing_kind": "price", "q": null}"#).unwrap();
+        assert_eq!((query.limit, query.filter.missing_kind.as_deref(), query.filter.q), (Some(7), Some("price"), None));
+    }
+
+    #[test]
+    fn what_neither_has_is_refused() {
+        for wrong in ["nope=1", "q=a&nope=1", "q=a&q=b", "limit=1&limit=2", "limit=x", "filter=x"] {
+            assert!(input::query::<ListQuery>(Some(wrong)).is_err(), "{wrong}");
+        }
+        for wrong in [r#"{"nope": 1}"#, r#"{"limit": "7"}"#, r#"{"q": 7}"#, "[]", r#"{"q": "a", "q": "b"}"#] {
+            assert!(input::json::<ListQuery>(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        assert!(input::json::<FilterQuery>(br#"{"deleted": "true"}"#).is_err());
+    }
 }

@@ -17,7 +17,7 @@ use crate::{
     http::{body::Body, reply::Reply},
 };
 use cardinal_base::codes;
-use cardinal_cards::filter::ListQuery;
+use cardinal_cards::filter::{FilterQuery, ListQuery};
 use cardinal_store::catalogue::Format;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -51,12 +51,8 @@ const CSV: &str = "text/csv";
 struct ExportQuery {
     format: Option<String>,
     spreadsheet: Option<String>,
-    q: Option<String>,
-    status: Option<String>,
-    kind: Option<String>,
-    plugin: Option<String>,
-    missing_kind: Option<String>,
-    updated_since: Option<String>,
+    #[serde(flatten)]
+    filter: FilterQuery,
     fields: Option<String>,
     deleted: Option<String>,
 }
@@ -80,17 +76,7 @@ impl ExportQuery {
 
     /// What it has in common with the list.
     fn list(self) -> ListQuery {
-        ListQuery {
-            q: self.q,
-            status: self.status,
-            kind: self.kind,
-            plugin: self.plugin,
-            missing_kind: self.missing_kind,
-            updated_since: self.updated_since,
-            fields: self.fields,
-            deleted: self.deleted,
-            ..ListQuery::default()
-        }
+        ListQuery { filter: self.filter, fields: self.fields, deleted: self.deleted, ..ListQuery::default() }
     }
 }
 

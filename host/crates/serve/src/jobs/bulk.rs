@@ -1,6 +1,5 @@
 //! What a bulk action is: which cards, what is done to each, and what its starter must be allowed to do.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -10,7 +9,7 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::{
     card::Status,
     error::CardError,
-    filter::{Filter, ListQuery},
+    filter::{Filter, FilterQuery},
     source::KEY_LIMIT,
 };
 use cardinal_identity::auth::caller::{Caller, insufficient};
@@ -26,7 +25,7 @@ pub const IDS_LIMIT: usize = 10_000;
 pub struct BulkRequest {
     pub(super) action: Action,
     pub(super) ids: Option<Vec<Uuid>>,
-    pub(super) filter: Option<FilterFields>,
+    pub(super) filter: Option<FilterQuery>,
     pub(super) expected_count: Option<i64>,
     #[serde(default)]
     pub(super) args: Map<String, Value>,
@@ -40,18 +39,6 @@ pub enum Action {
     Delete,
     RemoveSource,
     PluginTool,
-}
-
-/// The list's filters, as the list takes them in its query.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FilterFields {
-    q: Option<String>,
-    status: Option<String>,
-    kind: Option<String>,
-    plugin: Option<String>,
-    missing_kind: Option<String>,
-    updated_since: Option<String>,
 }
 
 /// The cards, checked.
@@ -118,7 +105,7 @@ impl BulkRequest {
         }
         let cards = match (self.ids, self.filter) {
             (Some(ids), None) => Cards::Ids(distinct(ids)?),
-            (None, Some(fields)) => Cards::Filter(fields.check()?),
+            (None, Some(filter)) => Cards::Filter(checked(&filter)?),
             _ => {
                 return Err(ApiError::invalid("/ids", "Give either `ids` or `filter`.")
                     .field("/filter", "Give either `ids` or `filter`."));
@@ -173,21 +160,10 @@ fn distinct(mut ids: Vec<Uuid>) -> ApiResult<Vec<Uuid>> {
     Ok(ids)
 }
 
-impl FilterFields {
-    fn check(self) -> ApiResult<Filter> {
-        let query = ListQuery {
-            q: self.q,
-            status: self.status,
-            kind: self.kind,
-            plugin: self.plugin,
-            missing_kind: self.missing_kind,
-            updated_since: self.updated_since,
-            ..ListQuery::default()
-        };
-        // The same words as for the list, about a body instead of a query.
-        query.filter().map_err(|error| match error {
-            CardError::Query(detail) => ApiError::invalid("/filter", detail),
-            other => other.into(),
-        })
-    }
+/// The same words as for the list, about a body instead of a query.
+fn checked(filter: &FilterQuery) -> ApiResult<Filter> {
+    filter.check().map_err(|error| match error {
+        CardError::Query(detail) => ApiError::invalid("/filter", detail),
+        other => other.into(),
+    })
 }

@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{
-    bulk::{Action, BulkRequest, FilterFields},
+    bulk::{Action, BulkRequest},
     plugin::PluginJobRequest,
 };
 use crate::http::error::{ApiError, ApiResult};
+use cardinal_cards::filter::FilterQuery;
 
 /// What is to be done, and to which cards.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -17,7 +18,7 @@ use crate::http::error::{ApiError, ApiResult};
 pub struct JobRequest {
     action: JobAction,
     ids: Option<Vec<Uuid>>,
-    filter: Option<FilterFields>,
+    filter: Option<FilterQuery>,
     /// How many cards the filter picks, as a list's `count=exact` says. Required with `filter`.
     #[schemars(range(min = 0))]
     expected_count: Option<i64>,

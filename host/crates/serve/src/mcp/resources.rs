@@ -13,7 +13,7 @@ use super::{
     exports,
 };
 use crate::http::error::{ApiError, ApiResult};
-use cardinal_cards::filter::ListQuery;
+use cardinal_cards::filter::{FilterQuery, ListQuery};
 use cardinal_identity::auth::caller::Caller;
 
 /// The scope that reads them.
@@ -79,7 +79,11 @@ pub(super) async fn complete(cards: &Cards, typed: &str) -> ApiResult<(Vec<Strin
     if let Some((first, last)) = ids_beginning(typed) {
         ids = cardinal_store::cards::ids_between(&cards.pool, first, last, most + 1).await?;
     }
-    let query = ListQuery { limit: Some(COMPLETED as u32), q: Some(typed.to_owned()), ..ListQuery::default() };
+    let query = ListQuery {
+        limit: Some(COMPLETED as u32),
+        filter: FilterQuery { q: Some(typed.to_owned()), ..FilterQuery::default() },
+        ..ListQuery::default()
+    };
     // Text that no list can be searched by completes to nothing.
     let listing = match query.filter() {
         Ok(_) => Some(cards.catalogue.list(&query, false).await?),

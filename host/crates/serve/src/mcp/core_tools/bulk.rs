@@ -13,7 +13,7 @@ use crate::mcp::Visit;
 use cardinal_base::input::escape;
 use cardinal_cards::{
     card::{Card, Status},
-    filter::ListQuery,
+    filter::{FilterQuery, ListQuery},
 };
 use cardinal_store::{catalogue::Catalogue, error::StoreError};
 
@@ -25,7 +25,7 @@ const SAMPLE: u32 = 5;
 struct Arguments {
     action: Action,
     ids: Option<Vec<Uuid>>,
-    filter: Option<ListQuery>,
+    filter: Option<FilterQuery>,
     source_key: Option<String>,
     dry_run: Option<bool>,
     expected_count: Option<i64>,
@@ -139,7 +139,7 @@ impl Arguments {
     }
 
     fn query(&self) -> ListQuery {
-        ListQuery { limit: Some(SAMPLE), ..self.filter.clone().unwrap_or_default() }
+        ListQuery { limit: Some(SAMPLE), filter: self.filter.clone().unwrap_or_default(), ..ListQuery::default() }
     }
 
     /// What would become of a card, by JSON pointer; an empty one is the card itself.
