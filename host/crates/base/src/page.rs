@@ -45,10 +45,44 @@ pub struct Page<T> {
     pub next_cursor: Option<String>,
 }
 
+impl<T> Page<T> {
+    /// The same page with its items as clients see them.
+    pub fn show<'a, U>(&'a self, show: impl Fn(&'a T) -> U) -> Page<U> {
+        Page { items: self.items.iter().map(show).collect(), next_cursor: self.next_cursor.clone() }
+    }
+}
+
+/// Which page of `list` is to be read.
+pub struct PageRequest<'c, L, P> {
+    cursors: &'c Cursors,
+    list: L,
+    limit: i64,
+    /// The place of the last item of the page before; none for the first page.
+    pub before: Option<P>,
+}
+
+impl<L: Serialize, P: Serialize> PageRequest<'_, L, P> {
+    /// How many rows to read: one too many, which tells whether there is more.
+    pub const fn rows(&self) -> i64 {
+        self.limit + 1
+    }
+
+    /// The page that these rows make.
+    pub fn page<T>(&self, mut rows: Vec<T>, place: impl Fn(&T) -> P) -> Result<Page<T>, PageError> {
+        let limit = usize::try_from(self.limit).unwrap_or_default();
+        if rows.len() <= limit {
+            return Ok(Page { items: rows, next_cursor: None });
+        }
+        rows.truncate(limit);
+        let next_cursor = rows.last().map(|last| self.cursors.seal(&self.list, &place(last))).transpose()?;
+        Ok(Page { items: rows, next_cursor })
+    }
+}
+
 const MAC_LEN: usize = 16;
 /// Entries of a page when nothing else is asked for, and at most.
-const DEFAULT_PAGE_SIZE: i64 = 100;
-const MAX_PAGE_SIZE: i64 = 200;
+pub const DEFAULT_PAGE_SIZE: i64 = 100;
+pub const MAX_PAGE_SIZE: i64 = 200;
 
 /// How many entries were asked for.
 pub fn limit(asked: Option<i64>) -> Result<i64, PageError> {
@@ -85,20 +119,16 @@ impl Cursors {
         serde_json::from_slice(place).map_err(|_| PageError::Cursor)
     }
 
-    /// Takes the one row too many off that tells whether there is more; gives the cursor of the next page.
-    pub fn cut<T, P: Serialize>(
+    /// The page of `list` that a query asks for by its `limit` and `cursor`.
+    pub fn request<L: Serialize, P: Serialize + DeserializeOwned>(
         &self,
-        list: &impl Serialize,
-        rows: &mut Vec<T>,
-        limit: i64,
-        place: impl Fn(&T) -> P,
-    ) -> Result<Option<String>, PageError> {
-        let limit = usize::try_from(limit).unwrap_or_default();
-        if rows.len() <= limit {
-            return Ok(None);
-        }
-        rows.truncate(limit);
-        rows.last().map(|last| self.seal(list, &place(last))).transpose()
+        list: L,
+        asked: Option<i64>,
+        cursor: Option<&str>,
+    ) -> Result<PageRequest<'_, L, P>, PageError> {
+        let limit = limit(asked)?;
+        let before = cursor.map(|cursor| self.open(&list, cursor)).transpose()?;
+        Ok(PageRequest { cursors: self, list, limit, before })
     }
 
     fn mac(&self, list: &impl Serialize, place: &[u8]) -> Result<[u8; MAC_LEN], PageError> {
@@ -135,10 +165,14 @@ mod tests {
     #[test]
     fn a_page_has_a_next_one_when_a_row_too_many_was_read() {
         let cursors = Cursors::new([1; 32]);
-        let mut rows = vec![9_i64, 8, 7];
-        let next = cursors.cut(&"list", &mut rows, 2, |row| *row).unwrap().unwrap();
-        assert_eq!((rows.as_slice(), cursors.open::<i64>(&"list", &next).unwrap()), (&[9, 8][..], 8));
-        assert_eq!(cursors.cut(&"list", &mut rows, 2, |row| *row).unwrap(), None);
+        let first = cursors.request::<_, i64>("list", Some(2), None).unwrap();
+        assert_eq!((first.before, first.rows()), (None, 3));
+        let page = first.page(vec![9_i64, 8, 7], |row| *row).unwrap();
+        assert_eq!(page.items, [9, 8]);
+        let second = cursors.request::<_, i64>("list", Some(2), page.next_cursor.as_deref()).unwrap();
+        assert_eq!(second.before, Some(8));
+        assert_eq!(second.page(vec![7], |row| *row).unwrap().show(|row| row * 2).items, [14]);
+        assert!(second.page(vec![7, 6], |row| *row).unwrap().next_cursor.is_none());
         assert!(limit(Some(0)).is_err() && limit(Some(201)).is_err() && limit(None).is_ok());
     }
 }

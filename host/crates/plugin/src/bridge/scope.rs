@@ -3,28 +3,23 @@
 use std::{
     any::Any,
     collections::BTreeSet,
-    pin::Pin,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
-    time::Instant,
 };
 
-use cardinal_plugin_abi::{CallId, CtxId, host::ConnId};
+use cardinal_plugin_abi::CtxId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{exchanges::HttpExchanges, metrics::Metrics, table::Table};
-use crate::{context::PluginContext, fault::Fault, job::JobHandle, placement::Placement, progress::ProgressSender};
-use cardinal_base::request_id::RequestId;
+use crate::{context::PluginContext, placement::Placement};
 use cardinal_control::crash::{
     PluginTag, current,
     shm::{self, CLOSED, InFlight},
 };
-use cardinal_identity::auth::caller::Caller;
-use cardinal_observe::{request_timing, trace::Trace};
 
 // A door is a plain C function: all that it gets is a number, so the table must be static.
 static CONTEXTS: Table<Arc<Scope>> = Table::new();

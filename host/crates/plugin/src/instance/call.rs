@@ -1,6 +1,11 @@
 //! What goes into a call of a plugin's handler and what comes out, in the host's own types.
 
-use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Instant};
+use std::{
+    borrow::Cow,
+    net::IpAddr,
+    sync::{Arc, LazyLock},
+    time::Instant,
+};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -42,6 +47,29 @@ pub struct CallParts<'a> {
     pub progress: Option<ProgressSender>,
     /// The job whose handler is called; `body` holds its arguments.
     pub job: Option<JobCall>,
+}
+
+impl CallParts<'_> {
+    /// A call that no request to the plugin's routes makes: of a tool, or of a job's handler. `arguments` are JSON.
+    pub fn from_arguments(arguments: Bytes, caller: Arc<Caller>, request_id: RequestId, deadline: Instant) -> Self {
+        static NO_HEADERS: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
+        Self {
+            method: "",
+            path: "",
+            query: "",
+            params: Vec::new(),
+            headers: &NO_HEADERS,
+            body: CallBody::Full(arguments),
+            caller,
+            request_id,
+            trace: None,
+            deadline,
+            peer: None,
+            tool: None,
+            progress: None,
+            job: None,
+        }
+    }
 }
 
 /// A request's body.

@@ -4,16 +4,20 @@
 //! key can act as its owner.
 
 mod terms;
+mod view;
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use self::terms::{Bounds, Rate};
+use self::{
+    terms::{Bounds, Rate},
+    view::{ApiKey, NewApiKey, show},
+};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
@@ -21,12 +25,7 @@ use crate::{
     call::{Call, CallHead, Json, MergePatch, NoQuery, Query},
     http::reply::{self, Item, Reply},
 };
-use cardinal_base::{
-    codes,
-    input::maybe,
-    page::{self, Page},
-    schema::DateTime,
-};
+use cardinal_base::{codes, input::maybe, page::Page, schema::DateTime};
 use cardinal_identity::auth::{
     api_key::PlainKey,
     authority,
@@ -47,8 +46,7 @@ pub fn routes() -> Vec<Route> {
         Route::get("/v1/admin/api-keys", list).scope("keys:read").describe(|op| {
             op.named("listApiKeys", "api-keys", "API keys, newest first")
                 .notes("Your own; everyone's with `users:read`.")
-                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the previous page.", json!({}))
+                .paged()
                 .ok::<Page<ApiKey<'_>>>();
         }),
         Route::post("/v1/admin/api-keys", create).scope("keys:write").audits(AuditAction::CreateKey).describe(|op| {
@@ -167,13 +165,10 @@ struct ListQuery {
 
 async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
     let query = call.query()?;
-    let limit = page::limit(query.limit)?;
     let owner = visible_owner(call.caller()?);
-    let list = ("api keys", owner);
-    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
-    let mut keys = cardinal_store::api_keys::list(&app.pools.core, owner, before, limit + 1).await?;
-    let next = app.cursors.cut(&list, &mut keys, limit, |key| key.id)?;
-    reply::ok(&Page { items: keys.iter().map(show).collect(), next_cursor: next })
+    let request = app.cursors.request(("api keys", owner), query.limit, query.cursor.as_deref())?;
+    let keys = cardinal_store::api_keys::list(&app.pools.core, owner, request.before, request.rows()).await?;
+    reply::ok(&request.page(keys, |key| key.id)?.show(show))
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -376,78 +371,6 @@ async fn find(app: &App, call: &CallHead) -> ApiResult<KeyRecord> {
     let owner = visible_owner(call.caller()?);
     let record = cardinal_store::api_keys::get(&app.pools.core, id).await?;
     record.filter(|key| owner.is_none_or(|owner| owner == key.owner_id)).ok_or_else(|| ApiError::not_found("API key"))
-}
-
-/// A key as it is shown: never the key itself.
-#[derive(Serialize, JsonSchema)]
-pub struct ApiKey<'a> {
-    id: Uuid,
-    name: &'a str,
-    /// Its first and last characters.
-    key_hint: &'a str,
-    owner_id: Uuid,
-    scopes: &'a [String],
-    /// Null is no limit.
-    rate_limit: Option<RateShown>,
-    #[serde(with = "time::serde::rfc3339::option")]
-    #[schemars(with = "Option<DateTime>")]
-    expires_at: Option<OffsetDateTime>,
-    #[serde(with = "time::serde::rfc3339")]
-    #[schemars(with = "DateTime")]
-    created_at: OffsetDateTime,
-    /// At most a minute late.
-    #[serde(with = "time::serde::rfc3339::option")]
-    #[schemars(with = "Option<DateTime>")]
-    last_used_at: Option<OffsetDateTime>,
-    last_used_ip: Option<IpAddr>,
-    #[serde(with = "time::serde::rfc3339::option")]
-    #[schemars(with = "Option<DateTime>")]
-    revoked_at: Option<OffsetDateTime>,
-    revoked_reason: Option<&'a str>,
-    /// The key that this one was rotated from. Both go when one of them is revoked.
-    replaces_id: Option<Uuid>,
-    /// The key that was rotated from this one and is not revoked.
-    replaced_by_id: Option<Uuid>,
-    /// The key that this one was made with, or its successor. This one holds no scope that its maker lacks,
-    /// shares its rate, and goes when it is revoked.
-    made_by_key_id: Option<Uuid>,
-    /// Good at `/api` and `/api/mcp` alone.
-    mcp_only: bool,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub struct RateShown {
-    per_minute: i32,
-    burst: Option<i32>,
-}
-
-/// The one answer that shows a key.
-#[derive(Serialize, JsonSchema)]
-struct NewApiKey<'a> {
-    item: ApiKey<'a>,
-    /// Shown here only.
-    key: &'a str,
-}
-
-pub fn show(key: &KeyRecord) -> ApiKey<'_> {
-    ApiKey {
-        id: key.id,
-        name: &key.name,
-        key_hint: &key.key_hint,
-        owner_id: key.owner_id,
-        scopes: &key.scopes,
-        rate_limit: key.rate_per_minute.map(|per_minute| RateShown { per_minute, burst: key.rate_burst }),
-        expires_at: key.expires_at,
-        created_at: key.created_at,
-        last_used_at: key.last_used_at,
-        last_used_ip: key.last_used_ip,
-        revoked_at: key.revoked_at,
-        revoked_reason: key.revoked_reason.as_deref(),
-        replaces_id: key.replaces_id,
-        replaced_by_id: key.replaced_by_id,
-        made_by_key_id: key.made_by_key_id,
-        mcp_only: key.mcp_only,
-    }
 }
 
 async fn audit(app: &App, call: &CallHead, key: &KeyRecord) {

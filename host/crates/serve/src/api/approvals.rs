@@ -16,11 +16,7 @@ use crate::{
     mcp::confirmation,
     openapi::Operation,
 };
-use cardinal_base::{
-    codes,
-    page::{self, Page},
-    scope::APPROVE,
-};
+use cardinal_base::{codes, page::Page, scope::APPROVE};
 use cardinal_store::approvals::{self, Approval, Decision, REASON_LIMIT};
 
 const STATES: [&str; 6] = ["pending", "approved", "denied", "used", "expired", "void"];
@@ -36,8 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
             op.named("listApprovals", "approvals", "MCP tool calls that wait for a person, newest first")
                 .notes("Those that are over are kept for a week, at most the last 1,000.")
                 .param("state", "Only in this state.", json!({"enum": states, "default": "pending"}))
-                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the previous page.", json!({}))
+                .paged()
                 .ok::<Page<Approval>>();
         }),
         Route::get("/v1/admin/approvals/{id}", get).scope(APPROVE).describe(|op| {
@@ -102,7 +97,6 @@ struct ListQuery {
 
 async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
     let query = call.query()?;
-    let limit = page::limit(query.limit)?;
     let state = match query.state.as_deref() {
         None => Some("pending"),
         Some(ANY) => None,
@@ -112,11 +106,9 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
             return Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
         }
     };
-    let list = ("approvals", state);
-    let before = query.cursor.as_deref().map(|cursor| app.cursors.open(&list, cursor)).transpose()?;
-    let mut items = approvals::list(&app.pools.core, state, before, limit + 1).await?;
-    let next = app.cursors.cut(&list, &mut items, limit, |approval| approval.id)?;
-    reply::ok(&Page { items, next_cursor: next })
+    let request = app.cursors.request(("approvals", state), query.limit, query.cursor.as_deref())?;
+    let found = approvals::list(&app.pools.core, state, request.before, request.rows()).await?;
+    reply::ok(&request.page(found, |approval| approval.id)?)
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {

@@ -13,17 +13,13 @@ use crate::{
     call::{Call, Query},
     http::reply::{self, Reply},
 };
-use cardinal_base::{
-    codes,
-    page::{self, Page},
-};
+use cardinal_base::{codes, page::Page};
 use cardinal_store::audit::{self, Filter};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/admin/audit", list).scope("audit:read").describe(|op| {
         op.named("listAudit", "audit", "Who did what, newest first")
-            .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-            .param("cursor", "`next_cursor` of the previous page.", json!({}))
+            .paged()
             .param("actor", "An id, or else a name.", json!({}))
             .param("since", "From this time on.", json!({"format": "date-time"}))
             .param("until", "Before this time.", json!({"format": "date-time"}))
@@ -47,7 +43,6 @@ struct ListQuery {
 
 async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
     let query = call.query()?;
-    let limit = page::limit(query.limit)?;
     let filter = Filter {
         actor: query.actor,
         action: query.action,
@@ -56,11 +51,9 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
         since: time("since", query.since.as_deref())?,
         until: time("until", query.until.as_deref())?,
     };
-    let list = ("audit", &filter);
-    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
-    let mut lines = audit::list(&app.pools.core, &filter, before, limit + 1).await?;
-    let next = app.cursors.cut(&list, &mut lines, limit, |line| line.seq)?;
-    reply::ok(&Page { items: lines, next_cursor: next })
+    let request = app.cursors.request(("audit", &filter), query.limit, query.cursor.as_deref())?;
+    let lines = audit::list(&app.pools.core, &filter, request.before, request.rows()).await?;
+    reply::ok(&request.page(lines, |line| line.seq)?)
 }
 
 fn time(name: &str, text: Option<&str>) -> ApiResult<Option<OffsetDateTime>> {

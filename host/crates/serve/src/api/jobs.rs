@@ -29,7 +29,7 @@ use crate::{
 };
 use cardinal_base::{
     codes,
-    page::{self, Page},
+    page::Page,
     schema::{Actor, DateTime},
 };
 use cardinal_identity::auth::caller::Caller;
@@ -50,8 +50,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/jobs", list).scope(READ).describe(|op| {
             op.named("listJobs", "jobs", "Jobs, newest first")
-                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the previous page.", json!({}))
+                .paged()
                 .param("state", "Only in this state.", json!({"enum": STATES}))
                 .param("action", "Only of this action.", json!({}))
                 .ok::<Page<JobShown>>();
@@ -161,7 +160,6 @@ const STATES: [&str; 6] = ["queued", "running", "done", "failed", "cancelled", "
 
 async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
     let query = call.query()?;
-    let limit = page::limit(query.limit)?;
     if query.state.as_deref().is_some_and(|state| !STATES.contains(&state)) {
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail(format!("`state` is one of {}.", STATES.join(", "))));
     }
@@ -170,12 +168,9 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail("Unknown `action`."));
     }
     let wanted = JobFilter { state: query.state, action: query.action, request_id: query.request_id };
-    let list = ("jobs", &wanted);
-    let before: Option<Uuid> = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
-    let mut found = jobs::list(&app.pools.core, &wanted, before, limit + 1).await?;
-    let next = app.cursors.cut(&list, &mut found, limit, |job| job.id)?;
-    let items: Vec<Value> = found.iter().map(|job| view::summary(job, app.clock.now())).collect();
-    reply::ok(&json!({"items": items, "next_cursor": next}))
+    let request = app.cursors.request(("jobs", &wanted), query.limit, query.cursor.as_deref())?;
+    let found = jobs::list(&app.pools.core, &wanted, request.before, request.rows()).await?;
+    reply::ok(&request.page(found, |job| job.id)?.show(|job| view::summary(job, app.clock.now())))
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {

@@ -28,6 +28,10 @@ use cardinal_store::{card_sources::Written, cards::Precondition, catalogue::Card
 const ORDERS: [&str; 8] = ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"];
 
 pub(super) fn routes() -> Vec<Route> {
+    [all_cards(), one_card()].into_iter().flatten().collect()
+}
+
+fn all_cards() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/master-cards", list).scope("cards:read").describe(|op| {
             op.named("listCards", "cards", "Cards, page by page, filtered and searched")
@@ -54,6 +58,11 @@ pub(super) fn routes() -> Vec<Route> {
                 .etag()
                 .refuses(&[&codes::SKU_TAKEN, &codes::VALIDATION_FAILED, &codes::CARD_TOO_LARGE]);
         }),
+    ]
+}
+
+fn one_card() -> Vec<Route> {
+    vec![
         Route::get("/v1/admin/master-cards/{id}", get).scope("cards:read").describe(|op| {
             op.named("getCard", "cards", "One card with all its attributes").ok::<Item<Card>>().unless_known();
         }),
@@ -88,8 +97,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/admin/master-cards/{id}/history", history).scope("cards:read").describe(|op| {
             op.named("getCardHistory", "cards", "Who changed a card, newest first")
                 .notes("Deleted cards are included until they are purged.")
-                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the previous page.", json!({}))
+                .paged()
                 .ok::<Page<cardinal_store::card_history::HistoryEntry>>();
         }),
         Route::delete("/v1/admin/master-cards/{id}/sources/{source_key}", remove_source).scope("cards:write").describe(

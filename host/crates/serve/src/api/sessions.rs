@@ -16,11 +16,7 @@ use crate::{
     call::{Call, Query},
     http::reply::{self, Reply},
 };
-use cardinal_base::{
-    codes,
-    page::{self, Page},
-    schema::DateTime,
-};
+use cardinal_base::{codes, page::Page, schema::DateTime};
 use cardinal_identity::auth::{
     authority,
     caller::{Caller, CallerKind},
@@ -37,8 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/admin/sessions", list).authenticated().describe(|op| {
             op.named("listSessions", "sessions", "Active sessions, newest first")
                 .notes("Your own need no scope, others' `users:write`.")
-                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the previous page.", json!({}))
+                .paged()
                 .param("user_id", "The user; your own by default.", json!({}))
                 .ok::<Page<Session<'_>>>();
         }),
@@ -68,11 +63,9 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
     let caller = call.caller()?;
     let user = query.user_id.unwrap_or(caller.user_id);
     one_s_own_or_with_scope(caller, user)?;
-    let (limit, list) = (page::limit(query.limit)?, ("sessions", user));
-    let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
-    let mut lines = sessions::list(&app.pools.core, user, before, limit + 1).await?;
-    let next = app.cursors.cut(&list, &mut lines, limit, |line| line.id)?;
-    reply::ok(&Page { items: lines.iter().map(|line| show(line, caller)).collect(), next_cursor: next })
+    let request = app.cursors.request(("sessions", user), query.limit, query.cursor.as_deref())?;
+    let lines = sessions::list(&app.pools.core, user, request.before, request.rows()).await?;
+    reply::ok(&request.page(lines, |line| line.id)?.show(|line| show(line, caller)))
 }
 
 async fn end(app: &Arc<App>, call: Call) -> ApiResult<Reply> {

@@ -15,13 +15,7 @@ use crate::{
     call::{Call, CallHead, Json, MergePatch, NoQuery, Query},
     http::reply::{self, Item, Reply},
 };
-use cardinal_base::{
-    codes,
-    config::Secret,
-    input::maybe,
-    page::{self, Page},
-    schema::DateTime,
-};
+use cardinal_base::{codes, config::Secret, input::maybe, page::Page, schema::DateTime};
 use cardinal_identity::auth::{
     authority::{self, ROLES},
     caller::Caller,
@@ -37,8 +31,7 @@ pub fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/users", list).scope("users:read").describe(|op| {
             op.named("listUsers", "users", "Accounts, newest first")
-                .param("limit", "Entries per page.", json!({"minimum": 1, "maximum": 200, "default": 100}))
-                .param("cursor", "`next_cursor` of the previous page.", json!({}))
+                .paged()
                 .param("kind", "Only of this kind.", json!({"enum": KINDS}))
                 .param("role", "Only of this role.", json!({"enum": ROLES}))
                 .param("q", "Only whose name contains it.", json!({}))
@@ -85,13 +78,10 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
     let query = call.query()?;
     one_of("kind", query.kind.as_deref(), &KINDS)?;
     one_of("role", query.role.as_deref(), &ROLES)?;
-    let limit = page::limit(query.limit)?;
     let filter = Filter { kind: query.kind, role: query.role, disabled: query.disabled, q: query.q };
-    let list = ("users", &filter);
-    let before: Option<Uuid> = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
-    let mut users = accounts::list(&app.pools.core, &filter, before, limit + 1).await?;
-    let next = app.cursors.cut(&list, &mut users, limit, |user| user.id)?;
-    reply::ok(&Page { items: users.iter().map(show).collect(), next_cursor: next })
+    let request = app.cursors.request(("users", &filter), query.limit, query.cursor.as_deref())?;
+    let users = accounts::list(&app.pools.core, &filter, request.before, request.rows()).await?;
+    reply::ok(&request.page(users, |user| user.id)?.show(show))
 }
 
 fn one_of(name: &str, value: Option<&str>, known: &[&str]) -> ApiResult<()> {

@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::{sync::mpsc, time::Duration};
@@ -20,18 +20,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     BEAT_EVERY, End, JobKind, Jobs, describe, may_pass, settle,
-    step::{rights_gone, starter},
+    step::{call_parts, rights_gone, starter},
 };
 use crate::http::error::{ApiError, ApiResult};
-use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::{
     caller::{Caller, SharedCaller},
     credential::Credential,
 };
-use cardinal_observe::trace::Trace;
 use cardinal_plugin_host::{
     arguments,
-    call::{CallBody, CallParts, PluginReply},
+    call::{CallParts, PluginReply},
     error::CallError,
     fault::Fault,
     job::{self, ARGS_LIMIT, JobCall, JobHandle, JobQuestion},
@@ -192,25 +190,13 @@ impl Run<'_> {
     }
 
     async fn call(&self, caller: SharedCaller) -> Result<PluginReply, CallError> {
-        let (job, headers) = (self.job, HeaderMap::new());
+        let job = self.job;
         let parts = CallParts {
-            method: "",
-            path: "",
-            query: "",
-            params: Vec::new(),
-            headers: &headers,
-            body: CallBody::Full(job.args.to_string().into()),
-            caller,
-            request_id: RequestId::named(&job.id.to_string()).unwrap_or_else(|| RequestId::from_headers(&headers)),
-            trace: Some(Trace::from_headers(&headers, &mut rand::rng())),
-            deadline: Instant::now() + self.entry.job.timeout,
-            peer: None,
-            tool: None,
-            progress: None,
             job: Some(JobCall {
                 handle: Arc::clone(&self.handle),
                 checkpoint: job.checkpoint.as_ref().map(Value::to_string),
             }),
+            ..call_parts(job, caller, &job.args, self.entry.job.timeout)
         };
         self.entry.call(parts).await
     }

@@ -1,13 +1,18 @@
 //! What the steps of every job share: whose rights they have, and when one that failed is tried again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use http::HeaderMap;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{End, Jobs, describe};
 use crate::http::error::{ApiError, ApiResult};
+use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::{caller::SharedCaller, credential::Credential};
+use cardinal_observe::trace::Trace;
+use cardinal_plugin_host::call::CallParts;
 use cardinal_store::jobs::{self, Job};
 
 /// A step that failed is tried again so often before the job is given up; the wait between grows to [`MAX_WAIT`].
@@ -36,4 +41,15 @@ pub(super) async fn went_on(jobs: &Jobs, id: Uuid, from: (i32, i32)) -> Option<(
 /// Waits, unless the job is to stop.
 pub(super) async fn pause(time: Duration, cancelled: &CancellationToken) {
     let _ = tokio::time::timeout(time, cancelled.cancelled()).await;
+}
+
+/// A call of a plugin that a step makes, under the job's id and in a trace of its own.
+pub(super) fn call_parts<'c>(job: &Job, caller: SharedCaller, arguments: &Value, timeout: Duration) -> CallParts<'c> {
+    let no_headers = HeaderMap::new();
+    let request_id = RequestId::named(&job.id.to_string()).unwrap_or_else(|| RequestId::from_headers(&no_headers));
+    let deadline = Instant::now() + timeout;
+    CallParts {
+        trace: Some(Trace::from_headers(&no_headers, &mut rand::rng())),
+        ..CallParts::from_arguments(arguments.to_string().into(), caller, request_id, deadline)
+    }
 }

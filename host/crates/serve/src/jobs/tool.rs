@@ -2,10 +2,9 @@
 //! recorded before, and counted after. A host that dies in between leaves calls of which nobody knows whether they
 //! took effect; they are reported as that and not made again.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use futures_util::future::join_all;
-use http::HeaderMap;
 use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -14,21 +13,19 @@ use uuid::Uuid;
 
 use super::{
     End, Jobs, StepError, describe, fault, may_pass,
-    step::{self, pause, rights_gone, starter},
+    step::{self, call_parts, pause, rights_gone, starter},
 };
 use crate::audit::AuditAction;
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{
     codes,
     input::{self, InputError},
-    request_id::RequestId,
     scope::{APPROVE, UNATTENDED},
 };
 use cardinal_identity::auth::caller::{Caller, SharedCaller, insufficient};
-use cardinal_observe::trace::Trace;
 use cardinal_plugin_host::{
     arguments,
-    call::{CallBody, CallParts, PluginReply, ReplyBody},
+    call::{CallParts, PluginReply, ReplyBody},
     registry::{Registry, ToolEntry},
 };
 use cardinal_store::jobs::{self, CountError, Job, Step};
@@ -221,23 +218,9 @@ async fn call(
     if let Some(complaints) = entry.validator.as_ref().and_then(|known| arguments::complaints(known, &arguments)) {
         return failed(codes::VALIDATION_FAILED.name, complaints);
     }
-    let headers = HeaderMap::new();
-    let parts = CallParts {
-        method: "",
-        path: "",
-        query: "",
-        params: Vec::new(),
-        headers: &headers,
-        body: CallBody::Full(Value::Object(arguments).to_string().into()),
-        caller: Arc::clone(caller),
-        request_id: RequestId::named(&job.id.to_string()).unwrap_or_else(|| RequestId::from_headers(&headers)),
-        trace: Some(Trace::from_headers(&headers, &mut rand::rng())),
-        deadline: Instant::now() + entry.timeout,
-        peer: None,
-        tool: Some(&entry.tool.name),
-        progress: None,
-        job: None,
-    };
+    let arguments = Value::Object(arguments);
+    let parts =
+        CallParts { tool: Some(&entry.tool.name), ..call_parts(job, Arc::clone(caller), &arguments, entry.timeout) };
     match entry.call(parts).await {
         Ok(reply) => answered(reply).await.or_else(|(code, detail)| failed(&code, detail)),
         Err(error) => {

@@ -17,7 +17,7 @@ use crate::http::error::ApiError;
 use cardinal_base::exact;
 use cardinal_plugin_host::{
     arguments,
-    call::{CallBody, CallParts, ReplyBody},
+    call::{CallParts, ReplyBody},
     error::CallError,
     registry::ToolEntry,
 };
@@ -64,7 +64,7 @@ pub(super) fn complaints(entry: &ToolEntry, arguments: &JsonObject) -> Option<St
 pub(super) async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> CallToolResult {
     let body = visit.exact_arguments.clone().unwrap_or_else(|| Value::Object(arguments).to_string().into());
     let deadline = Instant::now() + entry.timeout;
-    match entry.call(parts(entry, visit, body, deadline, &HeaderMap::new())).await {
+    match entry.call(parts(entry, visit, body, deadline)).await {
         Err(error) => {
             tracing::warn!(tool = entry.tool.name, request_id = %visit.request_id, error = ?error, "a tool call failed");
             match error {
@@ -83,28 +83,13 @@ pub(super) async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject)
 }
 
 /// What a call of the tool gets: its arguments, and who calls.
-fn parts<'c>(
-    entry: &'c ToolEntry,
-    visit: &Visit,
-    arguments: Bytes,
-    deadline: Instant,
-    headers: &'c HeaderMap,
-) -> CallParts<'c> {
+fn parts<'c>(entry: &'c ToolEntry, visit: &Visit, arguments: Bytes, deadline: Instant) -> CallParts<'c> {
     CallParts {
-        method: "",
-        path: "",
-        query: "",
-        params: Vec::new(),
-        headers,
-        body: CallBody::Full(arguments),
-        caller: Arc::clone(&visit.caller),
-        request_id: visit.request_id,
         trace: Some(visit.trace),
-        deadline,
         peer: Some(visit.peer),
         tool: Some(&entry.tool.name),
         progress: visit.progress.clone(),
-        job: None,
+        ..CallParts::from_arguments(arguments, Arc::clone(&visit.caller), visit.request_id, deadline)
     }
 }
 
@@ -118,7 +103,7 @@ pub(super) async fn preview(
 ) -> Result<Bytes, String> {
     let Some(handler) = entry.preview else { return Err("the tool has no preview.".to_owned()) };
     let deadline = Instant::now() + timeout;
-    let reply = entry.plugin.call(handler, parts(entry, visit, arguments, deadline, &HeaderMap::new())).await;
+    let reply = entry.plugin.call(handler, parts(entry, visit, arguments, deadline)).await;
     let reply = reply.map_err(|error| match error {
         CallError::Timeout(_) => format!("plugin-timeout: the preview took longer than {} s.", timeout.as_secs_f64()),
         other => plain(&other.into()),

@@ -6,7 +6,10 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::{Entry, Facts, foreign, shared};
-use cardinal_base::codes::Code;
+use cardinal_base::{
+    codes::Code,
+    page::{DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE},
+};
 
 /// Statuses that any route may answer with: a bad request line or header, another's host name, a limit, a host that
 /// is at fault, busy or going.
@@ -67,6 +70,16 @@ impl<'g> Operation<'g> {
             self.parameters.push(parameter(name, "query", is_required, schema.clone()));
         }
         self
+    }
+
+    /// The parameters of a list that say which page.
+    pub fn paged(&mut self) -> &mut Self {
+        self.param(
+            "limit",
+            "Entries per page.",
+            json!({"minimum": 1, "maximum": MAX_PAGE_SIZE, "default": DEFAULT_PAGE_SIZE}),
+        )
+        .param("cursor", "`next_cursor` of the previous page.", json!({}))
     }
 
     /// The parameters of a list of cards that say which.

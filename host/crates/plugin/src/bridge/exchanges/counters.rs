@@ -79,22 +79,22 @@ impl Counters {
 }
 
 /// Counts an exchange when it is over. Dropped before, it was cancelled.
-pub struct ExchangeCount {
+pub(in crate::bridge) struct ExchangeCount {
     exchanges: Arc<HttpExchanges>,
     outcome: Outcome,
 }
 
 impl ExchangeCount {
-    pub fn new(exchanges: Arc<HttpExchanges>) -> Self {
+    pub(in crate::bridge) fn new(exchanges: Arc<HttpExchanges>) -> Self {
         Self { exchanges, outcome: Outcome::Cancelled }
     }
 
-    pub fn done(mut self, outcome: Outcome) {
+    pub(in crate::bridge) fn done(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
     /// Counts a failure and gives it back.
-    pub fn failed(self, fault: Fault) -> Fault {
+    pub(in crate::bridge) fn failed(self, fault: Fault) -> Fault {
         let outcome = match &fault {
             Fault::Http(error) => Outcome::Failed(http_kind_of(error)),
             Fault::Busy(_) => Outcome::Busy,
