@@ -100,6 +100,21 @@ fn sql_text_stands_where_the_database_is_used_only() {
     nothing_breaks("SQL text belongs in host/crates/{database,schema,store} or sql/", &found);
 }
 
+/// By number, a column more in a statement would shift all behind it. Cards are, and say why.
+#[test]
+fn rows_of_several_columns_are_read_by_name() {
+    let is_number = |rest: &str| {
+        rest.split_once('(').is_some_and(|(_, column)| column.starts_with(|c: char| ('1'..='9').contains(&c)))
+    };
+    let found = breaches(|source, code| {
+        let reads = |call: &str| code.split(call).skip(1).any(is_number);
+        source.host_crate().is_some()
+            && source.path != "host/crates/store/src/cards.rs"
+            && (reads("row.get") || reads("row.try_get"))
+    });
+    nothing_breaks("name the column", &found);
+}
+
 #[test]
 fn only_config_reads_the_environment() {
     let found = breaches(|source, code| {

@@ -118,8 +118,8 @@ pub async fn commit(client: &Client) -> anyhow::Result<()> {
 pub async fn tables(client: &Client, schema: &str) -> anyhow::Result<Vec<Table>> {
     let rows = client
         .query(
-            "SELECT c.relname::text,
-               coalesce(array_agg(a.attname::text ORDER BY a.attnum) FILTER (WHERE a.attname IS NOT NULL), '{}')
+            "SELECT c.relname::text, coalesce(array_agg(a.attname::text ORDER BY a.attnum)
+               FILTER (WHERE a.attname IS NOT NULL), '{}') AS columns
              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
              LEFT JOIN pg_attribute a
                ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
@@ -130,7 +130,7 @@ pub async fn tables(client: &Client, schema: &str) -> anyhow::Result<Vec<Table>>
         .await
         .with_context(|| format!("listing the tables of {schema}"))?;
     let table = |row: &tokio_postgres::Row| -> anyhow::Result<Table> {
-        Ok(Table { schema: schema.to_owned(), name: row.try_get(0)?, columns: row.try_get(1)? })
+        Ok(Table { schema: schema.to_owned(), name: row.try_get("relname")?, columns: row.try_get("columns")? })
     };
     let tables: Vec<Table> = rows.iter().map(table).collect::<anyhow::Result<_>>()?;
     Ok(tables.into_iter().filter(|table| schema != "public" || !NOT_DUMPED.contains(&table.name.as_str())).collect())
@@ -157,8 +157,8 @@ pub async fn sequences(client: &Client, schema: &str) -> anyhow::Result<Vec<Sequ
         sequences.push(Sequence {
             schema: schema.to_owned(),
             name,
-            last_value: row.try_get(0)?,
-            is_called: row.try_get(1)?,
+            last_value: row.try_get("last_value")?,
+            is_called: row.try_get("is_called")?,
         });
     }
     Ok(sequences)
@@ -251,9 +251,9 @@ pub async fn empty(client: &Client, schema: &str) -> anyhow::Result<()> {
 pub async fn stand_aside(client: &Client, schema: &str) -> anyhow::Result<Vec<String>> {
     let rows = client
         .query(
-            "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', k.conrelid::regclass, k.conname),
+            "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', k.conrelid::regclass, k.conname) AS away,
                     format('ALTER TABLE %s ADD CONSTRAINT %I %s', k.conrelid::regclass, k.conname,
-                           pg_get_constraintdef(k.oid))
+                           pg_get_constraintdef(k.oid)) AS back
              FROM pg_constraint k JOIN pg_namespace n ON n.oid = k.connamespace JOIN pg_class c ON c.oid = k.conrelid
              WHERE n.nspname = $1 AND k.contype = 'f' AND k.conparentid = 0 AND pg_has_role(c.relowner, 'USAGE')
              UNION ALL
@@ -269,8 +269,8 @@ pub async fn stand_aside(client: &Client, schema: &str) -> anyhow::Result<Vec<St
         .with_context(|| format!("listing keys and triggers of {schema}"))?;
     let mut back = Vec::with_capacity(rows.len());
     for row in rows {
-        client.batch_execute(row.try_get(0)?).await.context("taking keys and triggers away")?;
-        back.push(row.try_get(1)?);
+        client.batch_execute(row.try_get("away")?).await.context("taking keys and triggers away")?;
+        back.push(row.try_get("back")?);
     }
     // Views that keep their rows are filled again at the end, in the order in which they were made.
     let views = client

@@ -83,7 +83,7 @@ pub async fn marks(client: &tokio_postgres::Client) -> anyhow::Result<Vec<String
         .await
         .context("reading which migrations were run")?;
     let mark = |row: &tokio_postgres::Row| -> anyhow::Result<String> {
-        Ok(format!("{}:{}", row.try_get::<_, i32>(0)?, hex(row.try_get(1)?)))
+        Ok(format!("{}:{}", row.try_get::<_, i32>("version")?, hex(row.try_get("checksum")?)))
     };
     rows.iter().map(mark).collect()
 }

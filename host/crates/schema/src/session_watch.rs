@@ -50,14 +50,14 @@ const CAPACITY: &str = "
       + pg_catalog.current_setting('max_wal_senders')::bigint + pg_catalog.current_setting('max_prepared_transactions')::bigint + 1)";
 /// Without a join: this is what runs all the time.
 const LOOK: &str = "
-    SELECT pg_catalog.count(*) FILTER (WHERE NOT fastpath AND mode <> 'SIReadLock'),
-           pg_catalog.count(*) FILTER (WHERE locktype = 'transactionid' AND granted),
+    SELECT pg_catalog.count(*) FILTER (WHERE NOT fastpath AND mode <> 'SIReadLock') AS locks,
+           pg_catalog.count(*) FILTER (WHERE locktype = 'transactionid' AND granted) AS savepoints,
            pg_catalog.count(*) FILTER (WHERE NOT granted AND waitstart < pg_catalog.clock_timestamp()
-             - CASE locktype WHEN 'relation' THEN interval '20 ms' WHEN 'transactionid' THEN interval '1 s' END)
+             - CASE locktype WHEN 'relation' THEN interval '20 ms' WHEN 'transactionid' THEN interval '1 s' END) AS waits
     FROM pg_catalog.pg_lock_status()";
 const LOGINS: &str = "
-    SELECT a.usename::text, pg_catalog.array_agg(DISTINCT l.pid), pg_catalog.count(*),
-           pg_catalog.count(*) FILTER (WHERE l.locktype = 'transactionid' AND l.granted)
+    SELECT a.usename::text AS role, pg_catalog.array_agg(DISTINCT l.pid) AS sessions, pg_catalog.count(*) AS locks,
+           pg_catalog.count(*) FILTER (WHERE l.locktype = 'transactionid' AND l.granted) AS savepoints
     FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND pg_catalog.starts_with(a.usename::text, $1) GROUP BY 1";
 /// Plugins' sessions that keep others waiting: for a second the host's own logins ($2), or what starts, backs up and steps
@@ -95,7 +95,7 @@ static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
       JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relnamespace = 'public'::pg_catalog.regnamespace
       WHERE l.locktype = 'relation' AND l.granted AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')
     )
-    SELECT b.usename::text, pg_catalog.array_agg(DISTINCT b.pid)
+    SELECT b.usename::text AS role, pg_catalog.array_agg(DISTINCT b.pid) AS sessions
     FROM holders h JOIN pg_catalog.pg_stat_activity b ON b.pid = h.pid
     WHERE pg_catalog.starts_with(b.usename::text, $1)
     AND pg_catalog.substr(b.usename::text, pg_catalog.length($1) + 1)
@@ -239,7 +239,8 @@ impl<'a> Watch<'a> {
 
     async fn look(&self) -> anyhow::Result<()> {
         let row = self.session.query_one(&self.look, &[]).await.context("counting locks")?;
-        let (locks, savepoints, waits): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let (locks, savepoints, waits): (i64, i64, i64) =
+            (row.try_get("locks")?, row.try_get("savepoints")?, row.try_get("waits")?);
         if locks > max_login_locks(self.capacity) || savepoints > MAX_LOGIN_SAVEPOINTS {
             for login in excess(self.logins().await?, self.capacity) {
                 self.end(&login.role, &login.sessions, &login.excess(self.capacity)).await?;
@@ -258,10 +259,10 @@ impl<'a> Watch<'a> {
     async fn logins(&self) -> anyhow::Result<Vec<LoginLocks>> {
         let rows = self.session.query(LOGINS, &[&self.runtime_prefix()]).await.context("counting plugins' locks")?;
         let login = |row: &tokio_postgres::Row| LoginLocks {
-            role: row.get(0),
-            sessions: row.get(1),
-            locks: row.get(2),
-            savepoints: row.get(3),
+            role: row.get("role"),
+            sessions: row.get("sessions"),
+            locks: row.get("locks"),
+            savepoints: row.get("savepoints"),
         };
         Ok(rows.iter().map(login).collect())
     }
@@ -271,7 +272,7 @@ impl<'a> Watch<'a> {
         let steps = format!("{}s_", self.names.prefix());
         let rows = self.session.query(BLOCKERS.as_str(), &[&self.runtime_prefix(), &own, &steps]).await;
         for row in rows.context("looking who locks a table")? {
-            let (role, sessions): (String, Vec<i32>) = (row.try_get(0)?, row.try_get(1)?);
+            let (role, sessions): (String, Vec<i32>) = (row.try_get("role")?, row.try_get("sessions")?);
             let SessionActions { end, stuck, is_closed } = self.judge(&role, &sessions);
             if !end.is_empty() {
                 self.end(&role, &end, "it kept others waiting for what it had locked").await?;

@@ -49,7 +49,6 @@ const COLUMNS: &str = "k.id, k.name, k.key_hint, k.owner_id, k.scopes, k.rate_pe
      k.made_by_key_id, k.budget_key_id, \
      (SELECT s.id FROM public.admin_api_keys s WHERE s.replaces_id = k.id AND s.revoked_at IS NULL) AS replaced_by_id, \
      k.mcp_only";
-const COLUMN_COUNT: usize = 18;
 
 fn from_row(row: &Row) -> KeyRecord {
     KeyRecord {
@@ -96,7 +95,7 @@ pub async fn by_hash(pool: &Pool, hash: &KeyHash) -> Result<Option<KnownKey>, St
         Some(maker) => lineage::from_maker(&*client, maker).await?,
         None => Vec::new(),
     };
-    Ok(Some(KnownKey { owner: users::from_row(&row, COLUMN_COUNT), record, makers }))
+    Ok(Some(KnownKey { owner: users::from_row(&row), record, makers }))
 }
 
 const INSERT: &str = "INSERT INTO public.admin_api_keys (id, name, key_hash, key_hint, owner_id, scopes, rate_per_minute, rate_burst, \

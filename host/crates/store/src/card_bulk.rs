@@ -66,7 +66,7 @@ pub async fn apply(
          told AS (INSERT INTO public.card_history (id, card_id, version, actor, action, change) \
            SELECT n.id, c.id, c.version, $3, '{action}', $4 FROM changed c \
            JOIN unnest($1::uuid[], $2::uuid[]) AS n (card_id, id) ON n.card_id = c.id) \
-         SELECT f.id, c.id IS NOT NULL FROM found f LEFT JOIN changed c ON c.id = f.id"
+         SELECT f.id, c.id IS NOT NULL AS is_changed FROM found f LEFT JOIN changed c ON c.id = f.id"
     );
     let history: Vec<Uuid> = ids.iter().map(|_| Uuid::now_v7()).collect();
     let statement = work.prepare_cached(&sql).await?;
@@ -75,8 +75,8 @@ pub async fn apply(
     let mut outcome = Outcome::default();
     let mut found = std::collections::HashSet::with_capacity(rows.len());
     for row in &rows {
-        found.insert(row.try_get::<_, Uuid>(0)?);
-        if row.try_get(1)? { outcome.changed += 1 } else { outcome.unchanged += 1 }
+        found.insert(row.try_get::<_, Uuid>("id")?);
+        if row.try_get("is_changed")? { outcome.changed += 1 } else { outcome.unchanged += 1 }
     }
     outcome.missing = ids.iter().copied().filter(|id| !found.contains(id)).collect();
     Ok(outcome)

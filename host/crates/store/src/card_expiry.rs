@@ -142,5 +142,5 @@ async fn next(reaper: &Pool, before: OffsetDateTime, last: DeletedCard) -> Resul
                WHERE deleted_at IS NOT NULL AND deleted_at < $1 AND (deleted_at, id) > ($2, $3) \
                ORDER BY deleted_at, id LIMIT $4";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&before, &last.deleted_at, &last.id, &BATCH]).await?;
-    Ok(rows.iter().map(|row| DeletedCard { deleted_at: row.get(0), id: row.get(1) }).collect())
+    Ok(rows.iter().map(|row| DeletedCard { deleted_at: row.get("deleted_at"), id: row.get("id") }).collect())
 }

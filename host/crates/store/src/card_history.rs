@@ -78,7 +78,10 @@ pub async fn fields_at(transaction: &Transaction<'_>, card: Uuid, version: i64) 
             let detail = format!("More than {REPLAYED} changes lie between that version and the last one known whole.");
             return Err(StoreError::Version(detail));
         }
-        replay.take(fields::HistoryStep { action: row.try_get(0)?, change: row.try_get::<_, Json<Sent>>(1)?.0 })?;
+        replay.take(fields::HistoryStep {
+            action: row.try_get("action")?,
+            change: row.try_get::<_, Json<Sent>>("change")?.0,
+        })?;
     }
     Ok(replay.fields())
 }

@@ -211,14 +211,14 @@ impl Import<'_> {
         let found = work.query(&work.prepare_cached(&sql).await?, &[&skus]).await?;
         let skus = found
             .iter()
-            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+            .map(|row| Ok((row.try_get("sku")?, row.try_get("id")?)))
             .collect::<Result<_, tokio_postgres::Error>>()?;
         let ids: Vec<Uuid> = rows.iter().filter_map(|row| row.id).collect();
         let mut known = KnownCard { skus, hidden: HashMap::new() };
         if !ids.is_empty() {
-            let sql = "SELECT id, deleted_at IS NOT NULL FROM public.master_cards WHERE id = ANY($1) ORDER BY id";
+            let sql = "SELECT id, deleted_at IS NOT NULL AS is_deleted FROM public.master_cards WHERE id = ANY($1) ORDER BY id";
             for row in work.query(&work.prepare_cached(sql).await?, &[&ids]).await? {
-                known.hidden.insert(row.try_get(0)?, row.try_get(1)?);
+                known.hidden.insert(row.try_get("id")?, row.try_get("is_deleted")?);
             }
         }
         Ok(known)
@@ -348,9 +348,9 @@ async fn present_attributes(
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let sql = "SELECT id, (attributes - 'sources')::text FROM public.master_cards WHERE id = ANY($1)";
+    let sql = "SELECT id, (attributes - 'sources')::text AS attributes FROM public.master_cards WHERE id = ANY($1)";
     let found = point.query(&point.prepare_cached(sql).await?, &[&ids]).await?;
-    found.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+    found.iter().map(|row| Ok((row.try_get("id")?, row.try_get("attributes")?))).collect()
 }
 
 /// Lists the sources of cards anew whose rows had some.

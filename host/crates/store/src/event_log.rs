@@ -35,9 +35,10 @@ pub async fn raise(work: &impl GenericClient, event: &Event) -> Result<(), Store
 
 pub async fn standing(pool: &Pool) -> Result<LogPosition, StoreError> {
     let client = pool.get().await?;
-    let sql = "SELECT last, kept_from, EXISTS (SELECT FROM public.event_outbox) FROM public.event_numbers";
+    let sql =
+        "SELECT last, kept_from, EXISTS (SELECT FROM public.event_outbox) AS is_waiting FROM public.event_numbers";
     let row = client.query_one(&client.prepare_cached(sql).await?, &[]).await?;
-    Ok(LogPosition { last: row.get(0), kept_from: row.get(1), waiting: row.get(2) })
+    Ok(LogPosition { last: row.get("last"), kept_from: row.get("kept_from"), waiting: row.get("is_waiting") })
 }
 
 /// Numbers what waits, `at_most` so many; gives how many got one. None while another host is at it.
@@ -50,12 +51,12 @@ pub async fn number(pool: &Pool, at_most: i32) -> Result<i64, StoreError> {
 /// Events after the number `after`, in order.
 pub async fn after(pool: &Pool, after: i64, at_most: i64) -> Result<Vec<Numbered>, StoreError> {
     let client = pool.get().await?;
-    let sql = "SELECT id, topic, type, at, data::text FROM public.events WHERE id > $1 ORDER BY id LIMIT $2";
+    let sql = "SELECT id, topic, type, at, data::text AS data FROM public.events WHERE id > $1 ORDER BY id LIMIT $2";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&after, &at_most]).await?;
     let event = |row: &tokio_postgres::Row| {
         let topic =
-            Topic::named(row.get(1)).ok_or_else(|| StoreError::internal(anyhow::anyhow!("an unknown topic")))?;
-        Ok(Numbered::new(row.get(0), topic, row.get(2), row.get(3), row.get(4)))
+            Topic::named(row.get("topic")).ok_or_else(|| StoreError::internal(anyhow::anyhow!("an unknown topic")))?;
+        Ok(Numbered::new(row.get("id"), topic, row.get("type"), row.get("at"), row.get("data")))
     };
     rows.iter().map(event).collect()
 }

@@ -36,28 +36,28 @@ pub async fn after(client: &ClientWrapper, position: &mut Option<Position>) -> R
     let before = position.take();
     let from = before.as_ref().map_or(i64::MAX, |before| before.horizon);
     // One statement has one snapshot: what it does not see yet was written by transactions from its `xmin` on.
-    let sql =
-        "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, c.number, c.xid::text::bigint, c.kind, c.subject
+    let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS horizon, c.number,
+           c.xid::text::bigint AS xid, c.kind, c.subject
          FROM (SELECT) AS one LEFT JOIN LATERAL (
            SELECT * FROM public.identity_changes WHERE xid >= $1::bigint::text::xid8 LIMIT $2) AS c ON true";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&from, &(MAX_CHANGES + 1)]).await?;
-    let horizon = rows.first().map_or(0, |row| row.get(0));
+    let horizon = rows.first().map_or(0, |row| row.get("horizon"));
     let known = before.map(|before| before.seen).unwrap_or_default();
     let mut seen = HashSet::new();
     for row in &rows {
-        let Some(number) = row.get::<_, Option<i64>>(1) else { continue };
-        if row.get::<_, i64>(2) >= horizon {
+        let Some(number) = row.get::<_, Option<i64>>("number") else { continue };
+        if row.get::<_, i64>("xid") >= horizon {
             seen.insert(number);
         }
         if known.contains(&number) {
             continue;
         }
-        let subjects = match row.get(3) {
+        let subjects = match row.get("kind") {
             "user" => &mut changes.users,
             "key" => &mut changes.keys,
             _ => &mut changes.sessions,
         };
-        subjects.insert(row.get(4));
+        subjects.insert(row.get("subject"));
     }
     changes.is_everything = i64::try_from(rows.len()).unwrap_or(i64::MAX) > MAX_CHANGES;
     *position = Some(Position { horizon, seen });

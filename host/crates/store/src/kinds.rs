@@ -57,10 +57,10 @@ pub async fn stored(pool: &Pool) -> Result<Vec<StoredKind>, StoreError> {
 /// The kinds of these cards' sources, in their order; a card without sources is not in it.
 pub async fn of_cards(pool: &Pool, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<String>>, StoreError> {
     let client = pool.get().await?;
-    let sql = "SELECT card_id, array_agg(DISTINCT kind ORDER BY kind) FROM public.card_source_index \
+    let sql = "SELECT card_id, array_agg(DISTINCT kind ORDER BY kind) AS kinds FROM public.card_source_index \
                WHERE card_id = ANY($1) GROUP BY card_id";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&cards]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    Ok(rows.iter().map(|row| (row.get("card_id"), row.get("kinds"))).collect())
 }
 
 /// How long a look at all kinds is good for.

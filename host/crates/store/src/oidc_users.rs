@@ -17,7 +17,7 @@ pub async fn find_or_create(pool: &Pool, issuer: &str, subject: &str, name: &str
     let mut client = pool.get().await?;
     let sql = find();
     if let Some(row) = client.query_opt(&client.prepare_cached(&sql).await?, &[&issuer, &subject]).await? {
-        return Ok(users::from_row(&row, 0));
+        return Ok(users::from_row(&row));
     }
     let transaction = client.transaction().await?;
     // Two first requests at once, on two hosts perhaps, make one user, and two people of one name get two names.
@@ -25,7 +25,7 @@ pub async fn find_or_create(pool: &Pool, issuer: &str, subject: &str, name: &str
     insert(&transaction, issuer, subject, name).await?;
     let row = transaction.query_one(&sql, &[&issuer, &subject]).await?;
     transaction.commit().await?;
-    Ok(users::from_row(&row, 0))
+    Ok(users::from_row(&row))
 }
 
 fn find() -> String {

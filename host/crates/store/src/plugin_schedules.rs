@@ -105,18 +105,18 @@ pub struct Schedule {
 /// All that were ever declared.
 pub async fn list(pool: &Pool) -> Result<Vec<Schedule>, StoreError> {
     let client = pool.get().await?;
-    let sql = "SELECT s.plugin, s.job, s.next_at, s.last_at, s.last_job, j.state FROM public.plugin_schedules s \
+    let sql = "SELECT s.plugin, s.job, s.next_at, s.last_at, s.last_job, j.state AS last_state FROM public.plugin_schedules s \
                LEFT JOIN public.jobs j ON j.id = s.last_job ORDER BY s.plugin, s.job";
     let rows = client.query(&client.prepare_cached(sql).await?, &[]).await?;
     rows.iter()
         .map(|row| {
             Ok(Schedule {
-                plugin: row.try_get(0)?,
-                job: row.try_get(1)?,
-                next_at: row.try_get(2)?,
-                last_at: row.try_get(3)?,
-                last_job: row.try_get(4)?,
-                last_state: row.try_get(5)?,
+                plugin: row.try_get("plugin")?,
+                job: row.try_get("job")?,
+                next_at: row.try_get("next_at")?,
+                last_at: row.try_get("last_at")?,
+                last_job: row.try_get("last_job")?,
+                last_state: row.try_get("last_state")?,
             })
         })
         .collect()

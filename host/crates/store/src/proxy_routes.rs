@@ -27,8 +27,8 @@ pub async fn get(pool: &Pool) -> Result<ProxyRoutesRecord, StoreError> {
     let statement = client.prepare_cached("SELECT version, routes FROM public.proxy_routes").await?;
     let row = client.query_opt(&statement, &[]).await?;
     Ok(row.map_or_else(ProxyRoutesRecord::default, |row| ProxyRoutesRecord {
-        version: row.get(0),
-        lines: row.get::<_, Json<_>>(1).0,
+        version: row.get("version"),
+        lines: row.get::<_, Json<_>>("routes").0,
     }))
 }
 
@@ -52,8 +52,8 @@ pub async fn replace(
     work.batch_execute("LOCK TABLE public.proxy_routes IN SHARE ROW EXCLUSIVE MODE").await?;
     let row = work.query_opt("SELECT version, routes FROM public.proxy_routes", &[]).await?;
     let before = row.map_or_else(ProxyRoutesRecord::default, |row| ProxyRoutesRecord {
-        version: row.get(0),
-        lines: row.get::<_, Json<_>>(1).0,
+        version: row.get("version"),
+        lines: row.get::<_, Json<_>>("routes").0,
     });
     precondition.check(before.version)?;
     let version = before.version + 1;

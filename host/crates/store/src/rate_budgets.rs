@@ -82,7 +82,7 @@ pub async fn exchange(pool: &Pool, host: Uuid, lines: &[BudgetRow]) -> Result<Ve
     let statement = client.prepare_cached(&sql).await?;
     let rows = client.query(&statement, &[&host, &subjects, &debits, &wants, &rates, &rooms]).await?;
     let portion = |row: &tokio_postgres::Row| {
-        Ok(Portion { subject: row.try_get(0)?, granted: row.try_get(1)?, spent: row.try_get(2)? })
+        Ok(Portion { subject: row.try_get("subject")?, granted: row.try_get("granted")?, spent: row.try_get("spent")? })
     };
     rows.iter().map(portion).collect::<Result<_, tokio_postgres::Error>>().map_err(Into::into)
 }

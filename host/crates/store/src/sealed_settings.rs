@@ -22,7 +22,8 @@ pub async fn seal_anew(owner: &Client, before: Option<&SealingKey>, now: &Sealin
     let rows = owner.query(asked, &[]).await.context("reading the plugins' secret settings")?;
     let mut unreadable = Vec::new();
     for row in rows {
-        let (plugin, Json(mut sealed)): (String, Json<BTreeMap<String, String>>) = (row.try_get(0)?, row.try_get(1)?);
+        let (plugin, Json(mut sealed)): (String, Json<BTreeMap<String, String>>) =
+            (row.try_get("plugin")?, row.try_get("sealed")?);
         for (pointer, text) in &mut sealed {
             let place = place(&plugin, pointer);
             if now.open(&place, text).is_ok() {

@@ -77,12 +77,16 @@ pub async fn open(pool: &Pool, new: &NewSession<'_>) -> Result<bool, StoreError>
 pub async fn find(pool: &Pool, id: Uuid) -> Result<Option<Session>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
-        "SELECT s.revoked_at IS NOT NULL, s.expires_at, {} FROM public.admin_sessions s \
+        "SELECT s.revoked_at IS NOT NULL AS is_revoked, s.expires_at, {} FROM public.admin_sessions s \
          JOIN public.admin_users u ON u.id = s.user_id WHERE s.id = $1",
         users::columns()
     );
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
-    Ok(row.map(|row| Session { revoked: row.get(0), expires_at: row.get(1), user: users::from_row(&row, 2) }))
+    Ok(row.map(|row| Session {
+        revoked: row.get("is_revoked"),
+        expires_at: row.get("expires_at"),
+        user: users::from_row(&row),
+    }))
 }
 
 /// Where names have logged in of late: those after the session `after`, oldest first, the newest `most`. Gives the last
@@ -93,8 +97,8 @@ pub async fn places(pool: &Pool, after: Uuid, most: i64) -> Result<(Option<Uuid>
                WHERE s.id > $1 AND s.ip IS NOT NULL AND s.created_at > now() - interval '30 days' \
                ORDER BY s.id DESC LIMIT $2";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&after, &most]).await?;
-    let last = rows.first().map(|row| row.get(0));
-    Ok((last, rows.iter().rev().map(|row| (row.get(1), row.get(2))).collect()))
+    let last = rows.first().map(|row| row.get("id"));
+    Ok((last, rows.iter().rev().map(|row| (row.get("username"), row.get("ip"))).collect()))
 }
 
 /// A user's sessions that have not ended, newest first; `before` is the last id of the page before.

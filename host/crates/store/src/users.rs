@@ -21,17 +21,17 @@ pub struct User {
     pub disabled_at: Option<OffsetDateTime>,
 }
 
-const COLUMNS: &str = "u.id, u.username, u.kind, u.role, u.password_hash, u.token_epoch, u.disabled_at";
+const COLUMNS: &str = "u.id AS user_id, u.username, u.kind, u.role, u.password_hash, u.token_epoch, u.disabled_at";
 
-pub(super) fn from_row(row: &Row, at: usize) -> User {
+pub(super) fn from_row(row: &Row) -> User {
     User {
-        id: row.get(at),
-        username: row.get(at + 1),
-        kind: row.get(at + 2),
-        role: row.get(at + 3),
-        password_hash: row.get(at + 4),
-        token_epoch: row.get(at + 5),
-        disabled_at: row.get(at + 6),
+        id: row.get("user_id"),
+        username: row.get("username"),
+        kind: row.get("kind"),
+        role: row.get("role"),
+        password_hash: row.get("password_hash"),
+        token_epoch: row.get("token_epoch"),
+        disabled_at: row.get("disabled_at"),
     }
 }
 
@@ -51,14 +51,14 @@ pub async fn by_login(pool: &Pool, username: &str) -> Result<Option<User>, Store
          AND lower(u.username) = lower($1)"
     );
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&username]).await?;
-    Ok(row.map(|row| from_row(&row, 0)))
+    Ok(row.map(|row| from_row(&row)))
 }
 
 pub async fn by_id(pool: &Pool, id: Uuid) -> Result<Option<User>, StoreError> {
     let client = pool.get().await?;
     let sql = format!("SELECT {COLUMNS} FROM public.admin_users u WHERE u.id = $1");
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[&id]).await?;
-    Ok(row.map(|row| from_row(&row, 0)))
+    Ok(row.map(|row| from_row(&row)))
 }
 
 /// The owner who has been there longest and may log in.
@@ -94,7 +94,7 @@ pub async fn first(pool: &Pool) -> Result<Option<User>, StoreError> {
     let sql =
         format!("SELECT {COLUMNS} FROM public.admin_users u WHERE u.kind = 'user' ORDER BY u.created_at, u.id LIMIT 1");
     let row = client.query_opt(&client.prepare_cached(&sql).await?, &[]).await?;
-    Ok(row.map(|row| from_row(&row, 0)))
+    Ok(row.map(|row| from_row(&row)))
 }
 
 /// Whether anybody can log in at all.

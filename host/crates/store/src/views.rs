@@ -47,8 +47,8 @@ fn from_row(row: &Row) -> View {
     View {
         id: row.get("id"),
         name: row.get("name"),
-        filter: row.get::<_, Json<_>>(2).0,
-        sort: row.get(3),
+        filter: row.get::<_, Json<_>>("filter").0,
+        sort: row.get("sort"),
         columns: row.get::<_, Option<Json<_>>>("columns").map(|columns| columns.0),
         version: row.get("version"),
         created_at: row.get("created_at"),

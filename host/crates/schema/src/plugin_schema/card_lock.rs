@@ -40,13 +40,14 @@ const LOCKS: &str = "
       AND ($3::text IS NULL OR EXISTS (
         SELECT FROM pg_catalog.pg_attribute a
         WHERE a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey) AND a.attname = $3))
-    ), EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN below ON below.relation = p.partrelid WHERE p.partdefid <> 0),
+    ) AS has_key,
+    EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN below ON below.relation = p.partrelid WHERE p.partdefid <> 0) AS has_default,
     EXISTS (
       SELECT FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
       JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
       WHERE n.nspname = $1 AND c.relname = $2 AND k.contype = 'c'
-      AND pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $4) > 0)";
-const RELATIONS: &str = "SELECT c.relname::text, c.oid, c.relkind = 'r' FROM pg_catalog.pg_class c \
+      AND pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $4) > 0) AS has_place";
+const RELATIONS: &str = "SELECT c.relname::text, c.oid, c.relkind = 'r' AS is_table FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
 
 /// What a run knows of its lock on the cards.
@@ -108,7 +109,8 @@ impl<'a> CardLock<'a> {
     ) -> Result<(), Failure> {
         let row = work.query_one(LOCKS, &[&self.schema, &by.table, &by.column, &keys.tag()]).await;
         let row = row.context("looking for keys to the cards")?;
-        let [has_key, has_default, has_place]: [bool; 3] = [row.get(0), row.get(1), row.get(2)];
+        let [has_key, has_default, has_place]: [bool; 3] =
+            ["has_key", "has_default", "has_place"].map(|column| row.get(column));
         if has_place && by.changes_keys {
             return Err(before_its_key(statement, by));
         }
@@ -123,7 +125,9 @@ impl<'a> CardLock<'a> {
         let rows = work.query(RELATIONS, &[&self.schema]).await.context("listing what is there")?;
         Ok(tables.iter().all(|table| {
             rows.iter().any(|row| {
-                row.get::<_, &str>(0) == table && row.get::<_, bool>(2) && !there.contains(&row.get::<_, u32>(1))
+                row.get::<_, &str>("relname") == table
+                    && row.get::<_, bool>("is_table")
+                    && !there.contains(&row.get::<_, u32>("oid"))
             })
         }))
     }
@@ -157,7 +161,7 @@ impl<'a> CardLock<'a> {
         let idle = format!("SET LOCAL idle_in_transaction_session_timeout = '{LOCKED_IDLE_TIMEOUT}'");
         work.batch_execute(&idle).await.context("bounding the lock on the cards")?;
         let rows = work.query(RELATIONS, &[&self.schema]).await.context("listing what is there")?;
-        self.taken = Some((statement.position, rows.iter().map(|row| row.get(1)).collect()));
+        self.taken = Some((statement.position, rows.iter().map(|row| row.get("oid")).collect()));
         Ok(())
     }
 }

@@ -113,7 +113,7 @@ async fn unbounded(session: &impl GenericClient, schema: &str) -> anyhow::Result
 
 fn read(rows: &[tokio_postgres::Row]) -> anyhow::Result<Vec<Unknown>> {
     let read = |row: &tokio_postgres::Row| -> Result<Unknown, tokio_postgres::Error> {
-        Ok(Unknown { what: row.try_get(0)?, name: row.try_get(1)?, object: None })
+        Ok(Unknown { what: row.try_get("what")?, name: row.try_get("name")?, object: None })
     };
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
 }

@@ -19,10 +19,10 @@ const MAX_CONNECTIONS: i64 = 64;
 /// What the server has, what others' logins may have, and how many hosts there are, this one included.
 const SERVER: &str = "
     SELECT current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
-           - coalesce(current_setting('reserved_connections', true)::bigint, 0),
+           - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS connections,
            (SELECT coalesce(sum(greatest(r.rolconnlimit, 0)), 0)::bigint FROM pg_catalog.pg_roles r
-            WHERE starts_with(r.rolname::text, $1) AND r.rolname::text <> $2),
-           (SELECT greatest(count(*), 1) FROM public.hosts h WHERE h.seen_at > now() - interval '15 seconds')";
+            WHERE starts_with(r.rolname::text, $1) AND r.rolname::text <> $2) AS given,
+           (SELECT greatest(count(*), 1) FROM public.hosts h WHERE h.seen_at > now() - interval '15 seconds') AS hosts";
 
 /// What there is to be divided.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ impl Step<'_> {
     pub(super) async fn connection_limit(&self, session: &Client) -> Result<i64, StepError> {
         let (prefix, own) = (format!("{}p_", self.names.prefix()), self.names.plugin_runtime(self.plugin));
         let row = session.query_one(SERVER, &[&prefix, &own]).await.context("counting connections")?;
-        let server = Server { connections: row.get(0), given: row.get(1), hosts: row.get(2) };
+        let server = Server { connections: row.get("connections"), given: row.get("given"), hosts: row.get("hosts") };
         server.divide(self.connections.into()).ok_or_else(|| {
             StepError::Refused(ProvisionFault::Unavailable(format!(
                 "the database has no room for {} more connections: it has {} for plugins, and other plugins have {} of \

@@ -84,10 +84,10 @@ pub(super) async fn holders(work: &Transaction<'_>, schema: &str) -> anyhow::Res
         }
     }
     for row in asked(work, LABELS, schema).await? {
-        holders.labels.insert(row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
+        holders.labels.insert(row.try_get("oid")?, (row.try_get("typname")?, row.try_get("enumlabel")?));
     }
     for row in asked(work, PARENTS, schema).await? {
-        holders.parents.insert((row.try_get(0)?, row.try_get(1)?));
+        holders.parents.insert((row.try_get("inhrelid")?, row.try_get("inhparent")?));
     }
     Ok(holders)
 }

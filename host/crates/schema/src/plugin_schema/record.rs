@@ -32,9 +32,9 @@ impl Step<'_> {
             )
             .await
             .context("waiting for another host that is at this plugin")?;
-        let hash: Option<Vec<u8>> = row.try_get(0).context("reading the recorded hash")?;
+        let hash: Option<Vec<u8>> = row.try_get("schema_sha256").context("reading the recorded hash")?;
         // The row stays when the plugin's data is dropped, and when its first step fails.
-        let version = row.try_get(1).context("reading the recorded version")?;
+        let version = row.try_get("plugin_version").context("reading the recorded version")?;
         Ok(Recorded { first_time: hash.is_none(), hash, version })
     }
 

@@ -24,7 +24,7 @@ const TARGETS: &str = "
     )
     SELECT b.oid, b.is_target, b.is_view,
            ARRAY(SELECT a.attnum FROM pg_catalog.pg_attribute a
-                 WHERE a.attrelid = b.oid AND a.attname::text = ANY ($3) AND NOT a.attisdropped)
+                 WHERE a.attrelid = b.oid AND a.attname::text = ANY ($3) AND NOT a.attisdropped) AS columns
     FROM below b ORDER BY b.is_target DESC";
 /// Keys whose actions write rows of the table that has the key.
 const WRITING_KEYS: &str = "
@@ -33,7 +33,8 @@ const WRITING_KEYS: &str = "
     FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
     WHERE n.nspname::text = $1 AND k.contype = 'f' AND (k.confupdtype IN ('c', 'n', 'd') OR k.confdeltype IN ('n', 'd'))";
 const COUNTED: &str = "
-    SELECT c.oid, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid), pg_catalog.pg_stat_get_xact_tuples_updated(c.oid)
+    SELECT c.oid, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) AS deleted,
+           pg_catalog.pg_stat_get_xact_tuples_updated(c.oid) AS updated
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname::text = $1 AND c.relkind IN ('r', 'p')";
 
@@ -94,8 +95,8 @@ impl RowChanges {
             // When there is no such table, the statement fails.
             for row in asked.context("looking up what a statement writes over")? {
                 let (table, is_target, is_view): (u32, bool, bool) =
-                    (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-                let columns: Vec<i16> = row.try_get(3)?;
+                    (row.try_get("oid")?, row.try_get("is_target")?, row.try_get("is_view")?);
+                let columns: Vec<i16> = row.try_get("columns")?;
                 writes.through_view |= is_view;
                 if self.add(&mut writes, before, overwrite, table, columns) && is_target {
                     break; // the tables below lose the same
@@ -222,7 +223,7 @@ async fn writing_keys(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Ve
 async fn counts(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Counts> {
     let rows = work.query(COUNTED, &[&schema]).await.context("asking what happened to the plugin's rows")?;
     let count = |row: &tokio_postgres::Row| -> Result<(u32, Count), tokio_postgres::Error> {
-        Ok((row.try_get(0)?, Count { deleted: row.try_get(1)?, updated: row.try_get(2)? }))
+        Ok((row.try_get("oid")?, Count { deleted: row.try_get("deleted")?, updated: row.try_get("updated")? }))
     };
     rows.iter().map(count).collect::<Result<_, _>>().context("reading what happened to the plugin's rows")
 }

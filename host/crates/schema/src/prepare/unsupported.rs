@@ -112,14 +112,14 @@ pub(super) fn explain_lack_of_rights(error: anyhow::Error, login: &ConnectParams
 pub(super) async fn check_server(client: &(impl GenericClient + Sync)) -> anyhow::Result<()> {
     let row = client
         .query_one(
-            "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
-                    current_setting('server_encoding'), current_database()::text",
+            "SELECT current_setting('server_version_num')::int AS number, current_setting('server_version') AS version,
+                    current_setting('server_encoding') AS encoding, current_database()::text AS dbname",
             &[],
         )
         .await
         .context("asking for the server's version")?;
-    let (number, version): (i32, String) = (row.try_get(0)?, row.try_get(1)?);
-    let (encoding, dbname): (String, String) = (row.try_get(2)?, row.try_get(3)?);
+    let (number, version): (i32, String) = (row.try_get("number")?, row.try_get("version")?);
+    let (encoding, dbname): (String, String) = (row.try_get("encoding")?, row.try_get("dbname")?);
     if number < OLDEST_SERVER {
         let oldest = OLDEST_SERVER / 10_000;
         let problem =

@@ -110,7 +110,10 @@ async fn hold(work: &Transaction<'_>, id: Uuid, further: &str) -> Result<Option<
         "SELECT expires_at, scopes FROM public.admin_api_keys WHERE id = $1 AND revoked_at IS NULL {further} FOR SHARE"
     );
     let row = work.query_opt(&sql, &[&id]).await?;
-    Ok(row.map(|row| MakerTerms { expires_at: row.get(0), scopes: ScopeSet::lenient(row.get::<_, Vec<String>>(1)) }))
+    Ok(row.map(|row| MakerTerms {
+        expires_at: row.get("expires_at"),
+        scopes: ScopeSet::lenient(row.get::<_, Vec<String>>("scopes")),
+    }))
 }
 
 /// The maker of the key that takes the place of `old`; `None` when `by` was made with `old`, and would put itself above
@@ -165,7 +168,7 @@ pub async fn narrow_family(work: &Transaction<'_>, id: Uuid, scopes: &[String]) 
     let most = ScopeSet::lenient(scopes);
     let mut changed = Vec::new();
     for row in work.query(&sql, &[&id]).await? {
-        let (key, own): (Uuid, Vec<String>) = (row.get(0), row.get(1));
+        let (key, own): (Uuid, Vec<String>) = (row.get("id"), row.get("scopes"));
         let own = ScopeSet::lenient(own);
         if most.includes(&own) {
             continue;

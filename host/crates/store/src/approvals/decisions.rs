@@ -127,7 +127,7 @@ pub async fn void_outdated(pool: &Pool, binding: &Binding, pin: &str) -> Result<
     let rows = work.query(&work.prepare_cached(&sql).await?, &[&binding.as_slice(), &pin]).await?;
     let mut ids = Vec::with_capacity(rows.len());
     for row in &rows {
-        let (id, tool): (Uuid, String) = (row.get(0), row.get(1));
+        let (id, tool): (Uuid, String) = (row.get("id"), row.get("tool"));
         event_log::raise(&work, &event("void", id, &tool)).await?;
         ids.push(id);
     }
@@ -146,7 +146,7 @@ async fn change(
     let work = client.transaction().await?;
     let row = work.query_opt(&work.prepare_cached(sql).await?, values).await?;
     let Some(row) = row else { return Ok(None) };
-    let (id, tool): (Uuid, String) = (row.get(0), row.get(1));
+    let (id, tool): (Uuid, String) = (row.get("id"), row.get("tool"));
     event_log::raise(&work, &event(what, id, &tool)).await?;
     work.commit().await?;
     Ok(Some(id))

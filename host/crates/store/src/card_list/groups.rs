@@ -70,11 +70,11 @@ impl GroupList {
 impl Group {
     fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
         Ok(Self {
-            id: row.try_get(0)?,
-            deleted: row.try_get(1)?,
-            status: row.try_get(2)?,
-            kinds: row.try_get(3)?,
-            plugins: row.try_get(4)?,
+            id: row.try_get("id")?,
+            deleted: row.try_get("deleted")?,
+            status: row.try_get("status")?,
+            kinds: row.try_get("kinds")?,
+            plugins: row.try_get("plugins")?,
         })
     }
 

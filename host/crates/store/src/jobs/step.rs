@@ -1,0 +1,114 @@
+//! Steps of a job that runs: what each did is counted in the transaction that did it.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use serde_json::{Map, Value};
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::{LEASE, Runner};
+use crate::error::StoreError;
+use cardinal_database::pool::Pool;
+
+/// Errors of one job that are kept; the rest is only counted.
+const ERRORS_KEPT: i64 = 1_000_000;
+
+/// What a step did.
+#[derive(Debug, Default)]
+pub struct Step {
+    pub done: i64,
+    /// Each that failed, as readers get it.
+    pub errors: Vec<Value>,
+    /// What became of the done ones; added to what is there.
+    pub counts: Vec<(&'static str, i64)>,
+    /// Where the job was before it: a step that was committed, though nobody heard of it, is not counted again.
+    pub from: (i32, i32),
+    /// Where the job goes on.
+    pub next_part: i32,
+    pub next_item: i32,
+    pub begun: i32,
+    pub note: Option<&'static str>,
+}
+
+/// Why a step was not counted; its transaction must not be committed.
+#[derive(Debug)]
+pub enum CountError {
+    /// The job is another process's by now, or over, or not where the step began.
+    Lost,
+    Error(StoreError),
+}
+
+impl<E: Into<StoreError>> From<E> for CountError {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// Counts a step, as the last thing in its transaction. `true` when somebody wants the job stopped.
+pub async fn count(work: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step) -> Result<bool, CountError> {
+    let failed = i64::try_from(step.errors.len()).unwrap_or(i64::MAX);
+    let counts: Map<String, Value> =
+        step.counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| ((*name).to_owned(), Value::from(*n))).collect();
+    let counts = Value::Object(counts);
+    let sql = format!(
+        "UPDATE public.jobs AS j SET done = j.done + $3, failed = j.failed + $4, next_part = $5, next_item = $6, begun = $7, \
+         lease_until = now() + {LEASE}, \
+         counts = j.counts || coalesce((SELECT jsonb_object_agg(key, coalesce((j.counts->>key)::bigint, 0) + value::bigint) \
+           FROM jsonb_each_text($8::jsonb)), '{{}}'), \
+         notes = CASE WHEN $9::text IS NULL OR j.notes ? $9 THEN j.notes ELSE j.notes || to_jsonb($9) END \
+         WHERE j.id = $1 AND j.runner = $2 AND j.state = 'running' AND j.next_part = $10 AND j.next_item = $11 \
+         RETURNING j.failed, j.cancel_asked_at IS NOT NULL AS is_cancelled"
+    );
+    let values: [&(dyn ToSql + Sync); 11] = [
+        &id,
+        &runner.process,
+        &step.done,
+        &failed,
+        &step.next_part,
+        &step.next_item,
+        &step.begun,
+        &counts,
+        &step.note,
+        &step.from.0,
+        &step.from.1,
+    ];
+    let row = work.query_opt(&work.prepare_cached(&sql).await?, &values).await?;
+    let row = row.ok_or(CountError::Lost)?;
+    let after: i64 = row.try_get("failed")?;
+    let first = after - failed;
+    keep_errors(work, id, first, &step.errors, ERRORS_KEPT).await?;
+    Ok(row.try_get("is_cancelled")?)
+}
+
+/// Adds errors behind the first `first` ones, as far as not more than `most` are kept.
+pub(crate) async fn keep_errors(
+    work: &Transaction<'_>,
+    id: Uuid,
+    first: i64,
+    errors: &[Value],
+    most: i64,
+) -> Result<(), StoreError> {
+    if errors.is_empty() || first >= most {
+        return Ok(());
+    }
+    let room = usize::try_from(most - first).unwrap_or_default();
+    let kept = &errors[..errors.len().min(room)];
+    let sql = "INSERT INTO public.job_errors (job_id, number, error) \
+               SELECT $1, $2 + e.n, e.error FROM unnest($3::jsonb[]) WITH ORDINALITY AS e (error, n)";
+    work.execute(&work.prepare_cached(sql).await?, &[&id, &first, &kept]).await?;
+    Ok(())
+}
+
+/// Where a job is that this process still runs.
+pub async fn place(pool: &Pool, id: Uuid, runner: Runner) -> Result<Option<(i32, i32)>, StoreError> {
+    let client = pool.get().await?;
+    let sql = "SELECT next_part, next_item FROM public.jobs WHERE id = $1 AND runner = $2 AND state = 'running'";
+    let row = client.query_opt(sql, &[&id, &runner.process]).await?;
+    row.map(|row| Ok((row.try_get("next_part")?, row.try_get("next_item")?))).transpose()
+}
+
+/// The cards of a part.
+pub async fn part(work: &Transaction<'_>, id: Uuid, number: i32) -> Result<Option<Vec<Uuid>>, StoreError> {
+    let sql = "SELECT ids FROM public.job_parts WHERE job_id = $1 AND number = $2";
+    let row = work.query_opt(&work.prepare_cached(sql).await?, &[&id, &number]).await?;
+    Ok(row.map(|row| row.try_get(0)).transpose()?)
+}
