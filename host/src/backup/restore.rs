@@ -1,14 +1,16 @@
 //! Reading an archive back. It is checked to its last byte before anything is touched; then an empty database is filled,
 //! or a new one is filled beside the one in use and put in its place when it is complete.
 
+mod fill;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use futures_util::SinkExt as _;
 use tokio_postgres::Client;
 
+use self::fill::step;
 use super::{
-    LOCK_MEMBER, Manifest, Plugin, Progress, Rows, SEALING_KEY_MEMBER, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
+    LOCK_MEMBER, Progress, SEALING_KEY_MEMBER, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
     archive::{Checked, Existing, Members},
 };
 use cardinal_base::{
@@ -16,14 +18,9 @@ use cardinal_base::{
     seal::SealingKey,
     secret_file::{self, TOKEN_SECRET_FILE},
 };
-use cardinal_database::{
-    connect::{self, ConnectParams},
-    roles::plugin_schema_name,
-};
-use cardinal_package::manifest::CONNECTIONS_DEFAULT;
+use cardinal_database::connect::{self, ConnectParams};
 use cardinal_schema::{
     dump, migrate,
-    plugin_schema::{SCHEMA_TIMEOUT, Step, StepError},
     prepare::{self, Preparation, Prepared, SecretSource},
 };
 use cardinal_store::sealed_settings;
@@ -230,110 +227,6 @@ impl Restore<'_> {
         Ok(files)
     }
 
-    async fn fill_plugin(
-        &mut self,
-        plugin: &Plugin,
-        members: &mut Members<'_>,
-        provisioner: &ConnectParams,
-        prepared: &Prepared,
-    ) -> anyhow::Result<()> {
-        let mut refused = None;
-        for (index, version) in plugin.steps.iter().enumerate() {
-            let (_, text) = members
-                .next(&format!("schema/{}/{}.sql", plugin.name, index + 1))?
-                .context("one of its schema.sql files is missing")?;
-            let schema_sql = String::from_utf8(text).context("its schema.sql is not UTF-8")?;
-            match step(&plugin.name, version, &schema_sql, provisioner, prepared).make().await {
-                Ok(_) => {}
-                // An older version's, with what no schema.sql may say any more: later ones may make all of it.
-                Err(StepError::Refused(fault)) => refused = Some((version, fault)),
-                Err(StepError::Failed(error)) => return Err(error),
-            }
-        }
-        let step = step(&plugin.name, "", "", provisioner, prepared);
-        let (writer, closer) = step.writer().await?;
-        let schema = plugin_schema_name(&plugin.name);
-        let filled = match (self.is_complete(&writer, &schema).await, refused) {
-            (Err(lacks), Some((version, fault))) => {
-                self.without.push(format!(
-                    "{}: schema.sql of version {version} is refused ({fault}), and {lacks:#}",
-                    plugin.name
-                ));
-                self.skip_schema(members, &schema)?;
-                drop(writer);
-                step.close_writer(&closer).await?;
-                return step.drop_all().await;
-            }
-            (Err(lacks), None) => Err(lacks),
-            (Ok(()), _) => self.fill_schema(&writer, members, &schema).await,
-        };
-        drop(writer);
-        step.close_writer(&closer).await?;
-        filled
-    }
-
-    async fn is_complete(&self, client: &Client, schema: &str) -> anyhow::Result<()> {
-        compare(&dump::tables(client, schema).await?, &self.archive.manifest, schema)
-    }
-
-    /// What the operator has left out.
-    fn skip_plugin(&mut self, plugin: &Plugin, members: &mut Members<'_>) -> anyhow::Result<()> {
-        for index in 1..=plugin.steps.len() {
-            members.next(&format!("schema/{}/{index}.sql", plugin.name))?.context(
-                "one of its schema.sql files is \
-                missing",
-            )?;
-        }
-        self.skip_schema(members, &plugin_schema_name(&plugin.name))?;
-        self.without.push(format!("{}: left out by --without-plugin", plugin.name));
-        Ok(())
-    }
-
-    /// Rows of a plugin that has no tables for them.
-    fn skip_schema(&self, members: &mut Members<'_>, schema: &str) -> anyhow::Result<()> {
-        for rows in self.archive.manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
-            while members.next(&format!("data/{}/", rows.number))?.is_some() {}
-        }
-        Ok(())
-    }
-
-    async fn fill_schema(&mut self, client: &Client, members: &mut Members<'_>, schema: &str) -> anyhow::Result<()> {
-        let manifest: &Manifest = &self.archive.manifest;
-        dump::begin_writing(client, schema).await?;
-        let back = dump::stand_aside(client, schema).await?;
-        if schema != "public" {
-            dump::empty(client, schema).await?;
-        }
-        for rows in manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
-            self.fill_table(client, members, rows).await?;
-        }
-        for sequence in manifest.sequences.iter().filter(|sequence| sequence.schema == schema) {
-            dump::set_sequence(client, sequence).await?;
-        }
-        dump::stand_again(client, &back).await?;
-        if schema == "public" {
-            dump::fill_card_lists(client).await?;
-        }
-        dump::commit(client).await
-    }
-
-    async fn fill_table(&mut self, client: &Client, members: &mut Members<'_>, rows: &Rows) -> anyhow::Result<()> {
-        let what = format!("{}.{}", rows.table.schema, rows.table.name);
-        // A constraint of a plugin's may take its time with each row: one sees whose.
-        self.progress.rows(&what, 0);
-        let mut sink = std::pin::pin!(dump::copy_in(client, &rows.table).await?);
-        while let Some((_, part)) = members.next(&format!("data/{}/", rows.number))? {
-            sink.send(part.into()).await.with_context(|| format!("writing {what}"))?;
-        }
-        let written = sink.finish().await.with_context(|| format!("writing {what}"))?;
-        if written != rows.rows {
-            bail!("{what} took {written} rows of {}", rows.rows);
-        }
-        self.progress.rows(&what, written);
-        self.progress.done(&what);
-        Ok(())
-    }
-
     fn put_files(&self, files: Files) -> anyhow::Result<Summary> {
         let without = self.without.clone();
         let mut summary =
@@ -390,45 +283,6 @@ impl Files {
         }
         Ok(files)
     }
-}
-
-fn step<'a>(
-    plugin: &'a str,
-    version: &'a str,
-    schema_sql: &'a str,
-    provisioner: &'a ConnectParams,
-    prepared: &'a Prepared,
-) -> Step<'a> {
-    Step {
-        plugin,
-        version,
-        package: "",
-        schema_sql,
-        // Until a host makes the step with the package.
-        connections: CONNECTIONS_DEFAULT,
-        provisioner,
-        names: &prepared.names,
-        passwords: &prepared.passwords,
-        start_options: false,
-        schema_timeout: SCHEMA_TIMEOUT,
-        is_kept: false,
-        replay: true,
-    }
-}
-
-/// Rows must find the columns that they come from: else something would be lost without a word.
-fn compare(found: &[dump::Table], manifest: &Manifest, schema: &str) -> anyhow::Result<()> {
-    for rows in manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
-        let made = found.iter().find(|table| table.name == rows.table.name);
-        let Some(made) = made else {
-            bail!("the backup has rows of {schema}.{}, a table that schema.sql does not make", rows.table.name);
-        };
-        let lost: Vec<&String> = rows.table.columns.iter().filter(|column| !made.columns.contains(column)).collect();
-        if !lost.is_empty() {
-            bail!("the backup has columns of {schema}.{} that schema.sql does not make: {lost:?}", rows.table.name);
-        }
-    }
-    Ok(())
 }
 
 async fn standpoint(login: &ConnectParams) -> anyhow::Result<Client> {

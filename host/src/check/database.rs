@@ -1,5 +1,8 @@
 //! The database: whether there is one, whether it is this program's, and whether its roles are kept apart.
 
+mod open_rights;
+mod role_findings;
+
 use std::path::Path;
 
 use time::OffsetDateTime;
@@ -12,10 +15,10 @@ use cardinal_database::{
     pool::Pools,
     roles::{self, RoleNames, RolePasswords},
 };
-use cardinal_plugin_host::registry::preview::Decided;
+use cardinal_plugin_host::registry::preview::Decisions;
 use cardinal_schema::{
     dump,
-    isolation::{self, Breach, DatabaseTimes, Isolation, PluginRecord, Tried},
+    isolation::{self, DatabaseTimes, Isolation, PluginRecord},
     migrate,
     plugin_schema::catalog,
     prepare::{self, SecretSource},
@@ -31,14 +34,12 @@ use cardinal_supervisor::{
 const CLOCK_DIFFERS: f64 = 5.0;
 /// Seconds that something may have happened in the future.
 const CLOCK_WENT_BACK: f64 = 60.0;
-/// At most so many of the operations that a role was allowed are listed.
-const TOLD: usize = 5;
 
 /// What was found, and what of it others need.
 #[derive(Default)]
 pub struct DatabaseReport {
     pub findings: Vec<Finding>,
-    pub decided: Decided,
+    pub decided: Decisions,
     pub plugins: Vec<PluginRecord>,
     pub proxy_routes: Vec<proxy_routes::ProxyRouteRow>,
     /// Kinds of which cards hold data, and on how many.
@@ -111,94 +112,12 @@ fn unusable(error: &anyhow::Error) -> Finding {
     }
 }
 
-/// What only a superuser can close, and has not.
-async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
-    let bootstrap = |code, message, expected| {
-        let fix = "Have a superuser run the output of `cardinal database bootstrap-sql` once.";
-        Finding::warning(code, "database", message).expected(expected).fix(fix)
-    };
-    let mut findings = Vec::new();
-    if isolation::large_objects_are_open(session).await? {
-        findings.push(bootstrap(
-            "large-objects-open",
-            "Plugins can create large objects, which live outside their schema.",
-            "EXECUTE on lo_create, lo_creat and lo_from_bytea revoked from PUBLIC",
-        ));
-    }
-    if isolation::advisory_locks_are_open(session).await? {
-        findings.push(bootstrap(
-            "advisory-locks-open",
-            "Plugins can take advisory locks until the server's lock table is full.",
-            "EXECUTE on pg_advisory_lock and similar functions revoked from PUBLIC",
-        ));
-    }
-    if isolation::log_messages_are_open(session).await? {
-        findings.push(bootstrap(
-            "log-messages-open",
-            "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start \
-             again.",
-            "EXECUTE on pg_logical_emit_message revoked from PUBLIC",
-        ));
-    }
-    if isolation::snapshots_are_open(session).await? {
-        findings.push(bootstrap(
-            "snapshots-open",
-            "Plugins can export snapshots, whose files keep the server from stopping and starting for minutes.",
-            "EXECUTE on pg_export_snapshot revoked from PUBLIC",
-        ));
-    }
-    if isolation::object_locks_are_open(session).await? {
-        findings.push(bootstrap(
-            "object-locks-open",
-            "Plugins can lock objects that they do not own, and block other plugins from being started, updated or \
-             removed.",
-            "EXECUTE on pg_get_object_address revoked from PUBLIC",
-        ));
-    }
-    if isolation::json_deletion_is_open(session).await? {
-        findings.push(bootstrap(
-            "json-deletion-open",
-            "A plugin's schema.sql can hold a lock that nothing releases, and block the removal of cards.",
-            "EXECUTE on jsonb_delete(jsonb, text[]) revoked from PUBLIC",
-        ));
-    }
-    if isolation::ddl_is_unfenced(session).await? {
-        findings.push(bootstrap(
-            "ddl-unfenced",
-            "Plugin code that gets into a foreign key's check could change tables.",
-            "the event trigger cardinal_ddl_fence, which only a superuser can create",
-        ));
-    }
-    let databases = isolation::open_databases(session).await?;
-    if !databases.is_empty() {
-        let message = "Plugins' logins can connect to other databases of this server, where nothing restricts them: \
-            they can block logins for a while, and leave objects behind that prevent their data from being dropped.";
-        let finding = Finding::warning("other-databases-open", "database", message)
-            .expected("CONNECT on every other database revoked from PUBLIC")
-            .found(databases.join(", "))
-            .fix(
-                "Give Cardinal a server of its own, or revoke CONNECT on these databases from PUBLIC and grant it to \
-                  the roles that need it.",
-            );
-        findings.push(finding);
-    }
-    if isolation::transactions_can_be_prepared(session).await? {
-        let message = "Plugins can prepare transactions, whose locks outlive the plugin and which only a superuser \
-            can end.";
-        let finding = Finding::warning("prepared-transactions-on", "database", message)
-            .expected("max_prepared_transactions = 0, which is PostgreSQL's default")
-            .fix("Set max_prepared_transactions = 0 and restart the server, unless another program needs it.");
-        findings.push(finding);
-    }
-    Ok(findings)
-}
-
 impl DatabaseReport {
     async fn look(&mut self, access: &Access, now: OffsetDateTime) -> anyhow::Result<()> {
         let preparation = access.preparation();
         // It may be a superuser's: it looks at catalogs alone.
         let session = preparation.session().await?;
-        let open = open_doors(&session).await?;
+        let open = open_rights::find(&session).await?;
         let is_used = dump::is_used(&session).await?;
         drop(session);
         if !is_used {
@@ -246,7 +165,7 @@ impl DatabaseReport {
             core_tables: &core_tables,
         };
         let tried = isolation.try_all().await;
-        self.findings.extend(report_attempts(&tried));
+        self.findings.extend(role_findings::report_attempts(&tried));
         if pending.is_empty() {
             let role = |role: String| login.with_login(role.clone(), passwords.for_role(&role));
             self.read(&role(preparation.names.core()), &role(preparation.names.reaper())).await;
@@ -347,123 +266,9 @@ fn clocks(now: OffsetDateTime, database: &DatabaseTimes) -> Vec<Finding> {
     found
 }
 
-fn report_attempts(tried: &[Tried]) -> Vec<Finding> {
-    let mut found: Vec<Finding> = tried.iter().flat_map(of_role).collect();
-    if found.is_empty() {
-        let refused: usize = tried.iter().map(|it| it.refused).sum();
-        let message =
-            format!("PostgreSQL refused all {refused} forbidden operations that were tried as {} roles.", tried.len());
-        found.push(Finding::ok("isolation-holds", "roles", message));
-    }
-    found
-}
-
-fn of_role(tried: &Tried) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for (breach, _) in &tried.allowed {
-        let code = code(*breach);
-        if found.iter().any(|finding: &Finding| finding.code == code) {
-            continue;
-        }
-        let acts: Vec<&str> = tried.allowed.iter().filter(|it| it.0 == *breach).map(|it| it.1.as_str()).collect();
-        let more = acts.len().saturating_sub(TOLD);
-        let told = acts[..acts.len().min(TOLD)].join(", ");
-        let found_text =
-            if more > 0 { format!("{told} and {more} more were let through") } else { format!("{told}: let through") };
-        found.push(
-            Finding::error(code, &tried.role, "A database role can do something that it must not.")
-                .found(found_text)
-                .expected("refused by PostgreSQL (insufficient privilege)")
-                .fix(fix(*breach)),
-        );
-    }
-    if let Some(first) = tried.untried.first() {
-        let told = Finding::warning(
-            "isolation-not-tried",
-            &tried.role,
-            "Some operations could not be tried as this \
-            role.",
-        );
-        let more = tried.untried.len() - 1;
-        let found_text = if more > 0 { format!("{first}, and {more} more") } else { first.clone() };
-        found.push(told.found(found_text).fix(
-            "Run the check again; each start of the host repairs roles and their \
-                passwords.",
-        ));
-    }
-    found
-}
-
-fn code(breach: Breach) -> &'static str {
-    match breach {
-        Breach::PluginWritesCards => "plugin-writes-cards",
-        Breach::PluginReadsCore => "plugin-reads-core",
-        Breach::PluginReadsPlugin => "plugin-reads-plugin",
-        Breach::PluginRunsDdl => "plugin-runs-ddl",
-        Breach::PluginBecomesAnother => "plugin-becomes-another",
-        Breach::CoreReadsPlugin => "core-reads-plugin",
-        Breach::CoreDeletesCards => "core-deletes-cards",
-        Breach::CoreRewritesAudit => "core-rewrites-audit",
-        Breach::CoreRunsDdl => "core-runs-ddl",
-        Breach::CoreBecomesAnother => "core-becomes-another",
-        Breach::ReaperDoesMore => "reaper-does-more",
-        Breach::ProvisionerDoesMore => "provisioner-does-more",
-        Breach::CardsRoleDoesMore => "cards-role-does-more",
-        Breach::SchemaRoleIsOpen => "schema-role-open",
-    }
-}
-
-/// What of it a start puts right, and what was given by hand and has to be taken by hand.
-fn fix(breach: Breach) -> &'static str {
-    match breach {
-        Breach::PluginReadsPlugin | Breach::CoreReadsPlugin | Breach::ProvisionerDoesMore => {
-            "Someone granted rights in a plugin's schema. Revoke them as an administrator (psql as a superuser): \
-             REVOKE ALL ON ALL TABLES IN SCHEMA <schema> FROM <role>, PUBLIC; REVOKE ALL ON SCHEMA <schema> FROM \
-             <role>, PUBLIC."
-        }
-        Breach::PluginBecomesAnother | Breach::CoreBecomesAnother => {
-            "Someone made the role a member of another, or a superuser. Revoke it: REVOKE <other> FROM <role>; ALTER \
-             ROLE <role> NOSUPERUSER."
-        }
-        Breach::SchemaRoleIsOpen => {
-            "If no schema step of the plugin is running, start a host: it closes schema roles that were left open."
-        }
-        _ => {
-            "Restart the host, which repairs the rights on the core's tables. Rights that remain were granted by an \
-             administrator (to the role, or by SUPERUSER) and have to be revoked."
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_role_that_gets_through_is_told_once_for_each_kind_of_breach() {
-        let allowed = vec![
-            (Breach::PluginReadsPlugin, "read plugin_a.x".to_owned()),
-            (Breach::PluginReadsPlugin, "read plugin_a.y".to_owned()),
-            (Breach::PluginWritesCards, "change cards".to_owned()),
-        ];
-        let tried = Tried { role: "p_b".to_owned(), refused: 3, allowed, untried: vec!["x: y".to_owned()] };
-        let found = report_attempts(&[tried]);
-        let codes: Vec<&str> = found.iter().map(|finding| finding.code).collect();
-        assert_eq!(codes, ["plugin-reads-plugin", "plugin-writes-cards", "isolation-not-tried"]);
-        assert_eq!(found[0].found.as_deref(), Some("read plugin_a.x, read plugin_a.y: let through"));
-    }
-
-    #[test]
-    fn what_holds_is_told_with_how_much_was_tried() {
-        let tried = Tried { role: "core".to_owned(), refused: 7, ..Tried::default() };
-        let found = report_attempts(&[tried]);
-        assert_eq!(found[0].code, "isolation-holds");
-        assert!(
-            found[0].message.contains("all 7 forbidden operations that were tried as 1 roles"),
-            "{}",
-            found[0].message
-        );
-    }
 
     #[test]
     fn clocks_that_differ_are_warned_about() {

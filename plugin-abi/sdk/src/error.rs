@@ -1,5 +1,7 @@
 //! What a handler answers when it does not answer a [`Response`](crate::Response).
 
+mod std_error;
+
 use std::{
     fmt::{self, Display},
     time::Duration,
@@ -9,6 +11,8 @@ use cardinal_plugin_abi::{self as abi, error as codes};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::std_error::Inner;
+pub use self::std_error::StdError;
 use crate::HttpFailure;
 
 /// The result of everything in this crate that can fail.
@@ -337,46 +341,6 @@ impl From<Error> for abi::Error {
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Error {
     fn from(error: E) -> Self {
         Self::of_std(&*error.into())
-    }
-}
-
-/// An [`Error`] as a [`std::error::Error`], made by [`Error::into_std`].
-pub struct StdError {
-    /// What `source` leads to, so that it is found behind an `anyhow::Error`, which hides its outermost error.
-    inner: Inner,
-}
-
-struct Inner(Error);
-
-impl std::error::Error for StdError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.inner)
-    }
-}
-
-impl std::error::Error for Inner {}
-
-impl Display for StdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Display::fmt(&self.inner.0, f)
-    }
-}
-
-impl fmt::Debug for StdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.inner.0, f)
-    }
-}
-
-impl Display for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Display::fmt(&self.0, f)
-    }
-}
-
-impl fmt::Debug for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 

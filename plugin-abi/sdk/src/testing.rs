@@ -48,6 +48,7 @@
 
 mod address;
 mod agreement;
+mod builder;
 mod database;
 mod events;
 #[doc(hidden)]
@@ -75,17 +76,14 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use address::{has_database, lacks_database};
+pub use builder::TestHostBuilder;
 pub use jobs::{JobEnd, StartedJob, TestJob, TestJobRun};
 pub use reply::{TestCall, TestReply};
 pub use request::{TestRequest, test_card, test_user};
 pub use servers::{SentRequest, ServerAnswer};
 pub use settings::check_settings;
 
-use self::{
-    database::Database,
-    fake_host::{FakeHost, api, lock, number},
-    rules::Rules,
-};
+use self::fake_host::{FakeHost, api, lock, number};
 use crate::{
     Card, Error, Handler, IntoRouter, Level, PluginContext, Result, Router, context::InCall, instance::Instance,
     router::Entry, runtime::Threads,
@@ -152,68 +150,6 @@ pub struct TestHost {
 struct Running {
     instance: Arc<Instance>,
     ctx: CtxId,
-}
-
-/// What is said of a [`TestHost`] before its plugin starts.
-#[derive(Debug)]
-pub struct TestHostBuilder {
-    manifest: String,
-    settings: Value,
-    schema_sql: Option<String>,
-    paused: bool,
-}
-
-impl TestHostBuilder {
-    /// The operator's settings, a JSON object; they lie over the defaults of `settings_schema`, which is not enforced.
-    #[must_use]
-    pub fn settings(mut self, settings: Value) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// Gives the plugin a database with this `schema.sql` in it: `include_str!("../schema.sql")`.
-    #[must_use]
-    pub fn database(mut self, schema_sql: &str) -> Self {
-        self.schema_sql = Some(schema_sql.to_owned());
-        self
-    }
-
-    /// Stops the plugin's clock: `tokio::time` stands still until [`TestHost::advance`].
-    #[must_use]
-    pub fn paused(mut self) -> Self {
-        self.paused = true;
-        self
-    }
-
-    /// Starts the plugin.
-    ///
-    /// # Panics
-    /// When the manifest cannot be read, `routes` fails, or the router and the manifest do not agree: what a host would
-    /// refuse, in words.
-    pub fn start<R: IntoRouter>(self, routes: impl Fn(&PluginContext) -> R + Send + Sync + 'static) -> TestHost {
-        let rules: Rules = match serde_json::from_str(&self.manifest) {
-            Ok(rules) => rules,
-            Err(error) => panic!("manifest.json cannot be read: {error}"),
-        };
-        let settings = rules.settings(&self.settings).to_string();
-        let database = Database::new(&rules.name, self.schema_sql.as_deref().unwrap_or_default());
-        let database = database.unwrap_or_else(|error| panic!("the test's database cannot start: {error}"));
-        let fake = FakeHost {
-            settings: Mutex::new(settings),
-            rules: Some(rules),
-            database: Some(database),
-            ..FakeHost::default()
-        };
-        let (fake, threads) = (fake.register(), Threads::Own { paused: self.paused });
-        let routes: Routes = Arc::new(move |ctx: &PluginContext| routes(ctx).into_router());
-        let ctx = fake.ctx;
-        let instance = start(ctx, &self.manifest, &routes, threads);
-        if let Some(Err(disagreement)) = fake.rules.as_ref().map(|rules| rules.agree(&instance.entries)) {
-            panic!("{disagreement}");
-        }
-        let running = Mutex::new(Running { instance, ctx });
-        TestHost { fake, manifest: self.manifest, routes, threads, running }
-    }
 }
 
 fn start(ctx: CtxId, manifest: &str, routes: &Routes, threads: Threads) -> Arc<Instance> {

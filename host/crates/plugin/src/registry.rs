@@ -27,16 +27,8 @@ use tokio::{
 use uuid::Uuid;
 
 use self::{
-    activation::Activation,
-    candidate::FoundPackage,
-    claims::settle,
-    descriptors::Tally,
-    entry::Entry,
-    generations::Threads,
-    load::Loader,
-    policy::{Decided, Policy},
-    snapshot::Before,
-    watcher::Watcher,
+    activation::Activation, candidate::FoundPackage, claims::settle, decisions::Decisions, descriptors::Tally,
+    entry::Entry, generations::Threads, load::Loader, policy::Policy, snapshot::Before, watcher::Watcher,
 };
 pub use self::{
     candidate::{Judgement, examine_for_display},
@@ -64,6 +56,7 @@ mod claims;
 mod configure;
 mod confirm;
 mod debounce;
+mod decisions;
 mod descriptors;
 mod entry;
 mod folder;
@@ -114,7 +107,7 @@ pub struct Registry {
     /// The worker before this one ended on its own: what it served is served again, whatever lies in the folder by now.
     after_crash: bool,
     /// What was decided, as it was read last.
-    decided: ArcSwap<Decided>,
+    decided: ArcSwap<Decisions>,
 }
 
 /// What a scan is to do beyond looking.
@@ -319,7 +312,7 @@ impl Registry {
     }
 
     /// From what was found to what serves.
-    async fn lead(&self, found: Vec<FoundPackage>, decided: &Decided, scope: &ScanScope) -> Vec<Entry> {
+    async fn lead(&self, found: Vec<FoundPackage>, decided: &Decisions, scope: &ScanScope) -> Vec<Entry> {
         let snapshot = self.snapshot();
         let before = Before::new(&snapshot, &found);
         let reload = scope.reload.as_ref().map(|reload| reload.plugin.as_str());
@@ -361,11 +354,11 @@ impl Registry {
     }
 
     /// What stands in the database about plugins.
-    async fn decided(&self) -> Result<Decided, StoreError> {
+    async fn decided(&self) -> Result<Decisions, StoreError> {
         let core = &self.activation.loader.services.core;
         // The stamp first: what is decided while this is read is read again.
         let stamp = plugin_state::stamp(core).await?;
-        let decided = Decided {
+        let decided = Decisions {
             states: plugin_state::all(core).await?,
             owners: plugin_owners::all(core).await?,
             versions: plugin_versions::all(core).await?,

@@ -11,12 +11,14 @@
 //! No clock is read for a poll: it leaves a number in a slot of its thread, and the watchdog counts
 //! the ticks that a number stays.
 
+mod slot;
+
 use std::{
     collections::HashMap,
     io,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, Thread},
     time::{Duration, Instant},
@@ -26,6 +28,7 @@ use cardinal_plugin_abi::CtxId;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+pub use self::slot::{Place, Slot};
 use crate::library::background;
 use cardinal_observe::shard::CachePadded;
 
@@ -39,32 +42,10 @@ const IDLE_TICKS: u32 = 200;
 const BLOCKED_TICKS: u32 = 10;
 /// How often a poll that goes on blocking is reported again, in ticks: every 100 ms.
 const REPORT_TICKS: u32 = 20;
-/// A lane's thread that has computed for this long meanwhile runs at idle priority. One that waits costs no other
-/// anything, and one that a busy machine gave no time would get none at all then.
-const COMPUTED: Duration = Duration::from_millis(20);
 /// Threads of the runtime that share one count of places; more would meet in one cache line.
 const GROUP: usize = 8;
 /// Threads that can be watched. What runs on others is sent to its lane.
 const SLOTS: usize = 256;
-
-/// Where a poll did not return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On a thread of the core.
-    Core,
-    /// On a thread of the plugin's own.
-    Lane,
-}
-
-impl Place {
-    /// As logs and metrics name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Core => "core",
-            Self::Lane => "lane",
-        }
-    }
-}
 
 /// Learns that a plugin's code blocks a thread.
 pub trait Blamed: Send + Sync {
@@ -97,82 +78,6 @@ struct Shared {
 struct Group {
     polls: AtomicUsize,
     most: usize,
-}
-
-/// What one thread is doing.
-#[derive(Default)]
-pub struct Slot {
-    /// Odd while a poll is under way; another one for each.
-    poll: AtomicU64,
-    ctx: AtomicU64,
-    handler: AtomicU32,
-    /// The number of the lane's thread; 0 for a thread of the core.
-    thread: AtomicI32,
-    /// The lane's thread runs at idle priority.
-    put_back: AtomicBool,
-    // The watchdog's own: what it saw last, and for how many ticks.
-    seen: AtomicU64,
-    /// Whose poll it is: when it has returned, `ctx` and `handler` may be those of the next one.
-    seen_ctx: AtomicU64,
-    seen_handler: AtomicU32,
-    ticks: AtomicU32,
-    /// When the poll was first seen and last reported, in milliseconds since the watchdog's start.
-    since_ms: AtomicU64,
-    reported_ms: AtomicU64,
-    /// What the lane's thread had computed when its poll was first seen, in nanoseconds.
-    computed: AtomicU64,
-}
-
-impl Slot {
-    fn begin(&self, ctx: CtxId, handler: u32) -> bool {
-        let poll = self.poll.load(Ordering::Relaxed);
-        if poll & 1 == 1 {
-            return false; // a drop inside a poll: the outer one is watched
-        }
-        self.ctx.store(ctx, Ordering::Relaxed);
-        self.handler.store(handler, Ordering::Relaxed);
-        self.poll.store(poll + 1, Ordering::Release);
-        true
-    }
-
-    fn end(&self) {
-        self.poll.store(self.poll.load(Ordering::Relaxed) + 1, Ordering::Release);
-    }
-
-    fn place(&self) -> Place {
-        if self.thread.load(Ordering::Relaxed) == 0 { Place::Core } else { Place::Lane }
-    }
-
-    /// Of a lane's thread that has been in the same poll for so many ticks.
-    fn put_back_if_it_computes(&self, ticks: u32) {
-        if (ticks > 1 && ticks < BLOCKED_TICKS) || self.was_put_back() {
-            return;
-        }
-        let thread = self.thread.load(Ordering::Relaxed);
-        let Some(computed) = background::computed(thread) else { return };
-        if ticks == 1 {
-            let nanoseconds = u64::try_from(computed.as_nanos()).unwrap_or(u64::MAX);
-            self.computed.store(nanoseconds, Ordering::Relaxed);
-            return;
-        }
-        let before = Duration::from_nanos(self.computed.load(Ordering::Relaxed));
-        if computed.saturating_sub(before) < COMPUTED {
-            return;
-        }
-        // The mark first, then a look whether the poll still goes on: the thread looks in the other order, so that either
-        // it sees the mark and ends, or we see that it is over and leave the next poll alone.
-        self.put_back.store(true, Ordering::Relaxed);
-        std::sync::atomic::fence(Ordering::SeqCst);
-        if self.poll.load(Ordering::Relaxed) == self.seen.load(Ordering::Relaxed) {
-            background::put_back(thread);
-        }
-    }
-
-    /// Whether the thread got a low priority for what it did, after its poll is over.
-    pub fn was_put_back(&self) -> bool {
-        std::sync::atomic::fence(Ordering::SeqCst);
-        self.put_back.load(Ordering::Relaxed)
-    }
 }
 
 impl Watchdog {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio_postgres::{Client, error::SqlState};
 
+mod attempts;
 mod open_rights;
 
 pub use open_rights::{
@@ -13,6 +14,7 @@ pub use open_rights::{
     object_locks_are_open, open_databases, snapshots_are_open, transactions_can_be_prepared,
 };
 
+use self::attempts::Attempt;
 use cardinal_database::{
     connect::{self, ConnectParams},
     roles::{self, RoleNames, RolePasswords},
@@ -53,14 +55,6 @@ pub struct PluginRecord {
     pub schema_sha256: Option<Vec<u8>>,
     /// In its schema, at most [`TABLES_TRIED`].
     pub tables: Vec<String>,
-}
-
-/// A statement that must be refused.
-struct Attempt {
-    breach: Breach,
-    /// What is tried, for people.
-    what: String,
-    sql: String,
 }
 
 /// What became of one role's attempts.
@@ -157,13 +151,14 @@ pub struct DatabaseTimes {
 pub async fn times(owner: &Client) -> anyhow::Result<DatabaseTimes> {
     let row = owner
         .query_one(
-            "SELECT extract(epoch FROM clock_timestamp())::float8,
-                    extract(epoch FROM (SELECT at FROM public.admin_audit_log ORDER BY seq DESC LIMIT 1))::float8",
+            "SELECT extract(epoch FROM clock_timestamp())::float8 AS now,
+                    extract(epoch FROM (SELECT at FROM public.admin_audit_log ORDER BY seq DESC LIMIT 1))::float8
+                      AS newest",
             &[],
         )
         .await
         .context("asking for the server's time")?;
-    Ok(DatabaseTimes { now: row.try_get(0)?, newest: row.try_get(1)? })
+    Ok(DatabaseTimes { now: row.try_get("now")?, newest: row.try_get("newest")? })
 }
 
 impl Isolation<'_> {
@@ -257,126 +252,6 @@ impl Isolation<'_> {
             }
         }
         tried
-    }
-
-    fn of_plugin(&self, own: &PluginRecord) -> Vec<Attempt> {
-        use Breach::*;
-        let mut attempts = vec![
-            Attempt::new(PluginWritesCards, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
-            Attempt::new(PluginWritesCards, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
-            Attempt::new(PluginWritesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
-            Attempt::table(PluginRunsDdl, "public"),
-            Attempt::table(PluginRunsDdl, &roles::plugin_schema_name(&own.plugin)),
-            Attempt::new(PluginRunsDdl, "make a temporary table", "CREATE TEMPORARY TABLE cardinal_check ()"),
-        ];
-        attempts.extend(self.core_tables.iter().map(|table| Attempt::read(PluginReadsCore, "public", table)));
-        for other in self.plugins.iter().filter(|other| other.plugin != own.plugin) {
-            attempts.extend(Attempt::look_into(PluginReadsPlugin, other));
-            attempts.push(Attempt::become_role(PluginBecomesAnother, &self.names.plugin_runtime(&other.plugin)));
-        }
-        let others =
-            [self.names.owner(), self.names.cards(), self.names.core(), self.names.reaper(), self.names.provision()];
-        attempts.extend(others.iter().map(|role| Attempt::become_role(PluginBecomesAnother, role)));
-        attempts.push(Attempt::become_role(PluginBecomesAnother, &self.names.plugin_schema(&own.plugin)));
-        attempts
-    }
-
-    fn of_core(&self) -> Vec<Attempt> {
-        use Breach::*;
-        let mut attempts = vec![
-            Attempt::new(CoreDeletesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
-            Attempt::new(CoreDeletesCards, "change a card's id", "UPDATE public.master_cards SET id = id WHERE false"),
-            Attempt::new(
-                CoreRewritesAudit,
-                "change the audit log",
-                "UPDATE public.admin_audit_log SET action = action WHERE false",
-            ),
-            Attempt::new(
-                CoreRewritesAudit,
-                "remove from the audit log",
-                "DELETE FROM public.admin_audit_log WHERE false",
-            ),
-            Attempt::table(CoreRunsDdl, "public"),
-        ];
-        for known in self.plugins {
-            attempts.extend(Attempt::look_into(CoreReadsPlugin, known));
-            for role in [self.names.plugin_runtime(&known.plugin), self.names.plugin_schema(&known.plugin)] {
-                attempts.push(Attempt::become_role(CoreBecomesAnother, &role));
-            }
-        }
-        for role in [self.names.owner(), self.names.reaper(), self.names.provision()] {
-            attempts.push(Attempt::become_role(CoreBecomesAnother, &role));
-        }
-        attempts
-    }
-
-    fn of_cards(&self) -> Vec<Attempt> {
-        use Breach::CardsRoleDoesMore;
-        let mut attempts = vec![
-            Attempt::new(CardsRoleDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
-            Attempt::new(CardsRoleDoesMore, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
-            Attempt::new(CardsRoleDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
-            Attempt::new(CardsRoleDoesMore, "remove cards", "DELETE FROM public.master_cards WHERE false"),
-            Attempt::new(CardsRoleDoesMore, "make a role", "CREATE ROLE cardinal_check"),
-            Attempt::table(CardsRoleDoesMore, "public"),
-        ];
-        attempts.extend(self.core_tables.iter().map(|table| Attempt::read(CardsRoleDoesMore, "public", table)));
-        attempts.extend(self.plugins.iter().flat_map(|known| Attempt::look_into(CardsRoleDoesMore, known)));
-        attempts
-    }
-
-    fn of_reaper(&self) -> Vec<Attempt> {
-        use Breach::ReaperDoesMore;
-        let mut attempts = vec![
-            Attempt::new(ReaperDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
-            Attempt::new(ReaperDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
-            Attempt::table(ReaperDoesMore, "public"),
-        ];
-        attempts.extend(self.plugins.iter().flat_map(|known| Attempt::look_into(ReaperDoesMore, known)));
-        attempts
-    }
-
-    /// It owns the plugins' schemas, and so may make tables there; theirs it may not read.
-    fn of_provisioner(&self) -> Vec<Attempt> {
-        use Breach::ProvisionerDoesMore;
-        let mut attempts = vec![
-            Attempt::new(ProvisionerDoesMore, "read cards", "SELECT id FROM public.master_cards LIMIT 0"),
-            Attempt::new(ProvisionerDoesMore, "make a role", "CREATE ROLE cardinal_check"),
-            Attempt::table(ProvisionerDoesMore, "public"),
-        ];
-        for known in self.plugins {
-            let schema = roles::plugin_schema_name(&known.plugin);
-            attempts.extend(known.tables.iter().map(|table| Attempt::read(ProvisionerDoesMore, &schema, table)));
-        }
-        attempts
-    }
-}
-
-impl Attempt {
-    fn new(breach: Breach, what: impl Into<String>, sql: impl Into<String>) -> Self {
-        Self { breach, what: what.into(), sql: sql.into() }
-    }
-
-    fn read(breach: Breach, schema: &str, table: &str) -> Self {
-        let place = format!("{}.{}", sql::identifier(schema), sql::identifier(table));
-        Self::new(breach, format!("read {schema}.{table}"), format!("SELECT 1 FROM {place} LIMIT 0"))
-    }
-
-    fn table(breach: Breach, schema: &str) -> Self {
-        let statement = format!("CREATE TABLE {}.cardinal_check ()", sql::identifier(schema));
-        Self::new(breach, format!("make a table in {schema}"), statement)
-    }
-
-    fn become_role(breach: Breach, role: &str) -> Self {
-        Self::new(breach, format!("become {role}"), format!("SET LOCAL ROLE {}", sql::identifier(role)))
-    }
-
-    /// Into a plugin's schema: its tables, and the schema itself where there are none.
-    fn look_into(breach: Breach, known: &PluginRecord) -> Vec<Self> {
-        let schema = roles::plugin_schema_name(&known.plugin);
-        let mut attempts: Vec<Self> = known.tables.iter().map(|table| Self::read(breach, &schema, table)).collect();
-        attempts.push(Self::table(breach, &schema));
-        attempts
     }
 }
 

@@ -14,7 +14,6 @@ use semver::Version;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::{Client, Transaction};
 
-use super::sql_failure;
 use cardinal_control::link::{PluginDatabase, ProvisionFault, STATEMENT_TIMEOUT_MS};
 use cardinal_database::{
     connect::{self, ConnectParams},
@@ -40,6 +39,7 @@ pub mod drop_object;
 pub mod dump;
 mod failure;
 mod keys;
+mod plugin_roles;
 pub mod purge;
 mod record;
 pub mod review;
@@ -47,7 +47,6 @@ mod rows;
 mod run;
 mod watch;
 
-const PLUGIN_SQL: &str = include_str!("../../../../sql/plugin.sql");
 /// How long to wait for another host that is at the same plugin; longer than its whole step may take.
 const TURN_TIMEOUT: &str = "90s";
 /// How long schema.sql may run. Writers of cards wait for moments of it only, see `watch`.
@@ -56,8 +55,6 @@ pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 /// For deadlocks, and for locks on cards that busy writers did not let it have in time.
 const TRIES: u32 = 5;
-/// How long making the roles may wait before the plugin's sessions in the way are ended.
-const ROLES_WAIT: Duration = Duration::from_secs(1);
 /// After the first try, and as much longer after each further one: whoever waited for the step goes first.
 const TRY_PAUSE: Duration = Duration::from_millis(250);
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
@@ -251,94 +248,6 @@ impl Step<'_> {
         self.is_kept || later.is_some_and(|later| order(self.version, later) == Some(Ordering::Less))
     }
 
-    async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), StepError> {
-        let places = self.places(login, self.connection_limit(session).await?);
-        let statements = sql::fill(PLUGIN_SQL, &places).context("sql/plugin.sql")?;
-        let mut tries = 1;
-        loop {
-            self.check_schema_owner(session).await?;
-            let work = session.transaction().await.context("beginning to make the plugin's roles")?;
-            let backend = connect::backend_pid(&work).await.context("asking which session it is")?;
-            // A plugin may alter its own login; a transaction that did and stays open is ended.
-            let made = self.past_blockers(backend, ROLES_WAIT, work.batch_execute(&statements), |_| {}).await?;
-            let made = match made {
-                Ok(()) => work.commit().await,
-                Err(error) => Err(error),
-            };
-            match made {
-                Ok(()) => break,
-                Err(error) if tries < TRIES && sql_failure::is_race(&error) => tries += 1,
-                Err(error) => {
-                    return Err(StepError::Failed(anyhow::Error::new(error).context("making the plugin's roles")));
-                }
-            }
-        }
-        if login {
-            // Those of a step that was killed would hold their locks against this one.
-            self.end_backends(session).await?;
-        }
-        Ok(())
-    }
-
-    /// A login that the watch over plugins' sessions has closed for a while stays closed (`session_watch`).
-    async fn check_login(&self, session: &Client) -> Result<(), StepError> {
-        let asked = format!(
-            "SELECT ceil(extract(epoch FROM c.until - now()))::bigint FROM cardinal.closed_until({}) c (until) WHERE c.until > now()",
-            self.plugin_literal()
-        );
-        let row = match session.query_opt(&asked, &[]).await {
-            Ok(Some(row)) => row,
-            Ok(None) => return Ok(()),
-            Err(error) if sql_failure::lacks_function(&error) => return Ok(()),
-            Err(error) => {
-                return Err(anyhow::Error::new(error).context("asking whether the plugin's login is closed").into());
-            }
-        };
-        let left: i64 = row.try_get(0).context("reading how long the plugin's login is closed")?;
-        Err(StepError::Refused(ProvisionFault::Unavailable(format!(
-            "its database login is closed for {left} s more, since its sessions locked whole tables again and again and kept cards \
-             from being removed; take LOCK TABLE out of the plugin"
-        ))))
-    }
-
-    /// A schema of that name that is somebody else's is not taken over.
-    async fn check_schema_owner(&self, session: &Client) -> Result<(), StepError> {
-        let owner = session
-            .query_opt(
-                "SELECT pg_catalog.pg_get_userbyid(nspowner)::text FROM pg_catalog.pg_namespace WHERE nspname = $1",
-                &[&self.schema()],
-            )
-            .await
-            .context("looking for the plugin's schema")?;
-        let Some(owner) = owner else { return Ok(()) };
-        let owner: String = owner.try_get(0).context("reading the schema's owner")?;
-        if owner == self.provisioner.user {
-            return Ok(());
-        }
-        Err(StepError::Refused(ProvisionFault::refused(
-            "schema-taken",
-            format!("schema {} to be free or made by this host", self.schema()),
-            format!("a schema of that name that belongs to {owner}"),
-            "rename that schema or the plugin",
-        )))
-    }
-
-    fn places(&self, login: bool, connections: i64) -> Vec<(&'static str, String)> {
-        let (schema_role, runtime_role) =
-            (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
-        vec![
-            ("plugin_name", self.plugin_literal()),
-            ("schema", sql::identifier(&self.schema())),
-            ("connections", connections.to_string()),
-            ("schema_login", login.to_string()),
-            ("schema_create", self.schema_create(login)),
-            ("schema_password", sql::literal(&self.passwords.verifier(&schema_role))),
-            ("runtime_password", sql::literal(&self.passwords.verifier(&runtime_role))),
-            ("schema_role", sql::identifier(&schema_role)),
-            ("runtime_role", sql::identifier(&runtime_role)),
-        ]
-    }
-
     async fn run_schema(
         &self,
         statements: &[Statement],
@@ -359,44 +268,6 @@ impl Step<'_> {
                 }
                 run => return run.map_err(StepError::from),
             }
-        }
-    }
-
-    /// Whether the schema role may make anything: in its step alone.
-    fn schema_create(&self, given: bool) -> String {
-        let (schema, role) = (sql::identifier(&self.schema()), sql::identifier(&self.names.plugin_schema(self.plugin)));
-        match given {
-            true => format!("GRANT CREATE ON SCHEMA {schema} TO {role}"),
-            false => format!("REVOKE CREATE ON SCHEMA {schema} FROM {role}"),
-        }
-    }
-
-    /// Nobody logs in as the schema role any more, it may make nothing, and what it still ran is ended.
-    async fn close_login(&self, session: &Client) -> anyhow::Result<()> {
-        let plugin = self.plugin_literal();
-        let close = format!("SELECT cardinal.close_plugin_login({plugin}); {}", self.schema_create(false));
-        session.batch_execute(&close).await.context("closing the schema role's login")?;
-        self.end_backends(session).await
-    }
-
-    /// A statement of its own: only a login that is closed for everybody to see keeps new sessions out.
-    async fn end_backends(&self, session: &Client) -> anyhow::Result<()> {
-        let end = format!("SELECT cardinal.end_plugin_backends({})", self.plugin_literal());
-        session.batch_execute(&end).await.context("ending the schema role's sessions")
-    }
-
-    /// A plugin that was refused the first time leaves no roles behind. Never CASCADE: a schema with something in it
-    /// is one whose step was made but not recorded, when the host was killed in between.
-    async fn unmake(&self, session: &mut Client) {
-        let removed = session
-            .batch_execute(&format!(
-                "BEGIN; DROP SCHEMA {}; SELECT cardinal.drop_plugin_roles({}); COMMIT",
-                sql::identifier(&self.schema()),
-                self.plugin_literal(),
-            ))
-            .await;
-        if let Err(error) = removed {
-            tracing::info!(plugin = self.plugin, %error, "the refused plugin's roles stay");
         }
     }
 

@@ -11,6 +11,8 @@ use super::names::Words;
 use super::work::{self, Part};
 use super::{CardKey, Statement, keys, lexis, names, new_keys, overwrites, quadratic, syntax};
 
+mod calls;
+mod foreign_keys;
 mod options;
 
 pub(super) struct Printer<'a> {
@@ -267,52 +269,6 @@ impl<'a> Printer<'a> {
         self.children(node, syntax::tokens(FIELD_EXPR).unwrap_or_default())
     }
 
-    fn call(&mut self, node: &SyntaxNode) -> Printed {
-        let mut children = node.children();
-        let Some(callee) = children.next() else { return Err(syntax::refuse_node(node, self.text)) };
-        match callee.kind() {
-            NAME_REF | FIELD_EXPR => self.callee(&callee)?,
-            // EXTRACT, TRIM and the like, which are in the table.
-            _ => self.node(&callee)?,
-        }
-        for child in children {
-            self.node(&child)?;
-        }
-        // The brackets are in the nodes; a token here is something new.
-        match node.children_with_tokens().filter_map(|it| it.into_token()).find(|it| !lexis::is_trivia(it.kind())) {
-            Some(token) => self.token(&token, &[]),
-            None => Ok(()),
-        }
-    }
-
-    fn callee(&mut self, callee: &SyntaxNode) -> Printed {
-        let path = self.path(callee)?;
-        let is_quoted = tokens_of(callee).any(|token| token.text().starts_with('"'));
-        let known = match path.as_slice() {
-            [name] => names::function(name),
-            [schema, name] if schema == "pg_catalog" => names::function(name),
-            _ => None,
-        };
-        match known {
-            Some(printed) if printed.starts_with("pg_catalog") || !is_quoted => self.put(&printed),
-            _ => Err(self.refuse_function(callee, &path, known.is_some())),
-        }
-    }
-
-    fn refuse_function(&self, callee: &SyntaxNode, path: &[String], is_word: bool) -> SchemaError {
-        let name = path.last().map(String::as_str).unwrap_or_default();
-        let what = format!("the function {}", path.join("."));
-        if is_word {
-            return self.refuse(callee, &what, format!("Write {name} without quotes: it is a word of the grammar."));
-        }
-        if names::built_in_type(name, false).is_some() {
-            let fix = format!("Write a cast instead: `CAST(... AS {name})`.");
-            return self.refuse(callee, &format!("the type {name}, called as a function,"), fix);
-        }
-        let fix = "Use another one of PostgreSQL's plain functions, or do it in the plugin when it runs.";
-        self.refuse(callee, &what, fix)
-    }
-
     fn literal(&mut self, node: &SyntaxNode) -> Printed {
         let mut tokens = tokens_of(node);
         let Some(first) = tokens.next() else { return Err(syntax::refuse_node(node, self.text)) };
@@ -392,54 +348,6 @@ impl<'a> Printer<'a> {
                 Err(self.refuse(node, &format!("the name {}", path.join(".")), fix))
             }
         }
-    }
-
-    /// A foreign key. One to the cards is not printed: the host makes it when everything else is done.
-    fn key(&mut self, node: &SyntaxNode) -> Printed {
-        let start = self.out.len();
-        let mut options_at = None;
-        for child in node.children_with_tokens() {
-            match (child.as_node(), child.as_token()) {
-                (Some(child), _) if child.kind() == TABLE_NAME_REF => {
-                    match keys::points_to_cards(node, &self.path(child)?, self.text)? {
-                        true => options_at = Some(self.out.len()),
-                        false => self.object(child)?,
-                    }
-                }
-                (Some(child), _) if options_at.is_some() && child.kind() == NOT_VALID => {}
-                (Some(child), _) => {
-                    self.node(child)?;
-                    let is_the_id = matches!(child.kind(), COLUMN_NAME_REF | FOREIGN_KEY_COLUMN_LIST);
-                    if is_the_id && options_at.is_some() {
-                        options_at = Some(self.out.len());
-                    }
-                }
-                (_, Some(token)) => {
-                    self.token(token, syntax::tokens(node.kind()).unwrap_or_default())?;
-                    if token.kind() == R_PAREN && options_at.is_some() {
-                        options_at = Some(self.out.len());
-                    }
-                }
-                _ => {}
-            }
-        }
-        match options_at {
-            Some(options_at) => self.take_out(node, start, options_at),
-            None => Ok(()),
-        }
-    }
-
-    fn take_out(&mut self, node: &SyntaxNode, start: usize, options_at: usize) -> Printed {
-        if let Some(list) = node
-            .descendants()
-            .find(|it| matches!(it.kind(), SET_NULL_COLUMNS | SET_DEFAULT_COLUMNS) && it.first_child().is_some())
-        {
-            return Err(self.refuse(&list, "a list of columns", "Leave it out: a key to the cards has one column."));
-        }
-        let options = self.out.split_off(options_at).trim_start().to_owned();
-        self.out.truncate(start);
-        self.card_keys.push(CardKey { at: start, options, ..CardKey::read(node, self.text)? });
-        Ok(())
     }
 
     fn word_of(&mut self, node: &SyntaxNode, allowed: Words, what: &str) -> Printed {

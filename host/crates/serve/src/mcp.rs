@@ -18,24 +18,25 @@ mod prompts;
 mod resources;
 mod run;
 mod server;
+mod session_requests;
 mod sessions;
 mod tool;
 mod tool_list;
 mod tool_search;
 mod transport;
+mod visit;
 mod watch;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use http::{Method, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
-use rmcp::{model::InitializeRequestParams, transport::streamable_http_server::session::local::LocalSessionManager};
-use serde_json::{Value, json};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{calls::Calls, core_tools::Cards, exports::Exports, server::Services};
+pub use self::{calls::Calls, core_tools::Cards, exports::Exports, server::Services, visit::Visit};
 
 use self::{
     heartbeat::TimedAnswer,
@@ -43,80 +44,37 @@ use self::{
     message::Message,
     narrowing::Narrowing,
     server::Server,
+    session_requests::to_the_end,
     sessions::{Session, Sessions, essence},
     transport::{
-        Request, Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request,
-        send, session_id, text, transport, whole,
+        Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request, send,
+        session_id, text, transport, whole,
     },
-    watch::Watch,
+    visit::Origin,
 };
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
-    call::{CallHead, Credential},
+    call::CallHead,
     http::{
         body::Body,
         reply::{self, Reply, WatchesItself},
         request_body::{self, RequestBody},
     },
 };
-use cardinal_base::{codes, request_id::RequestId, seal::SealingKey};
+use cardinal_base::{codes, seal::SealingKey};
 use cardinal_identity::{
     auth::{
         Auth,
-        caller::{Caller, SharedCaller, insufficient},
+        caller::{Caller, insufficient},
     },
     error::AuthError,
 };
-use cardinal_observe::{request_timing::DetachedTiming, trace::Trace};
-use cardinal_plugin_host::progress::ProgressSender;
 
 /// Bytes of one message.
 const MESSAGE_LIMIT: usize = 1 << 20;
 const TOOL_CALL: &str = "tools/call";
 /// Whoever sends these is to hear that it is narrowed to a tool that is not there.
 const LISTING: &[&str] = &["initialize", "server/discover", "tools/list"];
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-/// What a tool call must know of its request; travels in the request's extensions.
-#[derive(Clone)]
-pub struct Visit {
-    pub caller: SharedCaller,
-    pub request_id: RequestId,
-    pub trace: Trace,
-    pub peer: std::net::IpAddr,
-    /// The arguments as the tool gets them, where they are written already: of a call by the short way, and of one whose
-    /// numbers the protocol library would round.
-    pub exact_arguments: Option<Bytes>,
-    /// Tools run in tasks of the protocol library; what they spend belongs to the request.
-    pub spent: DetachedTiming,
-    pub session: Option<Arc<Session>>,
-    /// The answer may be a stream of events.
-    pub reads_events: bool,
-    /// The client's revision knows links to resources.
-    pub takes_links: bool,
-    /// What the connection has of its caller's tools. The caller's scopes are narrowed already.
-    pub narrowing: Narrowing,
-    /// Where a plugin says how far a tool call is, when its client wants to know.
-    pub progress: Option<ProgressSender>,
-    /// Of what may last: a request that stays open for news, and a tool call, which may wait for a person.
-    origin: Option<Arc<Origin>>,
-    /// Where requests to the client of a session go, between the events of the answer.
-    frames: Option<mpsc::Sender<Bytes>>,
-}
-
-/// What shows once more who calls.
-struct Origin {
-    mcp: Arc<Mcp>,
-    credential: Credential,
-    narrowing: Narrowing,
-}
-
-impl Visit {
-    /// The same where no plugin reports to.
-    fn unheard(self) -> Self {
-        Self { progress: None, ..self }
-    }
-}
 
 /// The endpoint.
 pub struct Mcp {
@@ -168,7 +126,7 @@ impl Mcp {
             }
             _ => {
                 prepare(&mut call.headers, false);
-                let visit = visit(&call, &caller, Narrowing::default());
+                let visit = Visit::new(&call, &caller, Narrowing::default());
                 plain_or(pass_on(&self.stateful, &call, Bytes::new(), visit).await).await
             }
         }
@@ -208,7 +166,7 @@ impl Mcp {
         let gets_json = session_id(&call.headers).is_none();
         let names_events = names_events(&call.headers);
         prepare(&mut call.headers, gets_json);
-        let mut visit = visit(&call, call.caller()?, narrowing);
+        let mut visit = Visit::new(&call, call.caller()?, narrowing);
         visit.reads_events = names_events || !gets_json;
         visit.exact_arguments = message.exact_arguments.take();
         if let Some(refusal) = self.step_up(call.caller()?, &message, &visit) {
@@ -221,35 +179,7 @@ impl Mcp {
         let spent = visit.spent.clone();
         let response = self.respond(&call, &message, bytes, visit).await;
         spent.take_over();
-        match response? {
-            Answer::Reply(reply) => Ok(reply),
-            Answer::Response(response) if is_plain_refusal(&response) => {
-                let status = response.status();
-                Ok(message.invalid(status, &text(response).await))
-            }
-            Answer::Response(response) => {
-                let mut reply = whole(response).await;
-                if listens && message.is_modern {
-                    reply.extensions_mut().insert(WatchesItself);
-                }
-                Ok(reply)
-            }
-            Answer::OfSession(response, session, questions) => {
-                let begun = session.begin_use();
-                let response = match questions {
-                    Some(questions) => response
-                        .map(|body| BodyExt::boxed(StreamBody::new(confirmation::frames_between(body, questions)))),
-                    None => response,
-                };
-                // Held until the last byte is sent: what is under way keeps the session in memory.
-                Ok(response.map(|body| {
-                    Body::stream(body.map_frame(move |frame| {
-                        let _begun = &begun;
-                        frame
-                    }))
-                }))
-            }
-        }
+        Ok(reply_to(&message, response?, listens).await)
     }
 
     /// Leads an OAuth client to a token for a tool that its own does not cover. For everybody else, and beyond what the
@@ -324,100 +254,6 @@ impl Mcp {
         Ok(message.invalid(StatusCode::BAD_REQUEST, "no such question waits for this session"))
     }
 
-    /// Opens a session. The client gets an id that outlives the protocol library's.
-    async fn open(&self, request: Request, visit: Visit, client: InitializeRequestParams) -> ApiResult<Answer> {
-        let mut response = send(&self.stateful, request).await;
-        if let Some(inner) = session_id(response.headers()).map(Arc::from) {
-            let view = self.server.first_view(&visit.caller, &visit.narrowing);
-            let id = self.sessions.open(&visit.caller, inner, client, view)?;
-            let id = HeaderValue::try_from(id).map_err(ApiError::internal)?;
-            response.headers_mut().insert(SESSION_ID, id);
-        }
-        Ok(Answer::Response(response))
-    }
-
-    /// Passes a request of a session on; the protocol library may have to learn of the session first.
-    async fn in_session(
-        self: &Arc<Self>,
-        session: &Arc<Session>,
-        call: &CallHead,
-        bytes: Bytes,
-        visit: Visit,
-    ) -> ApiResult<Response> {
-        loop {
-            let known = session.inner().await;
-            let is_new = known.is_none();
-            let inner = match known {
-                Some(inner) => inner,
-                None => {
-                    let (mcp, session) = (Arc::clone(self), Arc::clone(session));
-                    let (uri, visit) = (call.uri.clone(), visit.clone());
-                    to_the_end(async move { session.build(|client| mcp.rebuild(client, &uri, visit)).await }).await?
-                }
-            };
-            let mut headers = call.headers.clone();
-            headers.insert(SESSION_ID, HeaderValue::try_from(&*inner).map_err(ApiError::internal)?);
-            // Its events are numbered anew; one that answers a request has a slash in its number.
-            if session.is_rebuilt() && headers.get(LAST_EVENT_ID).is_some_and(|id| !id.as_bytes().contains(&b'/')) {
-                headers.remove(LAST_EVENT_ID);
-            }
-            let request = request(&call.method, &call.uri, headers, bytes.clone(), visit.clone());
-            let response = send(&self.stateful, request).await;
-            let is_lost = response.status() == StatusCode::NOT_FOUND && is_plain_refusal(&response);
-            if !is_lost || is_new {
-                return Ok(response);
-            }
-            session.forget_inner(&inner).await;
-        }
-    }
-
-    /// Lets the protocol library begin a session as the client began its own; gives its id.
-    async fn rebuild(&self, client: InitializeRequestParams, uri: &Uri, visit: Visit) -> ApiResult<Arc<str>> {
-        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client});
-        let opened = self.post_of_ours(uri, None, &initialize, visit.clone()).await?;
-        let inner: Arc<str> = session_id(opened.headers())
-            .map(Arc::from)
-            .ok_or_else(|| ApiError::internal(anyhow::anyhow!("an MCP session has no id")))?;
-        let begun = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        self.post_of_ours(uri, Some(&inner), &begun, visit).await?;
-        Ok(inner)
-    }
-
-    async fn post_of_ours(&self, uri: &Uri, id: Option<&str>, message: &Value, visit: Visit) -> ApiResult<Response> {
-        let mut headers = HeaderMap::new();
-        prepare(&mut headers, true);
-        headers.insert(header::HOST, HeaderValue::from_static("localhost")); // the protocol library wants one, any
-        if let Some(id) = id {
-            headers.insert(SESSION_ID, HeaderValue::try_from(id).map_err(ApiError::internal)?);
-        }
-        let request = request(&Method::POST, uri, headers, message.to_string().into(), visit);
-        let response = send(&self.stateful, request).await;
-        if !response.status().is_success() {
-            return Err(ApiError::internal(anyhow::anyhow!("no MCP session: {}", text(response).await)));
-        }
-        Ok(response)
-    }
-
-    /// The stream of a session's messages.
-    async fn stream(
-        self: &Arc<Self>,
-        mut call: CallHead,
-        narrowing: Narrowing,
-        session: Arc<Session>,
-    ) -> ApiResult<Reply> {
-        prepare(&mut call.headers, false);
-        let visit = visit(&call, call.caller()?, narrowing.clone());
-        let caller = Arc::clone(&visit.caller);
-        let response = self.in_session(&session, &call, Bytes::new(), visit).await?;
-        if response.status() != StatusCode::OK {
-            return plain_or(response).await;
-        }
-        let watch = Origin::new(self, &call, narrowing).watch(&caller);
-        let mut reply = response.map(|body| Body::stream(StreamBody::new(watch::frames(body, session, watch))));
-        reply.extensions_mut().insert(WatchesItself);
-        Ok(reply)
-    }
-
     /// What the lists that `caller` sees look like.
     fn view(&self, caller: &Caller, narrowing: &Narrowing) -> View {
         self.server.view(caller, narrowing)
@@ -426,6 +262,40 @@ impl Mcp {
     /// Ends sessions that nobody has used for long; called every minute.
     pub fn sweep(&self) {
         self.sessions.sweep();
+    }
+}
+
+/// What the client of a message gets; `listens`: its answer lasts, and is watched.
+async fn reply_to(message: &Message, answer: Answer, listens: bool) -> Reply {
+    match answer {
+        Answer::Reply(reply) => reply,
+        Answer::Response(response) if is_plain_refusal(&response) => {
+            let status = response.status();
+            message.invalid(status, &text(response).await)
+        }
+        Answer::Response(response) => {
+            let mut reply = whole(response).await;
+            if listens && message.is_modern {
+                reply.extensions_mut().insert(WatchesItself);
+            }
+            reply
+        }
+        Answer::OfSession(response, session, questions) => {
+            let begun = session.begin_use();
+            let response = match questions {
+                Some(questions) => {
+                    response.map(|body| BodyExt::boxed(StreamBody::new(confirmation::frames_between(body, questions))))
+                }
+                None => response,
+            };
+            // Held until the last byte is sent: what is under way keeps the session in memory.
+            response.map(|body| {
+                Body::stream(body.map_frame(move |frame| {
+                    let _begun = &begun;
+                    frame
+                }))
+            })
+        }
     }
 }
 
@@ -442,50 +312,9 @@ async fn by_itself(transport: &Transport, call: &CallHead, message: &Message, by
     }
 }
 
-/// Does it in a task of its own: a client that goes away in the middle must not leave a session of the protocol library's
-/// behind that nobody would end.
-async fn to_the_end<T: Send + 'static>(work: impl Future<Output = ApiResult<T>> + Send + 'static) -> ApiResult<T> {
-    tokio::spawn(work).await.map_err(ApiError::internal)?
-}
-
 enum Answer {
     Response(Response),
     /// With the questions to the client that may come before the answer to its call.
     OfSession(Response, Arc<Session>, Option<mpsc::Receiver<Bytes>>),
     Reply(Reply),
-}
-
-impl Origin {
-    fn new(mcp: &Arc<Mcp>, call: &CallHead, narrowing: Narrowing) -> Self {
-        Self { mcp: Arc::clone(mcp), credential: Credential::from_call(call), narrowing }
-    }
-
-    /// Who calls by now, and what it may do.
-    async fn identify(&self) -> ApiResult<SharedCaller> {
-        let caller = self.credential.identify(&self.mcp.auth).await?;
-        Ok(self.narrowing.caller(&caller).into_owned())
-    }
-
-    fn watch(&self, caller: &SharedCaller) -> Watch {
-        let (mcp, credential) = (Arc::clone(&self.mcp), self.credential.clone());
-        Watch::new(mcp, credential, Arc::clone(caller), self.narrowing.clone())
-    }
-}
-
-fn visit(call: &CallHead, caller: &SharedCaller, narrowing: Narrowing) -> Visit {
-    Visit {
-        caller: narrowing.caller(caller).into_owned(),
-        request_id: call.request_id,
-        trace: call.trace,
-        peer: call.peer,
-        exact_arguments: None,
-        spent: DetachedTiming::default(),
-        session: None,
-        reads_events: false,
-        takes_links: false,
-        narrowing,
-        progress: None,
-        origin: None,
-        frames: None,
-    }
 }

@@ -16,11 +16,11 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     canary::Canary,
+    decisions::Decisions,
     entry::{Entry, Service},
     generations::{Generations, fresh},
     load::Loader,
     loads::Loads,
-    policy::Decided,
     snapshot::Snapshot,
 };
 use crate::active::Active;
@@ -85,7 +85,7 @@ impl Activation {
     }
 
     /// Swaps the snapshot once, then lets go of what is not in it any more.
-    pub(super) fn publish(&self, entries: Vec<Entry>, decided: &Decided) {
+    pub(super) fn publish(&self, entries: Vec<Entry>, decided: &Decisions) {
         let new = Arc::new(Snapshot::new(entries));
         let (now, serving): (_, Vec<Arc<Service>>) = (self.clock.now(), new.services().cloned().collect());
         let before: Vec<Arc<Service>> = self.current.load().services().cloned().collect();
@@ -103,7 +103,7 @@ impl Activation {
     }
 
     /// Whatever takes the place of another package is on trial, unless that one was rolled back.
-    fn try_out(&self, before: &[Arc<Service>], now: &[Arc<Service>], decided: &Decided) {
+    fn try_out(&self, before: &[Arc<Service>], now: &[Arc<Service>], decided: &Decisions) {
         let trials = fresh(before, now).filter_map(|new| {
             let name = &new.active.manifest.name;
             let old = before.iter().find(|old| old.active.manifest.name == *name)?;

@@ -1,7 +1,7 @@
 //! What is decided about a package by the operator's word and by what is running already.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     io,
     path::PathBuf,
     sync::Arc,
@@ -12,9 +12,8 @@ use tokio::task::spawn_blocking;
 
 use super::{
     candidate::{Candidate, FoundPackage, PackageError, PackageSummary},
-    entry::{Entry, Service},
-    history::{History, PackageRef},
-    report::VersionReport,
+    decisions::Decisions,
+    entry::Entry,
     snapshot::Before,
 };
 use crate::{
@@ -29,7 +28,7 @@ use cardinal_base::{
 use cardinal_control::link::SupervisorLink;
 use cardinal_database::pool::Pool;
 use cardinal_package::{
-    kept::{Kept, KeptPackage},
+    kept::Kept,
     signature::Keys,
     stages::Scanned,
     state::{Code, Refusal, State},
@@ -39,81 +38,8 @@ use cardinal_store::error::StoreError;
 use cardinal_store::{
     plugin_owners,
     plugin_state::{PluginState, Settings},
-    plugin_versions::{self, Loss, PluginVersion},
+    plugin_versions,
 };
-
-/// Whose each plugin's name is.
-pub(super) type Owners = HashMap<String, Option<String>>;
-
-/// What stands in the database about plugins, by their names.
-#[derive(Default)]
-pub(super) struct Decided {
-    pub states: HashMap<String, PluginState>,
-    pub owners: Owners,
-    pub versions: HashMap<String, Vec<PluginVersion>>,
-    pub losses: HashMap<String, Vec<Loss>>,
-}
-
-impl Decided {
-    /// What is known of a package.
-    pub(super) fn version(&self, plugin: &str, sha256: &str) -> Option<&PluginVersion> {
-        self.versions.get(plugin)?.iter().find(|version| version.sha256 == sha256)
-    }
-
-    pub(super) fn is_set_aside(&self, plugin: &str, sha256: &str) -> bool {
-        self.version(plugin, sha256).is_some_and(|version| version.set_aside.is_some())
-    }
-
-    /// A plugin's packages as operators see them: what this host has kept, then what was rolled back elsewhere.
-    pub(super) fn shown(&self, plugin: &str, kept: &[KeptPackage], serving: Option<&str>) -> Vec<VersionReport> {
-        let known = self.versions.get(plugin).map(Vec::as_slice).unwrap_or_default();
-        let losses = self.losses.get(plugin).map(Vec::as_slice).unwrap_or_default();
-        let history = History { versions: known, losses, kept, serving: None };
-        let here = kept.iter().map(|it| {
-            let (aside, is_serving) = (self.version(plugin, &it.sha256), serving == Some(it.sha256.as_str()));
-            VersionReport {
-                version: it.version.to_string(),
-                sha256: it.sha256.clone(),
-                state: if is_serving { "active" } else { "kept" },
-                activated_at: Some(it.activated_at),
-                set_aside: aside.and_then(|it| it.set_aside.clone()),
-                can_roll_back: !is_serving && history.loss_since(&it.sha256, &it.version).is_none(),
-            }
-        });
-        let elsewhere =
-            known.iter().filter(|it| it.set_aside.is_some() && kept.iter().all(|kept| kept.sha256 != it.sha256));
-        let elsewhere = elsewhere.map(|it| VersionReport {
-            version: it.version.clone(),
-            sha256: it.sha256.clone(),
-            state: "absent",
-            activated_at: it.activated_at,
-            set_aside: it.set_aside.clone(),
-            can_roll_back: false,
-        });
-        here.chain(elsewhere).collect()
-    }
-
-    /// Plugins that were in service on this database and are none of `here`: removed, or another host's alone.
-    pub(super) fn gone(&self, here: &[Entry]) -> Vec<Entry> {
-        let absent = |name: &&String| here.iter().all(|entry| entry.about.name != **name);
-        self.versions.keys().filter(absent).map(|name| Entry::gone(PackageSummary::absent(name))).collect()
-    }
-}
-
-fn history<'h>(
-    name: &str,
-    decided: &'h Decided,
-    kept: &'h [KeptPackage],
-    serving: Option<(&PackageSummary, &'h Arc<Service>)>,
-) -> History<'h> {
-    History {
-        versions: decided.versions.get(name).map(Vec::as_slice).unwrap_or_default(),
-        losses: decided.losses.get(name).map(Vec::as_slice).unwrap_or_default(),
-        kept,
-        serving: serving
-            .map(|(_, service)| PackageRef { sha256: &service.sha256, version: &service.active.manifest.version }),
-    }
-}
 
 /// A candidate that the operator lets into service, with its settings. [`Policy`] alone makes one.
 pub(super) struct Approved {
@@ -193,7 +119,7 @@ impl Policy {
     pub(super) fn decide(
         &self,
         found: Vec<FoundPackage>,
-        decided: &Decided,
+        decided: &Decisions,
         before: &Before<'_>,
         reload: Option<&str>,
     ) -> Vec<Step> {
@@ -242,7 +168,7 @@ impl Policy {
     }
 
     /// Writes down what got into service, and whose the names are.
-    pub(super) async fn claim(&self, entries: &[Entry], decided: &Decided, core: &Pool) {
+    pub(super) async fn claim(&self, entries: &[Entry], decided: &Decisions, core: &Pool) {
         for entry in entries.iter().filter(|entry| entry.service.is_some()) {
             if let Err(error) = self.claim_one(entry, decided, core).await {
                 let plugin = &entry.about.name;
@@ -252,7 +178,7 @@ impl Policy {
         }
     }
 
-    async fn claim_one(&self, entry: &Entry, decided: &Decided, core: &Pool) -> Result<(), StoreError> {
+    async fn claim_one(&self, entry: &Entry, decided: &Decisions, core: &Pool) -> Result<(), StoreError> {
         let (name, signer) = (&entry.about.name, entry.about.signed.signer());
         if !matches!((decided.owners.get(name), signer), (Some(Some(_)), _) | (Some(None), None)) {
             plugin_owners::claim(core, name, signer.map(|it| it.0.as_str())).await?;
@@ -269,7 +195,7 @@ impl Policy {
     fn step(
         &self,
         FoundPackage { about, outcome }: FoundPackage,
-        decided: &Decided,
+        decided: &Decisions,
         before: &Before<'_>,
         reload: Option<&str>,
     ) -> Step {
@@ -291,7 +217,7 @@ impl Policy {
             Err(refusal) => return Step::Done(Entry::ended(about, refusal.into())),
         };
         let kept = self.kept.for_plugin(&about.name);
-        let history = history(&about.name, decided, &kept, before.serving(&about));
+        let history = decided.history(&about.name, &kept, before.serving(&about));
         let is_reload = reload == Some(about.name.as_str());
         if let Some(refusal) = history.refusal(candidate.sha256(), &candidate.manifest().version, is_reload) {
             return Step::Done(Entry::ended(about, refusal.into()));
@@ -304,13 +230,13 @@ impl Policy {
 
     /// What serves in the place of a package that may not (any more), from those that are kept; `always` for whatever
     /// reason. A package that took the worker down and one that is disabled have no stand-in.
-    pub(super) async fn stand_in(&self, entry: Entry, decided: &Decided, before: &Before<'_>, always: bool) -> Step {
+    pub(super) async fn stand_in(&self, entry: Entry, decided: &Decisions, before: &Before<'_>, always: bool) -> Step {
         let waits = entry.refusal.as_ref().is_some_and(|refusal| {
             matches!(refusal.code, Code::RolledBack | Code::LowerVersion | Code::DestructiveMigration)
         });
         let gone = matches!(entry.state, State::Refused | State::Failed) && (waits || always);
         let (kept, name) = (self.kept.for_plugin(&entry.about.name), entry.about.name.clone());
-        let history = history(&name, decided, &kept, None);
+        let history = decided.history(&name, &kept, None);
         let replaced = entry.service.as_ref().is_some_and(|service| waits && history.is_set_aside(&service.sha256));
         if !gone && !replaced {
             return if entry.service.is_some() { Step::Keep(entry) } else { Step::Done(entry) };
@@ -338,7 +264,7 @@ impl Policy {
         &self,
         about: &PackageSummary,
         sha256: &str,
-        decided: &Decided,
+        decided: &Decisions,
         before: &Before<'_>,
     ) -> Result<Approved, String> {
         let path = self.kept.find(&about.name, sha256).ok_or("it is gone")?;

@@ -8,8 +8,9 @@ use tokio::task::spawn_blocking;
 
 use super::{
     candidate::{Candidate, FoundPackage},
+    decisions,
     entry::Entry,
-    policy::{self, Approved, Policy, Step},
+    policy::{Approved, Policy, Step},
     read::{ScannedFolder, scan_folder},
     report::PluginReport,
     snapshot::{Before, Snapshot},
@@ -31,7 +32,7 @@ use cardinal_store::plugin_state::PluginState;
 
 /// What an operator and the past have decided about plugins.
 #[derive(Default)]
-pub struct Decided {
+pub struct Decisions {
     pub states: HashMap<String, PluginState>,
     pub owners: HashMap<String, Option<String>>,
     pub crashes: CrashHistory,
@@ -48,7 +49,7 @@ pub struct Preview {
 }
 
 /// Looks at all packages of the plugins folder, in the order of their names.
-pub async fn preview(config: &Config, decided: Decided) -> Vec<Preview> {
+pub async fn preview(config: &Config, decided: Decisions) -> Vec<Preview> {
     let folder = config.paths.plugins_dir.clone();
     let scanned = match spawn_blocking(move || scan_folder(&folder)).await {
         Ok(scanned) => scanned,
@@ -82,7 +83,8 @@ pub async fn preview(config: &Config, decided: Decided) -> Vec<Preview> {
         found.push(examined.unwrap_or_else(|error| FoundPackage::broken(&path, &error)));
     }
     let snapshot = Snapshot::default();
-    let decided = policy::Decided { states: decided.states, owners: decided.owners, ..policy::Decided::default() };
+    let decided =
+        decisions::Decisions { states: decided.states, owners: decided.owners, ..decisions::Decisions::default() };
     let before = Before::new(&snapshot, &found);
     let steps = policy.decide(found, &decided, &before, None);
     let mut claims = Claims::default();

@@ -15,7 +15,8 @@ use super::{
     card_keys::{CardKeys, NewKey},
     card_lock::CardLock,
     cards_turn::CardsTurn,
-    catalog, diff,
+    catalog,
+    diff::{self, Holders},
     failure::{Failure, too_large},
     keys,
     rows::RowChanges,
@@ -103,16 +104,10 @@ impl<'a> Run<'a> {
                 turn.give_back().await?;
             }
         }
-        // What waited for the commit happens now, before it is looked at.
-        work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")
-            .await
-            .map_err(|error| Failure::from_statement(error, None))?;
+        check_constraints(&work).await?;
         work.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
         check_size(&work, &schema, relations_before).await?;
-        let after = diff::holders(&work, &schema).await?;
-        let mut lost = diff::lost(&before, &after);
-        lost.extend(rows.finish(&work, &schema, &before).await?);
-        remove_repeated(&mut lost);
+        let lost = losses(&work, &schema, &before, rows).await?;
         if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
             return Err(Failure::Refused(refusal));
         }
@@ -171,9 +166,24 @@ fn statement_settings(limit: Duration, may_lock: bool) -> String {
     format!("{STATEMENT_SETTINGS} SET LOCAL statement_timeout = {limit}; SET LOCAL lock_timeout = '{lock_timeout}'")
 }
 
-fn remove_repeated(lost: &mut Vec<String>) {
+/// What waited for the commit happens now, before it is looked at.
+async fn check_constraints(work: &Transaction<'_>) -> Result<(), Failure> {
+    let checked = work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await;
+    checked.map_err(|error| Failure::from_statement(error, None))
+}
+
+/// What the statements took away, each thing once.
+async fn losses(
+    work: &Transaction<'_>,
+    schema: &str,
+    before: &Holders,
+    rows: RowChanges,
+) -> anyhow::Result<Vec<String>> {
+    let mut lost = diff::lost(before, &diff::holders(work, schema).await?);
+    lost.extend(rows.finish(work, schema, before).await?);
     let mut seen = BTreeSet::new();
     lost.retain(|loss| seen.insert(loss.clone()));
+    Ok(lost)
 }
 
 /// A schema that is larger already, from an older version, does not grow.

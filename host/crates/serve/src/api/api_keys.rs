@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+pub use self::view::{ApiKey, show};
 use self::{
     terms::{Bounds, Rate},
-    view::{ApiKey, NewApiKey, show},
+    view::NewApiKey,
 };
 use crate::http::error::{ApiError, ApiResult};
 use crate::{

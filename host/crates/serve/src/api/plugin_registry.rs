@@ -22,6 +22,10 @@ use cardinal_store::plugin_schedules::{self, Schedule};
 const RESCAN_WAIT: Duration = Duration::from_secs(15);
 
 pub(super) fn routes() -> Vec<Route> {
+    [reading(), managing()].into_iter().flatten().collect()
+}
+
+fn reading() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/plugin-registry", list).scope("plugins:read").describe(|op| {
             op.named("listRegistry", "plugins", "All plugins that were found, with their states").replies_as(
@@ -31,6 +35,16 @@ pub(super) fn routes() -> Vec<Route> {
                 listed(&REPORT),
             );
         }),
+        Route::get("/v1/admin/plugin-registry/{name}", show).scope("plugins:read").describe(|op| {
+            op.named("getRegistered", "plugins", "One plugin")
+                .param("name", "The plugin's name.", json!({}))
+                .replies_as(200, "It.", "application/json", one_plugin());
+        }),
+    ]
+}
+
+fn managing() -> Vec<Route> {
+    vec![
         Route::post("/v1/admin/plugin-registry/rescan", rescan)
             .scope("plugins:manage")
             .audits(AuditAction::RescanPlugins)
@@ -42,11 +56,6 @@ pub(super) fn routes() -> Vec<Route> {
                     listed(&REPORT),
                 );
             }),
-        Route::get("/v1/admin/plugin-registry/{name}", show).scope("plugins:read").describe(|op| {
-            op.named("getRegistered", "plugins", "One plugin")
-                .param("name", "The plugin's name.", json!({}))
-                .replies_as(200, "It.", "application/json", one_plugin());
-        }),
         Route::post("/v1/admin/plugin-registry/{name}/enable", enable)
             .scope("plugins:manage")
             .audits(AuditAction::EnablePlugin)

@@ -9,6 +9,7 @@ mod asker;
 mod binding;
 mod difference;
 mod elicitation;
+mod ending;
 mod preview;
 mod question;
 mod reply;
@@ -28,10 +29,16 @@ pub use self::{
     asker::Asker,
     binding::Plugin,
     elicitation::{frames, frames_between},
+    ending::VOID,
     question::{ToConfirm, ToolCall},
     reply::Reply,
 };
-use self::{asker::ModernAnswer, question::Way, waiting::Waiting};
+use self::{
+    asker::ModernAnswer,
+    ending::{UNCONFIRMED, USED},
+    question::Way,
+    waiting::Waiting,
+};
 use super::{
     core_tools::OUTDATED,
     plugin_tools::{failure, plain},
@@ -55,13 +62,6 @@ const SILENT_WAIT: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(LIFETIME_SECONDS as u64);
 /// Bytes of arguments that a person can be asked about.
 const ARGUMENTS_LIMIT: usize = 64 * 1024;
-
-/// The answer to a call whose plugin is not the one that was asked about.
-pub const VOID: &str =
-    "confirmation_void: the plugin was replaced after the question. Make the call again to ask once more.";
-
-const USED: &str = "confirmation_used: this confirmation was good for one call, which has run.";
-const UNCONFIRMED: &str = "confirmation_required: this call is not confirmed.";
 
 /// What a call gets in the place of its tool's answer, or its leave to run.
 pub enum Verdict {
@@ -219,12 +219,12 @@ impl Confirmations {
             return Ok(Verdict::failure(USED));
         }
         approvals::take_denied(&self.pool, &call.binding).await?; // it hears of it now
-        Ok(Verdict::failure(ended(approval.as_ref())))
+        Ok(Verdict::failure(ending::describe(approval.as_ref())))
     }
 
     /// The answer to a call that does not run because of what became of its question.
     async fn refused(&self, id: Uuid) -> ApiResult<Verdict> {
-        Ok(Verdict::failure(ended(approvals::get(&self.pool, id).await?.as_ref())))
+        Ok(Verdict::failure(ending::describe(approvals::get(&self.pool, id).await?.as_ref())))
     }
 
     /// The answer of a client that repeats its call with it.
@@ -332,8 +332,7 @@ impl Confirmations {
         if let Some(plugin) = &call.plugin {
             detail["plugin"] = plugin.to_json();
         }
-        let (actor, request_id) = (call.visit.caller.actor(), call.visit.request_id.to_string());
-        self.audit.done_by(actor, Some(call.visit.peer), request_id, act, Some(id.to_string()), Some(detail)).await;
+        call.visit.record(&self.audit, act, Some(id.to_string()), Some(detail)).await;
     }
 
     fn url(&self, id: Uuid) -> String {
@@ -391,29 +390,4 @@ pub fn audited(approval: &Approval) -> Value {
         detail["reason"] = reason.as_str().into();
     }
     detail
-}
-
-/// Why a call does not run whose question is over; a displaced one is forgotten.
-fn ended(approval: Option<&Approval>) -> String {
-    let Some(approval) = approval else {
-        return "confirmation_displaced: newer calls of the same caller have taken its place. \
-                Make it again to ask once more."
-            .to_owned();
-    };
-    match (approval.state.as_str(), &approval.reason) {
-        ("denied", None) => {
-            "confirmation_denied: a person has refused this call. Do not repeat it unless they ask you to.".to_owned()
-        }
-        ("denied", Some(reason)) => format!(
-            "confirmation_denied: a person has refused this call, and says why: {reason}\n\
-             Do not repeat it as it was unless they ask you to."
-        ),
-        ("expired", _) => {
-            "confirmation_expired: nobody has confirmed this call in time. Make it again to ask once more.".to_owned()
-        }
-        ("void", _) if approval.plugin.is_none() => OUTDATED.to_owned(),
-        ("void", _) => VOID.to_owned(),
-        ("used", _) => USED.to_owned(),
-        _ => UNCONFIRMED.to_owned(),
-    }
 }

@@ -25,7 +25,6 @@ use super::{
     server::Server,
     tool::{AnyTool, Found},
     transport::{JSON, Response, reads_events, whole},
-    visit,
 };
 use crate::{call::CallHead, http::reply::Reply};
 use cardinal_observe::tools::Outcome;
@@ -40,7 +39,7 @@ impl Mcp {
     ) -> Option<Reply> {
         let plain = PlainCall::read(&call.uri, &call.headers, message)?;
         let reads_events = reads_events(&call.headers)?;
-        let mut visit = visit(call, call.caller().ok()?, narrowing.as_ref().ok()?.clone());
+        let mut visit = Visit::new(call, call.caller().ok()?, narrowing.as_ref().ok()?.clone());
         visit.reads_events = reads_events;
         visit.takes_links = plain.takes_links;
         visit.exact_arguments = Some(plain.written.clone());

@@ -97,9 +97,8 @@ impl Server {
         arguments: &JsonObject,
     ) -> Result<(AnyTool, Option<Pin>), CallAnswer> {
         if visit.caller.holds(scope::UNATTENDED) {
-            let (actor, id) = (visit.caller.actor(), visit.request_id.to_string());
             let (audit, name) = (&self.services.calls.audit, tool.name().to_owned());
-            audit.done_by(actor, Some(visit.peer), id, AuditAction::RunUnattended, Some(name), None).await;
+            visit.record(audit, AuditAction::RunUnattended, Some(name), None).await;
             return Ok((tool.clone(), None));
         }
         let refused = |text: &str| -> CallAnswer { Ok(plugin_tools::failure(text).into()) };

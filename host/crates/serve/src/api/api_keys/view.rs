@@ -12,7 +12,7 @@ use cardinal_store::api_keys::KeyRecord;
 
 /// A key as it is shown: never the key itself.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct ApiKey<'a> {
+pub struct ApiKey<'a> {
     id: Uuid,
     name: &'a str,
     /// Its first and last characters.
@@ -61,7 +61,7 @@ pub(super) struct NewApiKey<'a> {
     pub key: &'a str,
 }
 
-pub(super) fn show(key: &KeyRecord) -> ApiKey<'_> {
+pub fn show(key: &KeyRecord) -> ApiKey<'_> {
     ApiKey {
         id: key.id,
         name: &key.name,

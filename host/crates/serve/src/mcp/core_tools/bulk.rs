@@ -99,9 +99,8 @@ pub(super) async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject, 
         Err(StoreError::SelectionMoved) => return Ok(Answer::Outdated),
         started => started?,
     };
-    let (actor, request_id) = (visit.caller.actor(), visit.request_id.to_string());
     let (target, detail) = (Some(job.id.to_string()), json!({"action": job.action, "total": job.total}));
-    cards.audit.done_by(actor, Some(visit.peer), request_id, AuditAction::StartJob, target, Some(detail)).await;
+    visit.record(&cards.audit, AuditAction::StartJob, target, Some(detail)).await;
     let item = cards.jobs.show(&job).await?;
     let note = "The job runs by itself. `jobs_get` says how far it is.";
     Answer::new(&json!({"dry_run": false, "count": job.total, "item": item, "note": note}), Vec::new())

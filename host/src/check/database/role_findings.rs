@@ -1,0 +1,126 @@
+//! What the roles of the database were let do, as findings.
+
+use crate::check::finding::Finding;
+use cardinal_schema::isolation::{Breach, Tried};
+
+/// At most so many of the operations that a role was allowed are listed.
+const TOLD: usize = 5;
+
+pub(super) fn report_attempts(tried: &[Tried]) -> Vec<Finding> {
+    let mut found: Vec<Finding> = tried.iter().flat_map(of_role).collect();
+    if found.is_empty() {
+        let refused: usize = tried.iter().map(|it| it.refused).sum();
+        let message =
+            format!("PostgreSQL refused all {refused} forbidden operations that were tried as {} roles.", tried.len());
+        found.push(Finding::ok("isolation-holds", "roles", message));
+    }
+    found
+}
+
+fn of_role(tried: &Tried) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (breach, _) in &tried.allowed {
+        let code = code(*breach);
+        if found.iter().any(|finding: &Finding| finding.code == code) {
+            continue;
+        }
+        let acts: Vec<&str> = tried.allowed.iter().filter(|it| it.0 == *breach).map(|it| it.1.as_str()).collect();
+        let more = acts.len().saturating_sub(TOLD);
+        let told = acts[..acts.len().min(TOLD)].join(", ");
+        let found_text =
+            if more > 0 { format!("{told} and {more} more were let through") } else { format!("{told}: let through") };
+        found.push(
+            Finding::error(code, &tried.role, "A database role can do something that it must not.")
+                .found(found_text)
+                .expected("refused by PostgreSQL (insufficient privilege)")
+                .fix(fix(*breach)),
+        );
+    }
+    if let Some(first) = tried.untried.first() {
+        let told = Finding::warning(
+            "isolation-not-tried",
+            &tried.role,
+            "Some operations could not be tried as this \
+            role.",
+        );
+        let more = tried.untried.len() - 1;
+        let found_text = if more > 0 { format!("{first}, and {more} more") } else { first.clone() };
+        found.push(told.found(found_text).fix(
+            "Run the check again; each start of the host repairs roles and their \
+                passwords.",
+        ));
+    }
+    found
+}
+
+fn code(breach: Breach) -> &'static str {
+    match breach {
+        Breach::PluginWritesCards => "plugin-writes-cards",
+        Breach::PluginReadsCore => "plugin-reads-core",
+        Breach::PluginReadsPlugin => "plugin-reads-plugin",
+        Breach::PluginRunsDdl => "plugin-runs-ddl",
+        Breach::PluginBecomesAnother => "plugin-becomes-another",
+        Breach::CoreReadsPlugin => "core-reads-plugin",
+        Breach::CoreDeletesCards => "core-deletes-cards",
+        Breach::CoreRewritesAudit => "core-rewrites-audit",
+        Breach::CoreRunsDdl => "core-runs-ddl",
+        Breach::CoreBecomesAnother => "core-becomes-another",
+        Breach::ReaperDoesMore => "reaper-does-more",
+        Breach::ProvisionerDoesMore => "provisioner-does-more",
+        Breach::CardsRoleDoesMore => "cards-role-does-more",
+        Breach::SchemaRoleIsOpen => "schema-role-open",
+    }
+}
+
+/// What of it a start puts right, and what was given by hand and has to be taken by hand.
+fn fix(breach: Breach) -> &'static str {
+    match breach {
+        Breach::PluginReadsPlugin | Breach::CoreReadsPlugin | Breach::ProvisionerDoesMore => {
+            "Someone granted rights in a plugin's schema. Revoke them as an administrator (psql as a superuser): \
+             REVOKE ALL ON ALL TABLES IN SCHEMA <schema> FROM <role>, PUBLIC; REVOKE ALL ON SCHEMA <schema> FROM \
+             <role>, PUBLIC."
+        }
+        Breach::PluginBecomesAnother | Breach::CoreBecomesAnother => {
+            "Someone made the role a member of another, or a superuser. Revoke it: REVOKE <other> FROM <role>; ALTER \
+             ROLE <role> NOSUPERUSER."
+        }
+        Breach::SchemaRoleIsOpen => {
+            "If no schema step of the plugin is running, start a host: it closes schema roles that were left open."
+        }
+        _ => {
+            "Restart the host, which repairs the rights on the core's tables. Rights that remain were granted by an \
+             administrator (to the role, or by SUPERUSER) and have to be revoked."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_that_gets_through_is_told_once_for_each_kind_of_breach() {
+        let allowed = vec![
+            (Breach::PluginReadsPlugin, "read plugin_a.x".to_owned()),
+            (Breach::PluginReadsPlugin, "read plugin_a.y".to_owned()),
+            (Breach::PluginWritesCards, "change cards".to_owned()),
+        ];
+        let tried = Tried { role: "p_b".to_owned(), refused: 3, allowed, untried: vec!["x: y".to_owned()] };
+        let found = report_attempts(&[tried]);
+        let codes: Vec<&str> = found.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, ["plugin-reads-plugin", "plugin-writes-cards", "isolation-not-tried"]);
+        assert_eq!(found[0].found.as_deref(), Some("read plugin_a.x, read plugin_a.y: let through"));
+    }
+
+    #[test]
+    fn what_holds_is_told_with_how_much_was_tried() {
+        let tried = Tried { role: "core".to_owned(), refused: 7, ..Tried::default() };
+        let found = report_attempts(&[tried]);
+        assert_eq!(found[0].code, "isolation-holds");
+        assert!(
+            found[0].message.contains("all 7 forbidden operations that were tried as 1 roles"),
+            "{}",
+            found[0].message
+        );
+    }
+}

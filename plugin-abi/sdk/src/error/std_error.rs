@@ -1,0 +1,45 @@
+//! An error of this crate as a standard one.
+
+use std::fmt::{self, Display};
+
+use super::Error;
+
+/// An [`Error`] as a [`std::error::Error`], made by [`Error::into_std`].
+pub struct StdError {
+    /// What `source` leads to, so that it is found behind an `anyhow::Error`, which hides its outermost error.
+    pub(super) inner: Inner,
+}
+
+pub(super) struct Inner(pub Error);
+
+impl std::error::Error for StdError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.inner)
+    }
+}
+
+impl std::error::Error for Inner {}
+
+impl Display for StdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.inner.0, f)
+    }
+}
+
+impl fmt::Debug for StdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.inner.0, f)
+    }
+}
+
+impl Display for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
