@@ -18,7 +18,7 @@ pub mod settings;
 
 use cardinal_base::{
     clock::Clock,
-    config::{BadSettings, Config},
+    config::{Config, SettingsError},
 };
 use cardinal_plugin_host::registry::preview;
 use cardinal_supervisor::data_dir::DataDir;
@@ -55,7 +55,7 @@ impl Report {
     }
 
     /// Of settings that cannot be used, with which nothing else can be looked at.
-    pub fn of_bad_settings(bad: &BadSettings) -> Self {
+    pub fn of_bad_settings(bad: &SettingsError) -> Self {
         Self::new(HostState::Unknown, settings::bad(bad))
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use cardinal_base::config::BadSettings;
+use cardinal_base::config::SettingsError;
 
 mod backup;
 mod cards;
@@ -138,7 +138,7 @@ fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // A setting that proved wrong in use says all there is to say.
-            if let Some(bad) = error.downcast_ref::<BadSettings>() {
+            if let Some(bad) = error.downcast_ref::<SettingsError>() {
                 say(&format!("cardinal: {bad}"));
                 return ExitCode::from(EXIT_USAGE);
             }

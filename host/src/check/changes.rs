@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use cardinal_package::{kept::Kept, manifest::Manifest, owners::Owners, package};
+use cardinal_package::{kept::KeptPackages, manifest::Manifest, owners::Owners, package};
 
 /// What clients see of a plugin.
 #[derive(Debug, Default)]
-pub(super) struct Face {
+pub(super) struct PublicSurface {
     /// `None` when the manifest leaves it to the library, which only tells once it is loaded.
     routes: Option<BTreeSet<String>>,
     tools: BTreeSet<String>,
@@ -29,7 +29,7 @@ pub(super) struct Before {
     pub plugin: String,
     pub version: String,
     pub sha256: Option<String>,
-    pub face: Face,
+    pub face: PublicSurface,
 }
 
 impl Before {
@@ -41,20 +41,20 @@ impl Before {
             plugin: text(report, "name").unwrap_or_default(),
             version: text(report, "version").unwrap_or_else(|| "an unknown version".to_owned()),
             sha256: text(report, "sha256"),
-            face: Face::serving(report),
+            face: PublicSurface::serving(report),
         });
         before.collect()
     }
 
     /// What a host that is stopped had in service last: the packages that it keeps tell. Blocks.
     pub(super) fn kept(data_dir: &Path) -> Vec<Self> {
-        let kept = Kept::open(data_dir);
+        let kept = KeptPackages::open(data_dir);
         let last = |plugin: String| {
             let last = kept.for_plugin(&plugin).into_iter().next()?;
             // Nothing of it is loaded: whose files they are matters to the host alone.
             let package = package::read_for(&kept.find(&plugin, &last.sha256)?, &Owners::anybody()).ok()?;
             let (manifest, _) = Manifest::read(&package.manifest).ok()?;
-            let face = Face::from_manifest(&manifest);
+            let face = PublicSurface::from_manifest(&manifest);
             Some(Self { plugin, version: last.version.to_string(), sha256: Some(last.sha256), face })
         };
         kept.plugins().into_iter().filter_map(last).collect()
@@ -68,7 +68,7 @@ pub(super) struct Change {
     pub gained: Vec<String>,
 }
 
-impl Face {
+impl PublicSurface {
     pub(super) fn from_manifest(manifest: &Manifest) -> Self {
         let declared = |backend: &cardinal_package::manifest::Backend| {
             let routes = backend.routes.as_ref()?;
@@ -117,7 +117,7 @@ fn setting_names(schema: &Value) -> BTreeSet<String> {
 }
 
 /// What is lost and gained on the way from `before` to `after`.
-pub(super) fn between(before: &Face, after: &Face) -> Change {
+pub(super) fn between(before: &PublicSurface, after: &PublicSurface) -> Change {
     let mut change = Change::default();
     if before.prefix != after.prefix {
         let name = |prefix: &Option<String>| prefix.clone().unwrap_or_else(|| "none".to_owned());
@@ -171,7 +171,7 @@ mod tests {
         let tool =
             json!([{"name": "plugin_a_run", "description": "d", "handler": "run", "requires_confirmation": true}]);
         let next = manifest(json!([{"method": "GET", "path": "/things"}]), tool, json!(["x", "y"]));
-        let change = between(&Face::serving(&serving), &Face::from_manifest(&next));
+        let change = between(&PublicSurface::serving(&serving), &PublicSurface::from_manifest(&next));
         assert_eq!(change.lost, ["route GET /items", "tool plugin_a_run"]);
         assert_eq!(change.gained, ["route GET /things", "tool plugin_a_run (confirmed)", "provided kind y"]);
         assert!(change.describe().starts_with("-route GET /items, "));
@@ -187,10 +187,10 @@ mod tests {
         let mut next = manifest(json!([]), json!([]), json!([]));
         next.settings_schema = Some(schema(&["limit", "token"]));
         let serving = json!({"api_prefix": "a", "settings_schema": schema(&["limit", "site"])});
-        let change = between(&Face::serving(&serving), &Face::from_manifest(&next));
+        let change = between(&PublicSurface::serving(&serving), &PublicSurface::from_manifest(&next));
         assert_eq!((change.lost, change.gained), (vec!["setting site".to_owned()], vec!["setting token".to_owned()]));
         assert_eq!(
-            between(&Face::serving(&json!({"api_prefix": "a"})), &Face::from_manifest(&next)),
+            between(&PublicSurface::serving(&json!({"api_prefix": "a"})), &PublicSurface::from_manifest(&next)),
             Change::default()
         );
     }
@@ -200,6 +200,6 @@ mod tests {
         let serving = json!({"api_prefix": "a", "routes": [{"method": "GET", "path": "/items"}]});
         let mut next = manifest(json!([]), json!([]), json!([]));
         next.backend.as_mut().unwrap().routes = None;
-        assert_eq!(between(&Face::serving(&serving), &Face::from_manifest(&next)), Change::default());
+        assert_eq!(between(&PublicSurface::serving(&serving), &PublicSurface::from_manifest(&next)), Change::default());
     }
 }

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use tokio_postgres::Client;
 
 use super::finding::Finding;
-use cardinal_base::config::{BadSettings, Config};
+use cardinal_base::config::{Config, SettingsError};
 use cardinal_database::{
     connect::ConnectParams,
     pool::Pools,
@@ -106,7 +106,7 @@ fn to_be_made(config: &Config, data_dir: &Path) -> Finding {
 
 fn unusable(error: &anyhow::Error) -> Finding {
     let told = Finding::error("database-unusable", "database", "The host cannot use its database.");
-    match error.downcast_ref::<BadSettings>() {
+    match error.downcast_ref::<SettingsError>() {
         Some(bad) => told.found(bad.to_string()),
         None => told.found(format!("{error:#}")).fix("Start the database, or correct DATABASE_URL."),
     }

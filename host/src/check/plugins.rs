@@ -6,7 +6,7 @@ use semver::Version;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    changes::{self, Before, Face},
+    changes::{self, Before, PublicSurface},
     database,
     finding::Finding,
 };
@@ -176,7 +176,7 @@ pub(super) fn upgrades(surveyed: &[Preview], before: &[Before]) -> Vec<Finding> 
         if before.sha256.as_deref() == one.report.sha256.as_deref() {
             continue;
         }
-        let change = changes::between(&before.face, &Face::from_manifest(manifest));
+        let change = changes::between(&before.face, &PublicSurface::from_manifest(manifest));
         let message = format!("{name} {} would replace {}.", manifest.version, before.version);
         found.push(if change.lost.is_empty() {
             Finding::ok("plugin-upgrade", name, message).found(change.describe())

@@ -3,12 +3,12 @@
 use std::net::{SocketAddr, TcpListener};
 
 use super::finding::Finding;
-use cardinal_base::config::{BadSettings, Config, Fault};
+use cardinal_base::config::{Config, Fault, SettingsError};
 
 const SHORTEST_GOOD_PASSWORD: usize = 8;
 
 /// Every setting that cannot be used.
-pub fn bad(settings: &BadSettings) -> Vec<Finding> {
+pub fn bad(settings: &SettingsError) -> Vec<Finding> {
     let told = |Fault { setting, problem }: &Fault| {
         Finding::error("setting-invalid", setting, "A setting is invalid; `cardinal serve` would not start.")
             .found(problem)

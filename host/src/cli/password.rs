@@ -10,7 +10,7 @@ use rustix::termios::{self, LocalModes, OptionalActions, Termios};
 
 use super::text::plain;
 use cardinal_base::{
-    config::{BadSettings, Secret},
+    config::{Secret, SettingsError},
     password::{self, MAX_LENGTH, MIN_LENGTH},
 };
 
@@ -68,7 +68,7 @@ fn from_file(file: &Path) -> anyhow::Result<Secret> {
 fn from_terminal(user: &str) -> anyhow::Result<Secret> {
     let Ok(mut terminal) = OpenOptions::new().read(true).write(true).open(TERMINAL) else {
         let problem = "there is no terminal to ask for the password: give a file, - for standard input, or --generate";
-        return Err(BadSettings::one("--password-file", problem).into());
+        return Err(SettingsError::one("--password-file", problem).into());
     };
     let mut ask = |question: &str| -> anyhow::Result<Secret> {
         write!(terminal, "{question}: ")?;

@@ -19,7 +19,7 @@ mod sign;
 mod stop;
 mod test;
 
-use remote::Word;
+use remote::PluginCommand;
 
 /// Make, check and install plugins, and say which a host runs
 #[derive(Debug, clap::Args)]
@@ -72,11 +72,11 @@ pub(super) fn run(args: Args) -> ExitCode {
         Command::List(args) => remote::list(&args).map(|()| ExitCode::SUCCESS),
         Command::Logs(args) => logs::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Settings(args) => settings::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Enable(args) => remote::say(&args, Word::Enable),
-        Command::Disable(args) => remote::say(&args, Word::Disable),
-        Command::Reload(args) => remote::say(&args, Word::Reload),
-        Command::Rollback(args) => remote::say(&args, Word::Rollback),
-        Command::Release(args) => remote::say(&args, Word::Release),
+        Command::Enable(args) => remote::say(&args, PluginCommand::Enable),
+        Command::Disable(args) => remote::say(&args, PluginCommand::Disable),
+        Command::Reload(args) => remote::say(&args, PluginCommand::Reload),
+        Command::Rollback(args) => remote::say(&args, PluginCommand::Rollback),
+        Command::Release(args) => remote::say(&args, PluginCommand::Release),
     };
     outcome.unwrap_or_else(|error| exit_code(Err(error)))
 }

@@ -10,7 +10,7 @@ use cardinal_base::account::Account;
 use cardinal_control::{
     crash::{
         descriptors, handler,
-        shm::{self, Leaving},
+        shm::{self, ExitMark},
         vital::{self, LowNumbers},
     },
     link::{self, WorkerStart},
@@ -82,7 +82,7 @@ fn start_starter() -> anyhow::Result<Prober> {
 }
 
 /// Without the shared memory a worker serves as well; its crashes are nobody's.
-fn watch(memory: OwnedFd) -> Leaving {
+fn watch(memory: OwnedFd) -> ExitMark {
     // No image of a process that knows passwords and customers' data is written anywhere.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let watching = setrlimit(Resource::Core, none).map_err(std::io::Error::from);
@@ -90,5 +90,5 @@ fn watch(memory: OwnedFd) -> Leaving {
     if let Err(error) = watching {
         tracing::warn!(%error, "crashes cannot be attributed to plugins");
     }
-    Leaving
+    ExitMark
 }

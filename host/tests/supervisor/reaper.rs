@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cardinal_database::{connect, pool::Pools};
 use cardinal_store::{
-    card_expiry::{Expiry, Removed},
+    card_expiry::{Expiry, ExpiryReport},
     cards, reaper,
 };
 
@@ -68,16 +68,19 @@ async fn a_card_that_takes_long_to_remove_stops_no_other() {
         let begun = Instant::now();
         let removed = expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap();
         // The session that was given up still has the other card, which was in the same batch.
-        assert_eq!(removed, Removed { slow: 2, ..Removed::default() });
+        assert_eq!(removed, ExpiryReport { slow: 2, ..ExpiryReport::default() });
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert!(pools.reaper.status().size <= 1);
         until_its_sessions_end(&database).await;
         let removed = expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap();
-        assert_eq!(removed, Removed { cards: 1, slow: 1, ..Removed::default() });
+        assert_eq!(removed, ExpiryReport { cards: 1, slow: 1, ..ExpiryReport::default() });
         let there = core.query("SELECT id FROM public.master_cards", &[]).await.unwrap();
         assert_eq!((there.len(), there[0].get::<_, uuid::Uuid>(0)), (1, slow));
         // The next round leaves it alone; by hand it is told.
-        assert_eq!(expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap(), Removed::default());
+        assert_eq!(
+            expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap(),
+            ExpiryReport::default()
+        );
         let refused = reaper::remove_cards(&pools.reaper, &[slow], CARD_TIMEOUT).await;
         assert!(matches!(refused, Err(reaper::RemoveError::Slow(_))), "{refused:?}");
         let later = database.card("later").await;
@@ -147,7 +150,7 @@ async fn a_card_whose_removal_runs_out_of_memory_stops_no_other() {
         let pools = pools(&database);
         let mut expiry = Expiry::new(BATCH_TIMEOUT, CARD_TIMEOUT);
         let removed = expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap();
-        assert_eq!(removed, Removed { cards: 1, slow: 1, ..Removed::default() }, "{code}");
+        assert_eq!(removed, ExpiryReport { cards: 1, slow: 1, ..ExpiryReport::default() }, "{code}");
         let refused = reaper::remove_cards(&pools.reaper, &[bomb], CARD_TIMEOUT).await;
         assert!(matches!(refused, Err(reaper::RemoveError::Slow(_))), "{refused:?}");
     }
@@ -179,6 +182,6 @@ async fn a_card_that_waits_does_not_keep_those_of_its_batch_waiting() {
                 found = core.query_opt(is_there, &args) => if found.unwrap().is_none() { break },
             }
         }
-        assert_eq!(round.await.unwrap(), Removed { cards: 1, slow: 1, ..Removed::default() });
+        assert_eq!(round.await.unwrap(), ExpiryReport { cards: 1, slow: 1, ..ExpiryReport::default() });
     }
 }

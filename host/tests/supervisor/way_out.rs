@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cardinal_database::{connect, pool::Pools};
 use cardinal_schema::{
-    isolation::{self, Breach, Isolation},
+    isolation::{self, Isolation, Violation},
     prepare,
 };
 use tokio_postgres::Client;
@@ -464,7 +464,7 @@ async fn what_somebody_gave_these_roles_is_found() {
         plugins: &plugins,
         core_tables: &core_tables,
     };
-    let allowed = async || -> Vec<Breach> {
+    let allowed = async || -> Vec<Violation> {
         let tried = isolation.try_all().await;
         assert!(tried.iter().all(|it| it.untried.is_empty()), "{tried:?}");
         tried.iter().flat_map(|it| it.allowed.iter().map(|it| it.0)).collect()
@@ -476,7 +476,7 @@ async fn what_somebody_gave_these_roles_is_found() {
         schema = names.plugin_schema("evil")
     );
     database.admin().await.batch_execute(&given).await.unwrap();
-    use Breach::{CardsRoleDoesMore, SchemaRoleIsOpen};
+    use Violation::{CardsRoleDoesMore, SchemaRoleIsOpen};
     assert_eq!(allowed().await, [CardsRoleDoesMore, SchemaRoleIsOpen, SchemaRoleIsOpen]);
     assert!(!isolation::ddl_is_unfenced(&owner).await.unwrap());
     let code = owner.batch_execute("DROP EVENT TRIGGER cardinal_ddl_fence").await.unwrap_err();

@@ -13,7 +13,7 @@ use crate::{Level, PluginContext, Result, context::parse};
 /// How long one question of [`PluginContext::next_card_events`] lasts at most: the host's own bound.
 const WAIT: Duration = Duration::from_secs(30);
 /// Events that [`PluginContext::follow_card_events`] takes at a time.
-const AT_ONCE: u32 = 200;
+const PAGE_SIZE: u32 = 200;
 /// How long it pauses after an error, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -174,7 +174,7 @@ impl PluginContext {
         let own = self.as_plugin();
         let mut pause = FIRST_PAUSE;
         loop {
-            let read = match own.next_card_events(after, AT_ONCE).await {
+            let read = match own.next_card_events(after, PAGE_SIZE).await {
                 Ok(page) if page.items.is_empty() && !page.restart => Ok(page.cursor),
                 Ok(page) => {
                     let cursor = page.cursor;

@@ -234,13 +234,13 @@ impl PluginContext {
         args: &A,
     ) -> impl Future<Output = Result<Uuid>> + Send + use<A> {
         #[derive(Deserialize)]
-        struct Started {
+        struct NewJob {
             id: Uuid,
         }
         let started = serde_json::to_string(args).map_err(Error::from).and_then(|args| {
             let request = record_of(&[(job_start::NAME, name), (job_start::ARGS, &args)]);
             Ok((host_jobs(self)?.start)(self.core.ctx, self.call_id(), Slice::new(&request)))
         });
-        async move { parse::<Started>(started?.await, "started job").map(|job| job.id) }
+        async move { parse::<NewJob>(started?.await, "started job").map(|job| job.id) }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) struct Scope {
 impl Scope {
     /// Runs `body` inside: the panic hook knows for whom, and tokio finds the plugin's runtime.
     pub(crate) fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
-        let _inside = Inside { before: CURRENT.replace(Origin { ctx: self.ctx, call: self.call }) };
+        let _inside = OriginGuard { before: CURRENT.replace(Origin { ctx: self.ctx, call: self.call }) };
         let _runtime = self.runtime.as_ref().map(Handle::enter);
         body()
     }
@@ -50,11 +50,11 @@ impl Scope {
 }
 
 /// Puts back what was current, also when `body` panics.
-struct Inside {
+struct OriginGuard {
     before: Origin,
 }
 
-impl Drop for Inside {
+impl Drop for OriginGuard {
     fn drop(&mut self) {
         CURRENT.set(self.before);
     }

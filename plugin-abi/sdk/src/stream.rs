@@ -70,16 +70,16 @@ pub(crate) fn give<S>(scope: Scope, pieces: S) -> abi::Stream
 where
     S: Stream<Item = Result<Bytes>> + Send + 'static,
 {
-    abi::Stream::new(Given { scope, pieces: Some(Box::pin(pieces)) })
+    abi::Stream::new(PieceSource { scope, pieces: Some(Box::pin(pieces)) })
 }
 
-struct Given<S> {
+struct PieceSource<S> {
     scope: Scope,
     /// `None` only while dropping.
     pieces: Option<Pin<Box<S>>>,
 }
 
-impl<S: Stream<Item = Result<Bytes>> + Send> abi::stream::Source for Given<S> {
+impl<S: Stream<Item = Result<Bytes>> + Send> abi::stream::Source for PieceSource<S> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<abi::Bytes, abi::Error>>> {
         let this = self.get_mut();
         let Some(pieces) = this.pieces.as_mut() else { return Poll::Ready(None) };
@@ -88,7 +88,7 @@ impl<S: Stream<Item = Result<Bytes>> + Send> abi::stream::Source for Given<S> {
     }
 }
 
-impl<S> Drop for Given<S> {
+impl<S> Drop for PieceSource<S> {
     fn drop(&mut self) {
         let pieces = self.pieces.take();
         self.scope.enter(|| drop(pieces));

@@ -54,6 +54,7 @@ mod events;
 #[doc(hidden)]
 pub mod fake_host;
 mod jobs;
+mod lines;
 mod reply;
 mod request;
 mod rules;
@@ -62,7 +63,6 @@ mod settings;
 mod table;
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -78,6 +78,7 @@ use uuid::Uuid;
 pub use address::{has_database, lacks_database};
 pub use builder::TestHostBuilder;
 pub use jobs::{JobEnd, StartedJob, TestJob, TestJobRun};
+pub use lines::{LogLine, MetricLine};
 pub use reply::{TestCall, TestReply};
 pub use request::{TestRequest, test_card, test_user};
 pub use servers::{SentRequest, ServerAnswer};
@@ -85,7 +86,7 @@ pub use settings::check_settings;
 
 use self::fake_host::{FakeHost, api, lock, number};
 use crate::{
-    Card, Error, Handler, IntoRouter, Level, PluginContext, Result, Router, context::InCall, instance::Instance,
+    Card, Error, Handler, IntoRouter, PluginContext, Result, Router, context::InCall, instance::Instance,
     router::Entry, runtime::Threads,
 };
 
@@ -94,45 +95,6 @@ pub const SERVICE_USER: Uuid = Uuid::from_u128(0x0190_d3a0_0000_7000_8000_0000_0
 
 /// The core's version that a [`TestHost`] has ([`PluginContext::core_version`]).
 pub const CORE_VERSION: &str = "1.0.0";
-
-/// A line of the plugin's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogLine {
-    /// The number of the plugin's instance that wrote it; another after [`TestHost::change_settings`].
-    pub instance: u64,
-    /// The call that it was written in; 0 outside of any.
-    pub call: u64,
-    /// 1 for an error to 5 for a trace, as [`Level`].
-    pub level: u32,
-    /// The text.
-    pub message: String,
-    /// A JSON object, or nothing.
-    pub fields: String,
-}
-
-impl LogLine {
-    /// Whether it is of this level.
-    pub fn is(&self, level: Level) -> bool {
-        self.level == level as u32
-    }
-
-    /// A field, null when there is none of this name.
-    pub fn field(&self, name: &str) -> Value {
-        let fields: Value = serde_json::from_str(&self.fields).unwrap_or_default();
-        fields.get(name).cloned().unwrap_or_default()
-    }
-}
-
-/// A change of a metric.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MetricLine {
-    /// The metric's name, without what the host puts before it.
-    pub name: String,
-    /// What was counted, set or observed.
-    pub value: f64,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-}
 
 type Routes = Arc<dyn Fn(&PluginContext) -> Result<Router> + Send + Sync>;
 

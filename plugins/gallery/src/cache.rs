@@ -11,7 +11,7 @@ const FAILURE_MINUTES: i32 = 10;
 const MAX_FORGOTTEN: i64 = 100;
 
 /// What is known of a picture in a size.
-pub(crate) enum Known {
+pub(crate) enum CachedPicture {
     Thumbnail(Thumbnail),
     /// A picture that cannot be shown: code and words for people.
     Unusable {
@@ -30,12 +30,12 @@ struct ThumbnailRow {
 }
 
 impl ThumbnailRow {
-    fn read(self) -> Option<Known> {
+    fn read(self) -> Option<CachedPicture> {
         if let Some(jpeg) = self.jpeg {
             let (width, height) = (u32::try_from(self.width?).ok()?, u32::try_from(self.height?).ok()?);
-            return Some(Known::Thumbnail(Thumbnail { jpeg: jpeg.into(), width, height }));
+            return Some(CachedPicture::Thumbnail(Thumbnail { jpeg: jpeg.into(), width, height }));
         }
-        Some(Known::Unusable { code: self.code?, detail: self.failure? })
+        Some(CachedPicture::Unusable { code: self.code?, detail: self.failure? })
     }
 }
 
@@ -47,7 +47,12 @@ fn pixels(size: u32) -> i32 {
     i32::try_from(size).unwrap_or(i32::MAX)
 }
 
-pub(crate) async fn find(ctx: &PluginContext, address: &str, size: u32, keep_days: i32) -> Result<Option<Known>> {
+pub(crate) async fn find(
+    ctx: &PluginContext,
+    address: &str,
+    size: u32,
+    keep_days: i32,
+) -> Result<Option<CachedPicture>> {
     const SQL: &str = "
         SELECT jpeg, width, height, code, failure FROM thumbnails
         WHERE address = $1 AND size = $2
@@ -59,7 +64,13 @@ pub(crate) async fn find(ctx: &PluginContext, address: &str, size: u32, keep_day
 }
 
 /// Keeps what became of a picture, and forgets the oldest when there are too many.
-pub(crate) async fn keep(ctx: &PluginContext, address: &str, size: u32, known: &Known, most: i64) -> Result<()> {
+pub(crate) async fn keep(
+    ctx: &PluginContext,
+    address: &str,
+    size: u32,
+    known: &CachedPicture,
+    most: i64,
+) -> Result<()> {
     const KEEP: &str = "
         INSERT INTO thumbnails (address, size, jpeg, width, height, code, failure) VALUES ($1, $2, $3, $4, $5, $6, $7)
         ON CONFLICT (address, size) DO UPDATE SET
@@ -69,11 +80,11 @@ pub(crate) async fn keep(ctx: &PluginContext, address: &str, size: u32, known: &
         DELETE FROM thumbnails WHERE id IN (SELECT id FROM thumbnails ORDER BY id DESC OFFSET $1 LIMIT $2)";
     let (mut jpeg, mut width, mut height, mut code, mut failure) = (None, None, None, None, None);
     match known {
-        Known::Thumbnail(thumbnail) => {
+        CachedPicture::Thumbnail(thumbnail) => {
             jpeg = Some(&thumbnail.jpeg[..]);
             (width, height) = (Some(pixels(thumbnail.width)), Some(pixels(thumbnail.height)));
         }
-        Known::Unusable { code: own, detail } => (code, failure) = (Some(own), Some(detail)),
+        CachedPicture::Unusable { code: own, detail } => (code, failure) = (Some(own), Some(detail)),
     }
     let connection = ctx.get_plugin_conn().await?;
     connection.execute(KEEP, &[&key(address), &pixels(size), &jpeg, &width, &height, &code, &failure]).await?;

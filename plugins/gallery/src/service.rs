@@ -7,7 +7,7 @@ use cardinal_plugin::{Card, Error, Level, PluginContext, Result, Uuid, json};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::cache::{self, Known};
+use crate::cache::{self, CachedPicture};
 use crate::fetch::{self, FetchError};
 use crate::pictures::{self, MAIN_KIND, Pictures};
 use crate::settings::Settings;
@@ -57,13 +57,15 @@ pub(crate) async fn thumbnail(ctx: &PluginContext, card_id: Uuid, url: &str, siz
         }
     };
     match known {
-        Known::Thumbnail(thumbnail) => Ok(thumbnail),
-        Known::Unusable { code, detail } => Err(Error::with_code(422, &code, detail).field("/url", "cannot be shown")),
+        CachedPicture::Thumbnail(thumbnail) => Ok(thumbnail),
+        CachedPicture::Unusable { code, detail } => {
+            Err(Error::with_code(422, &code, detail).field("/url", "cannot be shown"))
+        }
     }
 }
 
 /// Reads and decodes the picture. What is its own fault is an outcome to be kept, other failures are not.
-async fn make(ctx: &PluginContext, url: &str, size: u32, settings: &Settings) -> Result<Known> {
+async fn make(ctx: &PluginContext, url: &str, size: u32, settings: &Settings) -> Result<CachedPicture> {
     let file = {
         let _turn = turn(&READS).await?;
         fetch::file(ctx, url, settings.max_bytes()).await
@@ -74,10 +76,10 @@ async fn make(ctx: &PluginContext, url: &str, size: u32, settings: &Settings) ->
     };
     ctx.metrics().count("pictures_read", 1);
     match decode(file, size, settings.max_pixels()).await? {
-        Ok(thumbnail) => Ok(Known::Thumbnail(thumbnail)),
+        Ok(thumbnail) => Ok(CachedPicture::Thumbnail(thumbnail)),
         Err(error) => {
             log(ctx, url, &error);
-            Ok(Known::Unusable { code: "picture-unusable".into(), detail: sentence(&error.to_string()) })
+            Ok(CachedPicture::Unusable { code: "picture-unusable".into(), detail: sentence(&error.to_string()) })
         }
     }
 }
@@ -102,10 +104,10 @@ async fn turn(turns: &'static Semaphore) -> Result<tokio::sync::SemaphorePermit<
     }
 }
 
-fn unread(ctx: &PluginContext, url: &str, error: FetchError) -> Result<Known> {
+fn unread(ctx: &PluginContext, url: &str, error: FetchError) -> Result<CachedPicture> {
     log(ctx, url, &error);
     let detail = sentence(&error.to_string());
-    let unusable = |code: &str| Ok(Known::Unusable { code: code.into(), detail: detail.clone() });
+    let unusable = |code: &str| Ok(CachedPicture::Unusable { code: code.into(), detail: detail.clone() });
     match error {
         FetchError::NotAWebAddress | FetchError::TooManyRedirects | FetchError::TooLarge(_) => {
             unusable("picture-unusable")

@@ -82,20 +82,20 @@ fn check(url: &Url) -> Result<(), FetchError> {
 }
 
 /// What is asked for, and what may come.
-struct Wanted {
+struct FetchOptions {
     accept: &'static str,
     max_body: usize,
     timeout: Duration,
     is_page: bool,
 }
 
-const PAGE: Wanted = Wanted {
+const PAGE: FetchOptions = FetchOptions {
     accept: "text/html, application/xhtml+xml;q=0.9",
     max_body: MAX_BODY,
     timeout: TOTAL_TIMEOUT,
     is_page: true,
 };
-const FEED: Wanted = Wanted {
+const FEED: FetchOptions = FetchOptions {
     accept: "application/xml, text/xml, application/json, text/csv, text/plain;q=0.8, */*;q=0.5",
     max_body: MAX_FEED,
     timeout: FEED_TIMEOUT,
@@ -136,7 +136,7 @@ async fn follow(
     visit: Visit<'_>,
     mut turn: Turn,
     url: &Url,
-    wanted: &Wanted,
+    wanted: &FetchOptions,
     known: Option<&Validators>,
 ) -> Result<(Fetched, Turn), FetchError> {
     let mut url = url.clone();
@@ -168,7 +168,7 @@ async fn step(
     visit: Visit<'_>,
     turn: &mut Turn,
     url: &Url,
-    wanted: &Wanted,
+    wanted: &FetchOptions,
     known: Option<&Validators>,
 ) -> Result<Step, FetchError> {
     if visit.manners.honour_robots {
@@ -185,7 +185,7 @@ async fn step(
 async fn read(
     turn: &mut Turn,
     url: &Url,
-    wanted: &Wanted,
+    wanted: &FetchOptions,
     known: Option<&Validators>,
     response: HttpResponse,
 ) -> Result<Step, FetchError> {
@@ -215,7 +215,7 @@ fn rest(response: &HttpResponse) -> Option<Duration> {
     seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
-fn content_type(headers: &HeaderMap, wanted: &Wanted) -> Result<String, FetchError> {
+fn content_type(headers: &HeaderMap, wanted: &FetchOptions) -> Result<String, FetchError> {
     let content_type = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let content_type = content_type.unwrap_or_default().into_owned();
     if !wanted.is_page {

@@ -56,12 +56,12 @@ struct Memory {
     /// What robots.txt asks for.
     crawl_delay: Duration,
     /// By scheme: the same host may say different things over http and https.
-    robots: HashMap<String, (Instant, Verdict)>,
+    robots: HashMap<String, (Instant, RobotsPolicy)>,
 }
 
 /// What a site says about robots.
 #[derive(Debug, Clone)]
-pub enum Verdict {
+pub enum RobotsPolicy {
     Rules(Arc<Robots>),
     /// It answered its robots.txt with this error: RFC 9309 takes that as a no to everything.
     Failed(u16),
@@ -168,18 +168,18 @@ impl Turn {
     }
 
     /// What the site said lately about robots, over the scheme of `url`.
-    pub fn verdict(&self, url: &Url) -> Option<Verdict> {
+    pub fn verdict(&self, url: &Url) -> Option<RobotsPolicy> {
         let (until, verdict) = self.memory.robots.get(url.scheme())?;
         (Instant::now() < *until).then(|| verdict.clone())
     }
 
-    pub fn remember(&mut self, url: &Url, verdict: Verdict) {
+    pub fn remember(&mut self, url: &Url, verdict: RobotsPolicy) {
         let kept = match &verdict {
-            Verdict::Rules(robots) => {
+            RobotsPolicy::Rules(robots) => {
                 self.memory.crawl_delay = robots.crawl_delay.unwrap_or_default().min(MAX_CRAWL_DELAY);
                 ROBOTS_KEPT
             }
-            Verdict::Failed(_) => ROBOTS_FAILURE_KEPT,
+            RobotsPolicy::Failed(_) => ROBOTS_FAILURE_KEPT,
         };
         self.memory.robots.insert(url.scheme().to_owned(), (Instant::now() + kept, verdict));
     }

@@ -5,7 +5,7 @@ use cardinal_plugin::serde_json::Value;
 use cardinal_plugin::{Cursor, Error, Page, PluginContext, Request, Response, Result, Router, Uuid, json};
 use serde::Deserialize;
 
-use crate::service::{self, Wanted};
+use crate::service::{self, PageRequest};
 use crate::{bulk, runs};
 
 const ITEMS_DEFAULT: u32 = 50;
@@ -36,7 +36,7 @@ struct PreviewInput {
 
 async fn preview(ctx: PluginContext, request: Request) -> Result<Value> {
     let input: PreviewInput = request.input().await?;
-    let wanted = Wanted { address: input.url, refresh: input.refresh };
+    let wanted = PageRequest { address: input.url, refresh: input.refresh };
     let product = service::preview(&ctx, &wanted).await?;
     Ok(json!({ "product": product }))
 }
@@ -53,7 +53,7 @@ struct EnrichInput {
 
 async fn enrich(ctx: PluginContext, request: Request) -> Result<Value> {
     let input: EnrichInput = request.input().await?;
-    let wanted = Wanted { address: input.url, refresh: input.refresh };
+    let wanted = PageRequest { address: input.url, refresh: input.refresh };
     let enriched = service::enrich(&ctx, input.card_id, &wanted).await?;
     Ok(json!({
         "source_key": enriched.source_key,
@@ -65,7 +65,7 @@ async fn enrich(ctx: PluginContext, request: Request) -> Result<Value> {
 /// What `enrich` would do, for the person who confirms it.
 async fn enrich_preview(ctx: PluginContext, request: Request) -> Result<Value> {
     let input: EnrichInput = request.input().await?;
-    let wanted = Wanted { address: input.url, refresh: input.refresh };
+    let wanted = PageRequest { address: input.url, refresh: input.refresh };
     let service::EnrichPreview { version, source_key, before, product } =
         service::preview_enrich(&ctx, input.card_id, &wanted).await?;
     let pointer = format!("/attributes/sources/{}", source_key.replace('~', "~0").replace('/', "~1"));

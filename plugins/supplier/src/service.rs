@@ -27,7 +27,7 @@ pub(crate) static SITES: LazyLock<Sites> = LazyLock::new(Sites::default);
 static SEARCHES: Semaphore = Semaphore::const_new(4);
 
 /// The page that is asked for.
-pub(crate) struct Wanted {
+pub(crate) struct PageRequest {
     pub address: String,
     /// Not from the cache.
     pub refresh: bool,
@@ -50,13 +50,13 @@ pub(crate) struct EnrichPreview {
 }
 
 /// What the page says about its product. Changes nothing but the cache.
-pub(crate) async fn preview(ctx: &PluginContext, wanted: &Wanted) -> Result<Product> {
+pub(crate) async fn preview(ctx: &PluginContext, wanted: &PageRequest) -> Result<Product> {
     let address = read_address(wanted)?;
     product_at(ctx, &address, wanted.refresh).await
 }
 
 /// Writes what the page says into the card, as the user who asks for it.
-pub(crate) async fn enrich(ctx: &PluginContext, card_id: Uuid, wanted: &Wanted) -> Result<Enriched> {
+pub(crate) async fn enrich(ctx: &PluginContext, card_id: Uuid, wanted: &PageRequest) -> Result<Enriched> {
     let user = ctx.user()?;
     let address = read_address(wanted)?;
     let product = product_at(ctx, &address, wanted.refresh).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn enrich(ctx: &PluginContext, card_id: Uuid, wanted: &Wanted) 
 }
 
 /// What [`enrich`] would write, and what is there now. Changes nothing but the cache.
-pub(crate) async fn preview_enrich(ctx: &PluginContext, card_id: Uuid, wanted: &Wanted) -> Result<EnrichPreview> {
+pub(crate) async fn preview_enrich(ctx: &PluginContext, card_id: Uuid, wanted: &PageRequest) -> Result<EnrichPreview> {
     let user = ctx.user()?;
     let address = read_address(wanted)?;
     let card = ctx.read_card(card_id, user.id).await?;
@@ -87,7 +87,7 @@ pub(crate) async fn items(ctx: &PluginContext, limit: u32, before: Option<i64>) 
     cache::items(ctx, limit, before).await
 }
 
-fn read_address(wanted: &Wanted) -> Result<Url> {
+fn read_address(wanted: &PageRequest) -> Result<Url> {
     parse_address(&wanted.address)
 }
 

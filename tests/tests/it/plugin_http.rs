@@ -20,7 +20,7 @@ use tokio::{
 
 const ASK: &str = "/v1/admin/plugins/echo/ask";
 /// What the host lets one plugin have under way.
-const AT_ONCE: usize = 32;
+const MAX_EXCHANGES: usize = 32;
 
 /// A server that counts what happens to it.
 struct Site {
@@ -289,13 +289,15 @@ async fn a_plugin_has_32_requests_under_way_and_others_wait() {
     let asked = json!({"url": site.url("/gate"), "times": 40, "timeout_ms": 25_000});
     let call = host.owner().await.call(Method::POST, &format!("{ASK}/many")).json(&asked);
     let call = tokio::spawn(async move { call.send().await });
-    eventually("the places are taken", async || (site.seen.waiting.load(Ordering::SeqCst) == AT_ONCE).then_some(()))
-        .await;
+    eventually("the places are taken", async || {
+        (site.seen.waiting.load(Ordering::SeqCst) == MAX_EXCHANGES).then_some(())
+    })
+    .await;
     let in_flight = counted(&host, "cardinal_plugin_http_requests_in_flight").await;
-    assert_eq!(in_flight.values().copied().collect::<Vec<_>>(), [AT_ONCE as u64]);
+    assert_eq!(in_flight.values().copied().collect::<Vec<_>>(), [MAX_EXCHANGES as u64]);
     site.seen.gate.send_replace(true);
     assert_eq!(call.await.unwrap().expect(200), json!(vec![200; 40]));
-    assert_eq!(site.seen.peak.load(Ordering::SeqCst), AT_ONCE);
+    assert_eq!(site.seen.peak.load(Ordering::SeqCst), MAX_EXCHANGES);
 }
 
 #[tokio::test]

@@ -63,12 +63,12 @@ async fn a_stopped_host_ends_in_order_and_takes_postgresql_along() {
 }
 
 /// Processes that stand still until this is dropped: a failed test must not leave them so, deaf even to their end.
-struct Stopped(Vec<i32>);
+struct StoppedProcesses(Vec<i32>);
 
-impl Stopped {
+impl StoppedProcesses {
     /// Of a host's database, those included that begin while others are being stopped.
-    fn database_of(host: &Host) -> Stopped {
-        let mut stopped = Stopped(Vec::new());
+    fn database_of(host: &Host) -> StoppedProcesses {
+        let mut stopped = StoppedProcesses(Vec::new());
         loop {
             let running: Vec<i32> = database_of(host).into_iter().filter(|pid| !stopped.0.contains(pid)).collect();
             if running.is_empty() {
@@ -87,7 +87,7 @@ impl Stopped {
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedProcesses {
     fn drop(&mut self) {
         self.signal(Signal::CONT);
     }
@@ -99,7 +99,7 @@ async fn without_its_database_the_host_is_unready_and_says_503_and_comes_back() 
     let owner = host.owner().await;
     owner.card("Before").await;
     // Stopped, it neither answers nor closes; the worst a database can do.
-    let stopped = Stopped::database_of(&host);
+    let stopped = StoppedProcesses::database_of(&host);
     assert!(!stopped.0.is_empty());
     let answer = owner.post("/v1/admin/master-cards", &json!({"title": "T", "sku": "database-gone"})).await;
     answer.refused(503, "database-unavailable");
@@ -139,7 +139,7 @@ async fn a_frozen_database_keeps_nobody_waiting() {
         (blocker.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) > 0).then_some(())
     })
     .await;
-    let stopped = Stopped::database_of(&host);
+    let stopped = StoppedProcesses::database_of(&host);
     let begun = Instant::now();
     never_used.get(CARDS).await.refused(503, "database-unavailable");
     let credential = begun.elapsed();

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use cardinal_tests::repository;
 
-/// Lines of a source file without its tests.
-const MAX_FILE: usize = 500;
+/// Lines of a source file without its tests, and of one of tests.
+const MAX_FILE: usize = 400;
+const MAX_TEST_FILE: usize = 500;
 
 struct Source {
     /// Relative to the repository.
@@ -157,9 +158,9 @@ impl Source {
 fn no_file_is_too_long_to_know_its_way_in() {
     let long: Vec<String> = sources()
         .iter()
-        .map(|source| (source.code().count(), &source.path))
-        .filter(|(lines, _)| *lines > MAX_FILE)
-        .map(|(lines, path)| format!("{path}: {lines} lines"))
+        .map(|source| (source, source.code().count()))
+        .filter(|(source, lines)| *lines > if source.is_test() { MAX_TEST_FILE } else { MAX_FILE })
+        .map(|(source, lines)| format!("{}: {lines} lines", source.path))
         .collect();
     nothing_breaks("split it by what changes together", &long);
 }
@@ -167,44 +168,19 @@ fn no_file_is_too_long_to_know_its_way_in() {
 /// Private words for what the field has a word for (`host/README.md`, Glossary).
 #[test]
 fn names_are_the_fields_words() {
-    const TYPES: [&str; 33] = [
-        "NotGood",
-        "Trouble",
-        "Unwritten",
-        "Deed",
-        "Act",
-        "Desk",
-        "Death",
-        "Ride",
-        "Entrance",
-        "Seat",
-        "Alone",
-        "Together",
-        "Spent",
-        "Elsewhere",
-        "Mend",
-        "Bell",
-        "Shelf",
-        "Stand",
-        "Lent",
-        "Ticket",
-        "Heard",
-        "Picked",
-        "Uncounted",
-        "Rotated",
-        "Locked",
-        "NotMade",
-        "NotNow",
-        "NoWayBack",
-        "NoDatabase",
-        "OfNoPlugin",
-        "Unopened",
-        "Broken",
-        "Silent",
-    ];
+    const TYPES: &str = "\
+        NotGood Trouble Unwritten Deed Act Desk Death Ride Entrance Seat Alone Together Spent Elsewhere \
+        Mend Bell Shelf Stand Lent Ticket Heard Picked Uncounted Rotated Locked NotMade NotNow NoWayBack \
+        NoDatabase OfNoPlugin Unopened Broken Silent Accepted Acting Admitted Applied Armed Around Asked \
+        Asking BadSettings Begun Breach Chosen Collected Coming Decided Entered Face Fresher Given Handed \
+        Held HeldFor Inside Kept Known LastWords Leaving Meant Metered Moved NeverWait Newcomer Numbered \
+        Observed Paced Printed Received Recorded Remembered Removed RolledBack Said Served Settling Shown \
+        Signed Sorted Standstill Started Stopped Taken Timed Told Tried UnderWay Uploaded Verdict Wanted \
+        Way WayBack Who Whose Witness Written";
     const FUNCTIONS: [&str; 4] = ["told", "tell", "of", "says"];
     const BOUNDS: [&str; 5] = ["MOST", "LEAST", "LONGEST", "PATIENCE", "WITHIN"];
     const CONSTANTS: [&str; 4] = ["USUAL", "AGAIN", "FLOCK", "FEW"];
+    let types: Vec<&str> = TYPES.split_whitespace().collect();
     let found = breaches(|source, code| {
         let words: Vec<&str> = code.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
         let named = |keywords: &[&str], names: &[&str]| {
@@ -214,10 +190,11 @@ fn names_are_the_fields_words() {
             ["const", "static"].contains(&pair[0])
                 && (CONSTANTS.contains(&pair[1])
                     || pair[1].ends_with("_WITHIN")
+                    || pair[1].ends_with("AT_ONCE")
                     || BOUNDS.iter().any(|bound| pair[1] == *bound || pair[1].starts_with(&format!("{bound}_"))))
         });
         !source.is_tidy()
-            && (bound || named(&["struct", "enum", "type", "trait"], &TYPES) || named(&["fn"], &FUNCTIONS))
+            && (bound || named(&["struct", "enum", "type", "trait"], &types) || named(&["fn"], &FUNCTIONS))
     });
     nothing_breaks("the glossary has a word for it", &found);
 }

@@ -40,7 +40,7 @@ pub use plugin_networks::PluginNetworks;
 pub use plugins::{Plugins, Trust, parse_trust_key};
 pub use proxy::{Proxy, ProxyRoute};
 pub use readable_secrets::refuse_readable_secrets;
-pub use reader::{BadSettings, Fault};
+pub use reader::{Fault, SettingsError};
 pub use secret::Secret;
 
 use crate::spelling::nearest;
@@ -100,7 +100,7 @@ pub struct DatabaseSettings {
 impl DatabaseSettings {
     /// # Errors
     /// All that is wrong, at once.
-    pub fn read(&self) -> Result<Config, BadSettings> {
+    pub fn read(&self) -> Result<Config, SettingsError> {
         let settings =
             Settings { paths: self.data_dir.clone().into(), database: self.database.clone(), ..Settings::default() };
         Config::read_with(&settings, std::iter::empty())
@@ -112,7 +112,7 @@ impl Config {
     ///
     /// # Errors
     /// All bad settings at once, each by the name of its variable and flag.
-    pub fn read(settings: &Settings) -> Result<Config, BadSettings> {
+    pub fn read(settings: &Settings) -> Result<Config, SettingsError> {
         Self::read_with(settings, std::env::vars_os())
     }
 
@@ -142,7 +142,7 @@ impl Config {
     fn read_with(
         settings: &Settings,
         environment: impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
-    ) -> Result<Config, BadSettings> {
+    ) -> Result<Config, SettingsError> {
         let mut reader = Reader::default();
         let paths = Paths::read(&settings.paths, &mut reader);
         let config = Config {

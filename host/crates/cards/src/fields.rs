@@ -104,14 +104,14 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    type Told<'a> = (&'a str, Value);
+    type Line<'a> = (&'a str, Value);
 
-    fn made() -> Told<'static> {
+    fn made() -> Line<'static> {
         let attributes = json!({"x": {"y": null}, "sources": {}});
         ("create", json!({"title": "a", "sku": "1", "status": "draft", "attributes": attributes}))
     }
 
-    fn at(lines: &[Told<'_>]) -> Option<Fields> {
+    fn at(lines: &[Line<'_>]) -> Option<Fields> {
         let mut replay = Replay::default();
         for (action, change) in lines {
             let change = serde_json::from_value(change.clone()).unwrap();
@@ -120,7 +120,7 @@ mod tests {
         replay.fields()
     }
 
-    fn attributes(lines: &[Told<'_>]) -> Value {
+    fn attributes(lines: &[Line<'_>]) -> Value {
         serde_json::from_str(at(lines).unwrap().attributes.to_raw().unwrap().get()).unwrap()
     }
 

@@ -257,7 +257,7 @@ impl Row {
         job: Uuid,
     ) -> Result<impl Serialize + std::fmt::Debug + Send + Sync + use<'_>, CardError> {
         #[derive(Debug, Serialize)]
-        struct Told<'a> {
+        struct NewCardEntry<'a> {
             title: &'a Option<String>,
             sku: &'a str,
             status: Status,
@@ -265,7 +265,7 @@ impl Row {
             job: Uuid,
         }
         let status = self.status.unwrap_or_default();
-        Ok(Told { title: &self.title, sku: &self.sku, status, attributes: self.own_attributes()?, job })
+        Ok(NewCardEntry { title: &self.title, sku: &self.sku, status, attributes: self.own_attributes()?, job })
     }
 
     /// Bytes that it takes, about.

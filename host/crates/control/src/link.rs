@@ -69,7 +69,7 @@ enum Waiting {
 }
 
 /// The descriptors that come with a start.
-pub struct Handed {
+pub struct StartDescriptors {
     pub shm: OwnedFd,
     /// Where the worker's log is written.
     pub log: OwnedFd,
@@ -87,7 +87,7 @@ pub struct Handed {
 pub fn receive_start(
     mut socket: UnixStream,
     restrict: impl FnOnce(&WorkerStart) -> anyhow::Result<()>,
-) -> io::Result<(WorkerStart, Handed, SupervisorLink)> {
+) -> io::Result<(WorkerStart, StartDescriptors, SupervisorLink)> {
     let mut header = [0; frame::HEADER];
     let (taken, mut descriptors) = receive_descriptors(&socket, &mut header)?;
     socket.read_exact(&mut header[taken..])?;
@@ -104,7 +104,7 @@ pub fn receive_start(
     start.database.reaper = start.database.reaper.through(&sockets);
     restrict(&start).map_err(io::Error::other)?;
     let link = SupervisorLink::over(socket, sockets)?;
-    Ok((start, Handed { shm, log, local, listeners }, link))
+    Ok((start, StartDescriptors { shm, log, local, listeners }, link))
 }
 
 /// Descriptors travel with the first byte of what they were sent with.

@@ -48,7 +48,7 @@ use cardinal_store::{
 const OIDC: &str = "oidc";
 
 /// Places that are learned in one statement; as many as are kept.
-const LEARNED_AT_ONCE: i64 = 20_000;
+const MAX_LEARNED_PLACES: i64 = 20_000;
 
 /// How long looking a credential up may take; then the database counts as away.
 const LOOKUP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
@@ -275,7 +275,7 @@ impl Auth {
 
     /// Learns where names have logged in, at whichever host, after the session `after`; gives the last one.
     pub async fn learn_places(&self, after: Uuid) -> Result<Uuid, StoreError> {
-        let (last, places) = cardinal_store::sessions::places(&self.pool, after, LEARNED_AT_ONCE).await?;
+        let (last, places) = cardinal_store::sessions::places(&self.pool, after, MAX_LEARNED_PLACES).await?;
         self.throttle.learn(&places);
         Ok(last.unwrap_or(after))
     }

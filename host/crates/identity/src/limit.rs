@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use self::{
     addresses::{Addresses, Network},
-    bucket::{Bucket, Taken},
+    bucket::{Bucket, TakeOutcome},
     buckets::Buckets,
     gcra::{BURST_PART, Limit},
     rate_state::{Kind, Policy, RateState, seconds},
@@ -35,8 +35,8 @@ pub use self::tool_charge::ToolCharge;
 const ADDRESS: Limit = Limit::new(1_200, 600);
 /// Refusals that an address is sent: so many at once, then each is held until its turn, this many a minute. A client that
 /// asks again as soon as it is refused would otherwise get as many as a core can make.
-const REFUSALS_AT_ONCE: u32 = 10;
-const REFUSALS: Limit = Limit::new(300, REFUSALS_AT_ONCE + REFUSALS_HELD);
+const MAX_REFUSAL_BURST: u32 = 10;
+const REFUSALS: Limit = Limit::new(300, MAX_REFUSAL_BURST + REFUSALS_HELD);
 /// Refusals of an address that are held one after the other, 200 ms each; beyond these all are held for the same 10 s.
 const REFUSALS_HELD: u32 = 50;
 /// From so many unpaid refusals on an address floods: it gets no new connection while the listener is full.
@@ -141,7 +141,7 @@ impl Limits {
     pub fn hold_refusal(&self, peer: IpAddr) -> Duration {
         let now = self.at(Instant::now());
         let spent_until = self.refusals.charge(Network::from(peer), now);
-        Duration::from_nanos(spent_until.saturating_sub(now + u64::from(REFUSALS_AT_ONCE) * REFUSALS.period))
+        Duration::from_nanos(spent_until.saturating_sub(now + u64::from(MAX_REFUSAL_BURST) * REFUSALS.period))
     }
 
     /// Whether this address asks again and again though it is refused.
@@ -162,12 +162,12 @@ impl Limits {
         let mut least: Option<(&Policy, u64, u64)> = None;
         for (place, Allowance { policy, bucket }) in allowances.iter().enumerate() {
             match bucket.take(policy.limit, now, hosts) {
-                Taken::Admitted { remaining, refill } => {
+                TakeOutcome::Admitted { remaining, refill } => {
                     if least.is_none_or(|(_, before, _)| remaining < before) {
                         least = Some((policy, remaining, refill));
                     }
                 }
-                Taken::Refused { wait, refill } => {
+                TakeOutcome::Refused { wait, refill } => {
                     allowances[..place].iter().for_each(|taken| taken.bucket.give_back(taken.policy.limit));
                     let refill = refill.max(wait);
                     *standing = Some(RateState { policy: policy.clone(), remaining: 0, refill });

@@ -36,7 +36,7 @@ pub struct Meter {
 }
 
 /// What a meter held when it was read.
-pub struct Metered {
+pub struct MeterReading {
     pub meter: &'static Meter,
     /// By the index of the class in [`CLASSES`].
     pub classes: Vec<(usize, Reading)>,
@@ -71,9 +71,9 @@ impl Meter {
         }
     }
 
-    fn read(&'static self) -> Metered {
+    fn read(&'static self) -> MeterReading {
         let classes = self.classes.iter().enumerate();
-        Metered {
+        MeterReading {
             meter: self,
             classes: classes.filter_map(|(at, class)| Some((at, class.get()?.read()))).collect(),
             plugin_us: self.plugin_us.read(),
@@ -134,7 +134,7 @@ impl Requests {
     }
 
     /// Everything that was ever observed, in the order of routes and methods.
-    pub fn read(&self) -> Vec<Metered> {
+    pub fn read(&self) -> Vec<MeterReading> {
         let mut meters: Vec<&'static Meter> = self.routes.lock().values().copied().collect();
         meters.extend(self.unmatched);
         meters.extend(self.proxied);

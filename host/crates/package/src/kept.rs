@@ -34,7 +34,7 @@ const PLUGINS: usize = 200;
 
 /// The packages that are kept, on this host.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptPackages {
     folder: PathBuf,
     index: Mutex<BTreeMap<String, PluginPackages>>,
 }
@@ -59,7 +59,7 @@ pub struct KeptPackage {
     pub activated_at: OffsetDateTime,
 }
 
-impl Kept {
+impl KeptPackages {
     /// What is kept in `data_dir`. An index that cannot be read is an empty one, and said: nothing depends on it but
     /// the way back.
     pub fn open(data_dir: &Path) -> Self {
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_package_comes_back_as_it_was() {
         let data = tempfile::tempdir().unwrap();
-        let kept = Kept::open(data.path());
+        let kept = KeptPackages::open(data.path());
         let original = package("library");
         kept.keep("p", &version(0), &original, NOW).unwrap();
         let place = kept.find("p", &original.sha256).unwrap();
@@ -248,7 +248,7 @@ mod tests {
             (original.sha256.clone(), original.origin, original.signature)
         );
         assert_eq!(fs::metadata(data.path().join(FOLDER)).unwrap().mode() & 0o777, 0o700);
-        let reopened = Kept::open(data.path());
+        let reopened = KeptPackages::open(data.path());
         assert_eq!(reopened.for_plugin("p"), kept.for_plugin("p"));
         assert_eq!(find(data.path(), "p", &original.sha256), Some(place));
         assert_eq!(find(data.path(), "q", &original.sha256), None);
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn the_last_few_are_kept_in_the_order_in_which_they_served() {
         let data = tempfile::tempdir().unwrap();
-        let kept = Kept::open(data.path());
+        let kept = KeptPackages::open(data.path());
         let packages: Vec<Package> = (0..=KEPT).map(|number| package(&format!("library {number}"))).collect();
         for (number, package) in packages.iter().enumerate() {
             kept.keep("p", &version(number as u64), package, NOW).unwrap();
@@ -272,12 +272,12 @@ mod tests {
     #[test]
     fn a_plugin_that_was_removed_begins_anew() {
         let data = tempfile::tempdir().unwrap();
-        let kept = Kept::open(data.path());
+        let kept = KeptPackages::open(data.path());
         kept.keep("p", &version(2), &package("library"), NOW).unwrap();
         kept.removed("p", NOW);
         kept.removed("never-there", NOW);
         assert!(kept.for_plugin("p").is_empty() && kept.plugins().is_empty());
-        assert!(Kept::open(data.path()).for_plugin("p").is_empty());
+        assert!(KeptPackages::open(data.path()).for_plugin("p").is_empty());
         kept.keep("p", &version(1), &package("older"), NOW).unwrap();
         assert_eq!(kept.for_plugin("p").len(), 2);
     }
@@ -285,13 +285,13 @@ mod tests {
     #[test]
     fn a_damaged_index_is_an_empty_one() {
         let data = tempfile::tempdir().unwrap();
-        Kept::open(data.path()).keep("p", &version(0), &package("library"), NOW).unwrap();
+        KeptPackages::open(data.path()).keep("p", &version(0), &package("library"), NOW).unwrap();
         let index = data.path().join(FOLDER).join(INDEX);
         fs::write(&index, "no index").unwrap();
-        assert!(Kept::open(data.path()).for_plugin("p").is_empty());
+        assert!(KeptPackages::open(data.path()).for_plugin("p").is_empty());
         fs::remove_file(&index).unwrap();
         // A pipe without a writer, which is not waited for.
         rustix::fs::mkfifoat(rustix::fs::CWD, &index, rustix::fs::Mode::RUSR).unwrap();
-        assert!(Kept::open(data.path()).for_plugin("p").is_empty());
+        assert!(KeptPackages::open(data.path()).for_plugin("p").is_empty());
     }
 }

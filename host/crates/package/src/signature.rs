@@ -29,7 +29,7 @@ pub struct Signer(pub String);
 
 /// What a package says of who made it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Signed {
+pub enum SignatureState {
     #[default]
     No,
     By(Signer),
@@ -39,7 +39,7 @@ pub enum Signed {
     Wrong(String),
 }
 
-impl Signed {
+impl SignatureState {
     pub fn signer(&self) -> Option<&Signer> {
         match self {
             Self::By(signer) => Some(signer),
@@ -99,17 +99,19 @@ impl Keys {
     }
 
     /// What `signature`, a minisign file, says of the bytes.
-    pub fn judge(&self, signature: Option<&[u8]>, bytes: &[u8]) -> Signed {
-        let Some(signature) = signature else { return Signed::No };
+    pub fn judge(&self, signature: Option<&[u8]>, bytes: &[u8]) -> SignatureState {
+        let Some(signature) = signature else { return SignatureState::No };
         let parsed = std::str::from_utf8(signature).ok().map(SignatureBox::from_string);
-        let Some(Ok(signature)) = parsed else { return Signed::Wrong("a file that minisign did not make".to_owned()) };
+        let Some(Ok(signature)) = parsed else {
+            return SignatureState::Wrong("a file that minisign did not make".to_owned());
+        };
         let number = key_number(signature.keynum());
         let Some(key) = self.0.iter().find(|key| key.keynum() == signature.keynum()) else {
-            return Signed::ByStranger(number);
+            return SignatureState::ByStranger(number);
         };
         match minisign::verify(key, &signature, Cursor::new(bytes), true, false, true) {
-            Ok(()) => Signed::By(Signer(key.to_base64())),
-            Err(_) => Signed::Wrong(format!("a signature by key {number} over other content")),
+            Ok(()) => SignatureState::By(Signer(key.to_base64())),
+            Err(_) => SignatureState::Wrong(format!("a signature by key {number} over other content")),
         }
     }
 }
@@ -155,25 +157,26 @@ mod tests {
         let [ours, other] = [(); 2].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
         let keys = keys(&[&ours]);
         let good = sign(&ours, b"bytes");
-        assert_eq!(keys.judge(Some(&good), b"bytes"), Signed::By(Signer(ours.pk.to_base64())));
-        assert_eq!(keys.judge(None, b"bytes"), Signed::No);
-        assert!(matches!(keys.judge(Some(&good), b"other"), Signed::Wrong(_)));
-        assert!(matches!(keys.judge(Some(b"no signature"), b"bytes"), Signed::Wrong(_)));
-        assert!(matches!(keys.judge(Some(&sign(&other, b"bytes")), b"bytes"), Signed::ByStranger(_)));
+        assert_eq!(keys.judge(Some(&good), b"bytes"), SignatureState::By(Signer(ours.pk.to_base64())));
+        assert_eq!(keys.judge(None, b"bytes"), SignatureState::No);
+        assert!(matches!(keys.judge(Some(&good), b"other"), SignatureState::Wrong(_)));
+        assert!(matches!(keys.judge(Some(b"no signature"), b"bytes"), SignatureState::Wrong(_)));
+        assert!(matches!(keys.judge(Some(&sign(&other, b"bytes")), b"bytes"), SignatureState::ByStranger(_)));
         let mut forged = String::from_utf8(good).unwrap();
         forged = forged.replace("trusted comment: ", "trusted comment: forged ");
-        assert!(matches!(keys.judge(Some(forged.as_bytes()), b"bytes"), Signed::Wrong(_)));
+        assert!(matches!(keys.judge(Some(forged.as_bytes()), b"bytes"), SignatureState::Wrong(_)));
     }
 
     #[test]
     fn only_a_good_signature_does_where_one_is_demanded() {
-        let code = |signed: Signed| signed.demand().map_err(|refusal| refusal.code).err();
-        assert_eq!(code(Signed::By(Signer("k".to_owned()))), None);
-        assert_eq!(code(Signed::No), Some(Code::SignatureMissing));
-        assert_eq!(code(Signed::ByStranger("1".to_owned())), Some(Code::SignatureInvalid));
-        assert_eq!(code(Signed::Wrong("x".to_owned())), Some(Code::SignatureInvalid));
+        let code = |signed: SignatureState| signed.demand().map_err(|refusal| refusal.code).err();
+        assert_eq!(code(SignatureState::By(Signer("k".to_owned()))), None);
+        assert_eq!(code(SignatureState::No), Some(Code::SignatureMissing));
+        assert_eq!(code(SignatureState::ByStranger("1".to_owned())), Some(Code::SignatureInvalid));
+        assert_eq!(code(SignatureState::Wrong("x".to_owned())), Some(Code::SignatureInvalid));
         assert!(
-            Signed::ByStranger(String::new()).not_wrong().is_ok() && Signed::Wrong(String::new()).not_wrong().is_err()
+            SignatureState::ByStranger(String::new()).not_wrong().is_ok()
+                && SignatureState::Wrong(String::new()).not_wrong().is_err()
         );
     }
 

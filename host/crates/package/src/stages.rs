@@ -14,7 +14,7 @@ use super::{
     owners::Owners,
     package::{self, MANIFEST, Package},
     preflight,
-    signature::{Keys, Signed},
+    signature::{Keys, SignatureState},
     state::{Code, Refusal},
     trust::TrustRule,
 };
@@ -31,7 +31,7 @@ pub struct Scanned {
 #[derive(Debug)]
 pub struct Examined {
     package: Package,
-    signed: Signed,
+    signed: SignatureState,
 }
 
 /// A package that the operator's rule takes.
@@ -76,7 +76,7 @@ impl Scanned {
 
 impl Examined {
     /// A package that comes with the signature of its library in place of a file beside it.
-    pub fn with_signature(package: Package, signed: Signed) -> Self {
+    pub fn with_signature(package: Package, signed: SignatureState) -> Self {
         Self { package, signed }
     }
 
@@ -84,7 +84,7 @@ impl Examined {
         &self.package
     }
 
-    pub fn signed(&self) -> &Signed {
+    pub fn signed(&self) -> &SignatureState {
         &self.signed
     }
 

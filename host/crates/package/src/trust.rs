@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::{
-    signature::{Signed, Signer, number_of},
+    signature::{SignatureState, Signer, number_of},
     state::{Code, Refusal},
 };
 use cardinal_base::config::Trust;
@@ -74,7 +74,7 @@ impl Lock {
     }
 
     /// Whether the rule lets the package with this content hash in.
-    pub fn admit(&self, trust: Trust, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
+    pub fn admit(&self, trust: Trust, name: &str, sha256: &str, signed: &SignatureState) -> Result<(), Refusal> {
         signed.not_wrong()?;
         match trust {
             Trust::Record => Ok(()),
@@ -130,7 +130,7 @@ impl TrustRule {
     ///
     /// # Errors
     /// It does not.
-    pub fn admit(&self, name: &str, sha256: &str, signed: &Signed) -> Result<(), Refusal> {
+    pub fn admit(&self, name: &str, sha256: &str, signed: &SignatureState) -> Result<(), Refusal> {
         match (self.trust, &self.lock) {
             // What only records does not depend on what it has recorded.
             (Trust::Record, _) => Lock::default().admit(Trust::Record, name, sha256, signed),
@@ -145,16 +145,16 @@ impl TrustRule {
 
 /// Whether a package may have the name, and with it schema, data and settings: its first signer keeps it. A name
 /// that came unsigned is anybody's who gets past the operator's rule; the first signer makes it theirs.
-pub fn check_owner(owner: Option<&Option<String>>, signed: &Signed) -> Result<(), Refusal> {
+pub fn check_owner(owner: Option<&Option<String>>, signed: &SignatureState) -> Result<(), Refusal> {
     let Some(Some(owner)) = owner else { return Ok(()) };
     let owner = Signer(owner.clone());
     if signed.signer() == Some(&owner) {
         return Ok(());
     }
     let found = match signed {
-        Signed::By(signer) => format!("key {}", number_of(signer)),
-        Signed::ByStranger(number) => format!("key {number}, which this host does not trust"),
-        Signed::No | Signed::Wrong(_) => "no signature".to_owned(),
+        SignatureState::By(signer) => format!("key {}", number_of(signer)),
+        SignatureState::ByStranger(number) => format!("key {number}, which this host does not trust"),
+        SignatureState::No | SignatureState::Wrong(_) => "no signature".to_owned(),
     };
     Err(Refusal::new(Code::SignerChanged, "The plugin's name belongs to another signer.")
         .expected(format!("key {}", number_of(&owner)))
@@ -185,12 +185,13 @@ mod tests {
         let mut lock = Lock::default();
         lock.record("p", "a", NOW);
         let code = |trust, name, hash, signed| lock.admit(trust, name, hash, signed).map_err(|it| it.code).err();
-        let (signed, wrong) = (Signed::By(Signer("key".to_owned())), Signed::Wrong("other bytes".to_owned()));
-        assert_eq!(code(Trust::Lock, "p", "a", &Signed::No), None);
+        let (signed, wrong) =
+            (SignatureState::By(Signer("key".to_owned())), SignatureState::Wrong("other bytes".to_owned()));
+        assert_eq!(code(Trust::Lock, "p", "a", &SignatureState::No), None);
         for (name, hash) in [("p", "b"), ("q", "a")] {
             assert_eq!(code(Trust::Lock, name, hash, &signed), Some(Code::HashNotTrusted));
         }
-        assert_eq!(code(Trust::Signed, "p", "a", &Signed::No), Some(Code::SignatureMissing));
+        assert_eq!(code(Trust::Signed, "p", "a", &SignatureState::No), Some(Code::SignatureMissing));
         assert_eq!(code(Trust::Signed, "q", "b", &signed), None);
         for trust in [Trust::Record, Trust::Lock, Trust::Signed] {
             assert_eq!(code(trust, "p", "a", &wrong), Some(Code::SignatureInvalid), "{trust:?}");
@@ -199,15 +200,15 @@ mod tests {
 
     #[test]
     fn a_name_belongs_to_who_signed_it_first() {
-        let by = |key: &str| Signed::By(Signer(key.to_owned()));
-        let code = |owner: Option<Option<&str>>, signed: Signed| {
+        let by = |key: &str| SignatureState::By(Signer(key.to_owned()));
+        let code = |owner: Option<Option<&str>>, signed: SignatureState| {
             let owner = owner.map(|owner| owner.map(str::to_owned));
             check_owner(owner.as_ref(), &signed).map_err(|refusal| refusal.code).err()
         };
         for owner in [None, Some(None), Some(Some("a"))] {
             assert_eq!(code(owner, by("a")), None);
         }
-        for signed in [by("b"), Signed::No, Signed::ByStranger("7".to_owned())] {
+        for signed in [by("b"), SignatureState::No, SignatureState::ByStranger("7".to_owned())] {
             assert_eq!(code(Some(Some("a")), signed.clone()), Some(Code::SignerChanged));
             assert_eq!((code(None, signed.clone()), code(Some(None), signed)), (None, None));
         }

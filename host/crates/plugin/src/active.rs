@@ -44,7 +44,7 @@ pub struct RouteEntry {
 }
 
 /// The routes at a path, and the path's parameters.
-pub struct RoutesAt<'a> {
+pub struct RouteMatches<'a> {
     pub routes: &'a [RouteEntry],
     pub params: PathParams<'a>,
 }
@@ -113,11 +113,11 @@ impl Active {
     }
 
     /// What stands at a path below the prefix, beginning with `/`.
-    pub fn at<'a>(&'a self, path: &'a str) -> Option<RoutesAt<'a>> {
+    pub fn at<'a>(&'a self, path: &'a str) -> Option<RouteMatches<'a>> {
         let matched = self.routes.at(path).ok()?;
         let decode = |text| percent_encoding::percent_decode_str(text).decode_utf8_lossy();
         let params = matched.params.iter().map(|(name, value)| (name, decode(value))).collect();
-        Some(RoutesAt { routes: matched.value, params })
+        Some(RouteMatches { routes: matched.value, params })
     }
 
     /// Calls a handler under the guard.

@@ -27,7 +27,7 @@ use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::log::Log;
 use cardinal_package::manifest::DeclaredJob;
 use cardinal_store::{
-    card_sources::{self, Entry, Written},
+    card_sources::{self, Entry, WriteOutcome},
     catalogue::Catalogue,
     events::{Events, card_page::CardEventQuery},
     service_users,
@@ -267,11 +267,11 @@ impl Access {
     }
 }
 
-fn written(outcome: Written) -> Result<u64, Fault> {
+fn written(outcome: WriteOutcome) -> Result<u64, Fault> {
     match outcome {
-        Written::Version(version) => u64::try_from(version).map_err(|error| Fault::Internal(error.into())),
-        Written::NoCard => Err(Fault::NotFound("There is no such card.".to_owned())),
-        Written::NoSource => Err(Fault::NotFound("The card has no such source.".to_owned())),
-        Written::Full => Err(Fault::Refused(source::too_many_sources())),
+        WriteOutcome::Version(version) => u64::try_from(version).map_err(|error| Fault::Internal(error.into())),
+        WriteOutcome::NoCard => Err(Fault::NotFound("There is no such card.".to_owned())),
+        WriteOutcome::NoSource => Err(Fault::NotFound("The card has no such source.".to_owned())),
+        WriteOutcome::Full => Err(Fault::Refused(source::too_many_sources())),
     }
 }

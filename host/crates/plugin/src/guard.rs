@@ -113,7 +113,7 @@ impl Guard {
     pub async fn run<F>(
         &self,
         called: CallContext<'_>,
-        stuck: Stuck<'_>,
+        stuck: StuckCheck<'_>,
         call: impl FnOnce() -> F,
     ) -> Result<PluginReply, CallError>
     where
@@ -171,14 +171,14 @@ impl Guard {
         }
     }
 
-    fn admit<'g>(&'g self, in_flight: usize, stuck: Stuck<'g>) -> Result<Admitted<'g>, CallError> {
+    fn admit<'g>(&'g self, in_flight: usize, stuck: StuckCheck<'g>) -> Result<AdmittedCall<'g>, CallError> {
         if in_flight >= self.limit {
             self.refused();
             let detail = format!("The plugin `{}` is busy.", self.name);
             return Err(CallError::Unavailable { detail, retry_after: Some(BUSY_RETRY) });
         }
         match self.breaker.admit() {
-            Ok(pass) => Ok(Admitted { guard: self, pass: Some(pass), stuck }),
+            Ok(pass) => Ok(AdmittedCall { guard: self, pass: Some(pass), stuck }),
             Err(seconds) => {
                 self.refused();
                 let detail = format!("The plugin `{}` failed too often and gets no calls for a while.", self.name);
@@ -187,7 +187,13 @@ impl Guard {
         }
     }
 
-    fn fault(&self, admitted: Admitted<'_>, called: &CallContext<'_>, fault: CallFault, took: Duration) -> CallError {
+    fn fault(
+        &self,
+        admitted: AdmittedCall<'_>,
+        called: &CallContext<'_>,
+        fault: CallFault,
+        took: Duration,
+    ) -> CallError {
         let name = &self.name;
         match fault {
             CallFault::Panicked { message } => {
@@ -228,7 +234,7 @@ impl Guard {
     }
 
     /// Counts a failure by kind and fault, and logs it.
-    fn note(&self, admitted: Admitted<'_>, called: &CallContext<'_>, failure: CallFailure<'_>, took: Duration) {
+    fn note(&self, admitted: AdmittedCall<'_>, called: &CallContext<'_>, failure: CallFailure<'_>, took: Duration) {
         let (counters, CallFailure { fault, cause, .. }) = (&self.counters, failure);
         match fault {
             Fault::Panic => counters.panics.count(),
@@ -260,16 +266,16 @@ impl Guard {
 }
 
 /// Whether the plugin's threads are all held.
-pub type Stuck<'a> = &'a (dyn Fn() -> bool + Sync);
+pub type StuckCheck<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// A call that was let in. DroppedHeaders without an outcome it has shown nothing, unless the plugin is stuck.
-struct Admitted<'g> {
+struct AdmittedCall<'g> {
     guard: &'g Guard,
     pass: Option<Pass>,
-    stuck: Stuck<'g>,
+    stuck: StuckCheck<'g>,
 }
 
-impl Admitted<'_> {
+impl AdmittedCall<'_> {
     fn well(mut self) {
         if let Some(pass) = self.pass.take() {
             self.guard.breaker.well(pass);
@@ -283,7 +289,7 @@ impl Admitted<'_> {
     }
 }
 
-impl Drop for Admitted<'_> {
+impl Drop for AdmittedCall<'_> {
     fn drop(&mut self) {
         let Some(pass) = self.pass.take() else { return };
         if (self.stuck)() {

@@ -106,8 +106,8 @@ impl Instance {
     }
 
     /// Tells of the instance without keeping it.
-    pub fn witness(&self) -> Witness {
-        Witness { raw: Arc::downgrade(&self.raw), scope: Arc::downgrade(&self.scope) }
+    pub fn witness(&self) -> InstanceObserver {
+        InstanceObserver { raw: Arc::downgrade(&self.raw), scope: Arc::downgrade(&self.scope) }
     }
 
     /// The connections of the plugin's own pool; none when it has no database.
@@ -222,12 +222,12 @@ impl Drop for Instance {
 }
 
 /// Tells of an instance, also when it is over.
-pub struct Witness {
+pub struct InstanceObserver {
     raw: Weak<RawInstance>,
     scope: Weak<Scope>,
 }
 
-impl Witness {
+impl InstanceObserver {
     /// Whether its memory is given back, or just being.
     pub fn is_freed(&self) -> bool {
         self.raw.strong_count() == 0

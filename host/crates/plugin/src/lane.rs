@@ -42,7 +42,7 @@ const GIVEN_UP: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Learns how long the polls of a lane take.
-pub trait Timed: Send + Sync {
+pub trait PollObserver: Send + Sync {
     fn polled(&self, handler: u32, took: Duration);
 }
 
@@ -55,7 +55,7 @@ struct Shared {
     mark: PluginTag,
     watchdog: Arc<Watchdog>,
     runtime: Handle,
-    timed: Arc<dyn Timed>,
+    timed: Arc<dyn PollObserver>,
     queue: Mutex<Queue>,
     ready: Condvar,
 }
@@ -103,7 +103,7 @@ impl Lane {
         mark: PluginTag,
         watchdog: Arc<Watchdog>,
         runtime: Handle,
-        timed: Arc<dyn Timed>,
+        timed: Arc<dyn PollObserver>,
     ) -> Self {
         let (queue, ready) = (Mutex::default(), Condvar::new());
         Self(Arc::new(Shared { name: name.to_owned(), ctx, mark, watchdog, runtime, timed, queue, ready }))

@@ -15,7 +15,7 @@ use cardinal_store::{
 };
 
 /// Name and package: two packages may claim one name.
-type Whose = (String, String);
+type PackageKey = (String, String);
 
 /// What a plugin is worth looking at again for.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,7 @@ pub async fn publish(registry: &Registry, pool: &Pool, host_id: Uuid, stop: &Can
     }
 }
 
-fn standings(reports: Vec<PluginReport>) -> BTreeMap<Whose, PluginStatus> {
+fn standings(reports: Vec<PluginReport>) -> BTreeMap<PackageKey, PluginStatus> {
     let standing = |report: PluginReport| {
         let standing = PluginStatus {
             state: report.state,
@@ -66,7 +66,11 @@ fn standings(reports: Vec<PluginReport>) -> BTreeMap<Whose, PluginStatus> {
     reports.into_iter().filter(|report| report.state != State::Retired).map(standing).collect()
 }
 
-fn between(before: &BTreeMap<Whose, PluginStatus>, now: &BTreeMap<Whose, PluginStatus>, host_id: Uuid) -> Vec<Event> {
+fn between(
+    before: &BTreeMap<PackageKey, PluginStatus>,
+    now: &BTreeMap<PackageKey, PluginStatus>,
+    host_id: Uuid,
+) -> Vec<Event> {
     let gone = before.keys().filter(|whose| !now.contains_key(*whose)).map(|(name, package)| {
         Event::new(Topic::Plugin, "removed", json!({"name": name, "package": package, "host_id": host_id}))
     });
@@ -95,7 +99,7 @@ mod tests {
         PluginStatus { state, version, sha256: None, generation: None, reason: None, code: None, warnings: Vec::new() }
     }
 
-    fn some(standings: &[(&str, PluginStatus)]) -> BTreeMap<Whose, PluginStatus> {
+    fn some(standings: &[(&str, PluginStatus)]) -> BTreeMap<PackageKey, PluginStatus> {
         let named =
             |(name, standing): &(&str, PluginStatus)| (((*name).to_owned(), "folder".to_owned()), standing.clone());
         standings.iter().map(named).collect()

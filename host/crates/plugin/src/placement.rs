@@ -19,7 +19,7 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 
 use super::{
-    lane::{HELD, Lane, Relief, Timed},
+    lane::{HELD, Lane, PollObserver, Relief},
     watchdog::{Blamed, Place, Polling, Watchdog},
 };
 use cardinal_base::config::Execution;
@@ -141,8 +141,14 @@ impl Placement {
             blocks: Default::default(),
             longest_ms: AtomicU64::new(0),
         });
-        let lane =
-            Lane::new(plugin, ctx, mark, Arc::clone(&watchdog), runtime, Arc::clone(&handlers) as Arc<dyn Timed>);
+        let lane = Lane::new(
+            plugin,
+            ctx,
+            mark,
+            Arc::clone(&watchdog),
+            runtime,
+            Arc::clone(&handlers) as Arc<dyn PollObserver>,
+        );
         let blamed: Arc<dyn Blamed> = Arc::clone(&handlers) as Arc<dyn Blamed>;
         let blamed: Weak<dyn Blamed> = Arc::downgrade(&blamed);
         watchdog.blame(ctx, blamed);
@@ -220,7 +226,7 @@ impl Handler {
     }
 }
 
-impl Timed for Handlers {
+impl PollObserver for Handlers {
     fn polled(&self, handler: u32, took: Duration) {
         let Some(known) = self.list.get(handler as usize).filter(|_| self.execution == Execution::Auto) else { return };
         if took <= QUICK {

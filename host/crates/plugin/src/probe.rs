@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-use self::{started::Started, starter::ProbeStarter};
+use self::{started::ProbeProcess, starter::ProbeStarter};
 use super::{
     exports::{self, Export},
     library::{self, Library, SealedLibrary, trial},
@@ -144,7 +144,7 @@ impl Prober {
         }
     }
 
-    fn start(&self, library: &SealedLibrary, defaults: &Map<String, Value>) -> io::Result<Started> {
+    fn start(&self, library: &SealedLibrary, defaults: &Map<String, Value>) -> io::Result<ProbeProcess> {
         let mut settings = serde_json::to_string(defaults)?;
         if settings.len() > SETTINGS_LIMIT {
             settings = "{}".to_owned();
@@ -153,14 +153,14 @@ impl Prober {
             StartedBy::This(command) => {
                 let mut command = command.for_library(library.fd().try_clone_to_owned()?, &settings);
                 command.stdout(Stdio::piped()).stderr(Stdio::piped());
-                Ok(Started::own(tokio::process::Command::from(command).kill_on_drop(true).spawn()?))
+                Ok(ProbeProcess::own(tokio::process::Command::from(command).kill_on_drop(true).spawn()?))
             }
             StartedBy::Starter(starter) => starter.start(library.fd(), &settings),
         }
     }
 
     /// What came of it, and the beginning of what was written to standard error.
-    async fn listen(&self, child: &mut Started) -> (ProbeReport, String) {
+    async fn listen(&self, child: &mut ProbeProcess) -> (ProbeReport, String) {
         let Some((output, errors)) = child.outputs() else { return (ProbeReport::Ended(Step::Open), String::new()) };
         let mut complaint = Vec::new();
         let heard = {
@@ -236,7 +236,7 @@ async fn keep_beginning(mut errors: impl AsyncRead + Unpin, kept: &mut Vec<u8>) 
     }
 }
 
-async fn ended(child: &mut Started, step: Step, complaint: &str) -> Refusal {
+async fn ended(child: &mut ProbeProcess, step: Step, complaint: &str) -> Refusal {
     let how = match tokio::time::timeout(END_GRACE, child.wait()).await {
         Ok(Ok(status)) => how_it_ended(status),
         Ok(Err(error)) => error.to_string(),

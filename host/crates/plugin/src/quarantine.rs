@@ -8,14 +8,14 @@ use tracing::Level;
 
 use cardinal_control::{
     crash::{
-        history::{CrashHistory, Quarantined, Remembered},
+        history::{CrashEntry, CrashHistory, QuarantinedPackage},
         record::{Cause, Crash},
     },
     link::{LinkError, SupervisorLink},
 };
 use cardinal_observe::log::{
     Log,
-    tail::{Said, Source},
+    tail::{Source, TailEntry},
 };
 
 pub struct Quarantine {
@@ -40,7 +40,7 @@ impl Quarantine {
     }
 
     /// Why a package is not to be loaded.
-    pub fn find(&self, plugin: &str, sha256: &str) -> Option<Quarantined> {
+    pub fn find(&self, plugin: &str, sha256: &str) -> Option<QuarantinedPackage> {
         self.history.read().quarantine(plugin, sha256).cloned()
     }
 
@@ -67,13 +67,13 @@ impl Quarantine {
     /// gone with it.
     pub fn replay(&self, log: &Log) {
         let history = self.history.read();
-        for Remembered { crash, .. } in &history.crashes {
+        for CrashEntry { crash, .. } in &history.crashes {
             let Some(culprit) = &crash.plugin else { continue };
             let Some(tail) = log.tail(&culprit.name) else { continue };
             let known = [("handler", &culprit.handler), ("offset", &culprit.offset)];
             let known = known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
             let version = ("version".to_owned(), culprit.version.clone().into());
-            tail.add(&Said {
+            tail.add(&TailEntry {
                 at: crash.at,
                 level: Level::ERROR,
                 source: Source::Host,

@@ -35,7 +35,7 @@ pub use self::{
     configure::Configuration,
     history::RollbackTarget,
     report::PluginReport,
-    rollback::RolledBack,
+    rollback::RollbackReport,
     snapshot::Snapshot,
     unmet_kinds::readers_without,
 };
@@ -45,7 +45,7 @@ use cardinal_base::{clock::Clock, config::Config, seal::SealingKey};
 use cardinal_control::{crash::record::Crash, link::SupervisorLink};
 use cardinal_database::log_failure;
 use cardinal_observe::Telemetry;
-use cardinal_package::{kept::Kept, state::State};
+use cardinal_package::{kept::KeptPackages, state::State};
 use cardinal_store::error::StoreError;
 use cardinal_store::{plugin_owners, plugin_state, plugin_versions};
 
@@ -101,7 +101,7 @@ pub struct Registry {
     /// One upload at a time.
     uploading: Mutex<()>,
     scans: AtomicU64,
-    kept: Arc<Kept>,
+    kept: Arc<KeptPackages>,
     clock: Clock,
     started: Instant,
     /// The worker before this one ended on its own: what it served is served again, whatever lies in the folder by now.
@@ -153,7 +153,7 @@ impl Registry {
         clock: Clock,
         telemetry: Arc<Telemetry>,
     ) -> io::Result<Self> {
-        let kept = Arc::new(Kept::open(&config.paths.data_dir));
+        let kept = Arc::new(KeptPackages::open(&config.paths.data_dir));
         let policy = Policy::new(
             &config.plugins,
             Some(supervisor.clone()),

@@ -30,7 +30,7 @@ const ROLE_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a role must not be able to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Breach {
+pub enum Violation {
     PluginWritesCards,
     PluginReadsCore,
     PluginReadsPlugin,
@@ -59,11 +59,11 @@ pub struct PluginRecord {
 
 /// What became of one role's attempts.
 #[derive(Debug, Default)]
-pub struct Tried {
+pub struct RoleReport {
     pub role: String,
     pub refused: usize,
     /// What was let through.
-    pub allowed: Vec<(Breach, String)>,
+    pub allowed: Vec<(Violation, String)>,
     /// What could not be tried, and why.
     pub untried: Vec<String>,
 }
@@ -163,7 +163,7 @@ pub async fn times(owner: &Client) -> anyhow::Result<DatabaseTimes> {
 
 impl Isolation<'_> {
     /// Has every role try, one after another.
-    pub async fn try_all(&self) -> Vec<Tried> {
+    pub async fn try_all(&self) -> Vec<RoleReport> {
         let mut tried = vec![
             self.try_as(&self.names.core(), self.of_core()).await,
             self.try_as(&self.names.reaper(), self.of_reaper()).await,
@@ -178,9 +178,9 @@ impl Isolation<'_> {
     }
 
     /// Whatever a plugin smuggled into the check of a foreign key would run as this role.
-    async fn try_as_cards(&self) -> Tried {
+    async fn try_as_cards(&self) -> RoleReport {
         let role = self.names.cards();
-        let mut tried = Tried { role: role.clone(), ..Tried::default() };
+        let mut tried = RoleReport { role: role.clone(), ..RoleReport::default() };
         let begun = self.owner.batch_execute(&format!("SET ROLE {}", sql::identifier(&role))).await;
         if let Err(error) = begun {
             tried.untried.push(format!("the owner cannot become the role: {error}"));
@@ -198,11 +198,11 @@ impl Isolation<'_> {
     }
 
     /// A schema role is closed but for its step: no login, nothing that it may make, no foreign keys to cards.
-    async fn look_at_schema_role(&self, known: &PluginRecord) -> Tried {
+    async fn look_at_schema_role(&self, known: &PluginRecord) -> RoleReport {
         let role = self.names.plugin_schema(&known.plugin);
-        let mut tried = Tried { role: role.clone(), ..Tried::default() };
+        let mut tried = RoleReport { role: role.clone(), ..RoleReport::default() };
         match connect::connect(&self.login.with_login(&role, self.passwords.for_role(&role))).await {
-            Ok(_) => tried.allowed.push((Breach::SchemaRoleIsOpen, "log in outside of a step".to_owned())),
+            Ok(_) => tried.allowed.push((Violation::SchemaRoleIsOpen, "log in outside of a step".to_owned())),
             Err(error) if error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION) => tried.refused += 1,
             // Its password is wrong, which says nothing of whether it may log in.
             Err(_) => {}
@@ -228,7 +228,7 @@ impl Isolation<'_> {
                 .enumerate()
         {
             match row.try_get(column) {
-                Ok(true) => tried.allowed.push((Breach::SchemaRoleIsOpen, format!("{what} outside of a step"))),
+                Ok(true) => tried.allowed.push((Violation::SchemaRoleIsOpen, format!("{what} outside of a step"))),
                 Ok(false) => tried.refused += 1,
                 Err(error) => tried.untried.push(format!("{what}: {error}")),
             }
@@ -236,8 +236,8 @@ impl Isolation<'_> {
         tried
     }
 
-    async fn try_as(&self, role: &str, attempts: Vec<Attempt>) -> Tried {
-        let mut tried = Tried { role: role.to_owned(), ..Tried::default() };
+    async fn try_as(&self, role: &str, attempts: Vec<Attempt>) -> RoleReport {
+        let mut tried = RoleReport { role: role.to_owned(), ..RoleReport::default() };
         let login = self.login.with_login(role, self.passwords.for_role(role));
         match connect::connect(&login).await {
             Ok(session) => {
@@ -255,7 +255,7 @@ impl Isolation<'_> {
     }
 }
 
-impl Tried {
+impl RoleReport {
     async fn make(&mut self, session: &Client, attempts: Vec<Attempt>) {
         for Attempt { breach, what, sql } in attempts {
             let begin = format!(

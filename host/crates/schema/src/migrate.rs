@@ -141,20 +141,20 @@ async fn many_cards(work: &Transaction<'_>) -> anyhow::Result<Option<i64>> {
 }
 
 #[derive(Debug)]
-struct Applied {
+struct AppliedMigration {
     version: i32,
     name: String,
     checksum: Vec<u8>,
     core: String,
 }
 
-async fn history(work: &Transaction<'_>) -> anyhow::Result<Vec<Applied>> {
+async fn history(work: &Transaction<'_>) -> anyhow::Result<Vec<AppliedMigration>> {
     let rows = work
         .query("SELECT version, name, checksum, core FROM public.core_migrations ORDER BY version", &[])
         .await
         .context("reading which migrations were run")?;
-    let applied = |row: &tokio_postgres::Row| -> anyhow::Result<Applied> {
-        Ok(Applied {
+    let applied = |row: &tokio_postgres::Row| -> anyhow::Result<AppliedMigration> {
+        Ok(AppliedMigration {
             version: row.try_get("version")?,
             name: row.try_get("name")?,
             checksum: row.try_get("checksum")?,
@@ -165,7 +165,7 @@ async fn history(work: &Transaction<'_>) -> anyhow::Result<Vec<Applied>> {
 }
 
 /// The history must be a beginning of the list, letter by letter.
-fn check(applied: &[Applied], list: &[Migration]) -> anyhow::Result<()> {
+fn check(applied: &[AppliedMigration], list: &[Migration]) -> anyhow::Result<()> {
     for (index, done) in applied.iter().enumerate() {
         let Some(known) = list.get(index) else {
             bail!(
@@ -203,8 +203,8 @@ fn checksum(migration: &Migration) -> [u8; 32] {
 mod tests {
     use super::*;
 
-    fn done(migration: &Migration) -> Applied {
-        Applied {
+    fn done(migration: &Migration) -> AppliedMigration {
+        AppliedMigration {
             version: migration.version,
             name: migration.name.to_owned(),
             checksum: checksum(migration).to_vec(),
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_beginning_of_the_list_is_fine() {
-        let applied: Vec<Applied> = MIGRATIONS.iter().map(done).collect();
+        let applied: Vec<AppliedMigration> = MIGRATIONS.iter().map(done).collect();
         for length in 0..=applied.len() {
             check(&applied[..length], MIGRATIONS).unwrap();
         }
@@ -244,8 +244,8 @@ mod tests {
 
     #[test]
     fn a_newer_database_is_refused_with_both_versions() {
-        let mut applied: Vec<Applied> = MIGRATIONS.iter().map(done).collect();
-        applied.push(Applied {
+        let mut applied: Vec<AppliedMigration> = MIGRATIONS.iter().map(done).collect();
+        applied.push(AppliedMigration {
             version: applied.len() as i32 + 1,
             name: "9999_future".to_owned(),
             checksum: vec![0; 32],

@@ -23,7 +23,7 @@ use cardinal_database::{
 use cardinal_schema_sql as schema_sql;
 use cardinal_schema_sql::Statement;
 use failure::Failure;
-use record::Recorded;
+use record::StepRecord;
 use run::Done;
 
 mod blockers;
@@ -240,7 +240,7 @@ impl Step<'_> {
 
     /// Whether the schema has moved on from this package: code that is gone back to runs on the newer schema, and its
     /// own schema.sql does not run again. Two builds of one version are equals; the one that lies in the folder is meant.
-    fn is_behind(&self, recorded: &Recorded) -> bool {
+    fn is_behind(&self, recorded: &StepRecord) -> bool {
         if self.replay || recorded.hash.is_none() {
             return false;
         }

@@ -3,7 +3,7 @@
 
 use tokio_postgres::error::SqlState;
 
-use cardinal_base::config::BadSettings;
+use cardinal_base::config::SettingsError;
 use cardinal_database::connect::{ConnectParams, connect};
 
 /// A session setting that is sent at the start, as those of plugins are.
@@ -13,14 +13,14 @@ const SOME_OPTION: &str = "-c search_path=pg_catalog";
 /// its settings by ALTER ROLE, too, so it can do without.
 ///
 /// # Errors
-/// [`BadSettings`] when prepared statements do not outlive a transaction: everything that the host does needs them.
-pub async fn takes_options(login: &ConnectParams) -> Result<bool, BadSettings> {
+/// [`SettingsError`] when prepared statements do not outlive a transaction: everything that the host does needs them.
+pub async fn takes_options(login: &ConnectParams) -> Result<bool, SettingsError> {
     match forgets_statements(login).await {
         Ok(false) => {}
         Ok(true) => {
             let problem = "leads through a pooler that forgets prepared statements after each transaction; use its \
                            session pooling, or PgBouncer 1.21 or newer with max_prepared_statements (sql/README.md)";
-            return Err(BadSettings::one("DATABASE_URL", problem));
+            return Err(SettingsError::one("DATABASE_URL", problem));
         }
         // The worker waits for the database; it says what is wrong.
         Err(error) => {

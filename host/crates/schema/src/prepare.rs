@@ -68,14 +68,14 @@ pub struct Preparation {
 /// Brings roles, tables and grants of a database in line with this program.
 ///
 /// # Errors
-/// [`BadSettings`](cardinal_base::config::BadSettings) when the operator has to do something about it; else the server's trouble, see [`may_pass`].
+/// [`SettingsError`](cardinal_base::config::SettingsError) when the operator has to do something about it; else the server's trouble, see [`may_pass`].
 pub async fn prepare(login: &ConnectParams, secret: SecretSource) -> anyhow::Result<Prepared> {
     let names = RoleNames::of_database(&login.dbname);
     Preparation { login: login.clone(), names, secret, migrations: migrate::COUNT }.make().await
 }
 
 /// Who there is to work with.
-enum Entered {
+enum PreparationLogin {
     /// May make roles.
     Maker(Maker),
     /// Found the roles made, and is their owner.
@@ -89,8 +89,8 @@ impl Preparation {
         let races = Races::begin();
         loop {
             let made = match self.enter().await? {
-                Entered::Maker(mut maker) => self.with_roles(&mut maker).await,
-                Entered::Owner(client, passwords) => self.as_owner(client, passwords).await,
+                PreparationLogin::Maker(mut maker) => self.with_roles(&mut maker).await,
+                PreparationLogin::Owner(client, passwords) => self.as_owner(client, passwords).await,
             };
             match made {
                 Ok(passwords) => return Ok(Prepared { names: self.names.clone(), passwords }),
@@ -142,12 +142,12 @@ impl Preparation {
     /// As [`prepare`].
     pub async fn session(&self) -> anyhow::Result<Client> {
         match self.enter().await? {
-            Entered::Maker(maker) => maker.into_client().await,
-            Entered::Owner(client, _) => Ok(client),
+            PreparationLogin::Maker(maker) => maker.into_client().await,
+            PreparationLogin::Owner(client, _) => Ok(client),
         }
     }
 
-    async fn enter(&self) -> anyhow::Result<Entered> {
+    async fn enter(&self) -> anyhow::Result<PreparationLogin> {
         let refused = if self.login.user.is_empty() {
             None
         } else {
@@ -155,7 +155,7 @@ impl Preparation {
                 Ok(client) => match Maker::examine(client).await? {
                     Login::MakesRoles(mut maker) => {
                         let owner = self.enter_roles_of_another(&mut maker).await?;
-                        return Ok(owner.unwrap_or(Entered::Maker(maker)));
+                        return Ok(owner.unwrap_or(PreparationLogin::Maker(maker)));
                     }
                     Login::LacksRights => None,
                 },
@@ -172,7 +172,7 @@ impl Preparation {
 
     /// Roles that an administrator made by the script are nobody else's to change from PostgreSQL 16 on, also not of a login
     /// that makes roles. The script's secret lets their owner in.
-    async fn enter_roles_of_another(&self, maker: &mut Maker) -> anyhow::Result<Option<Entered>> {
+    async fn enter_roles_of_another(&self, maker: &mut Maker) -> anyhow::Result<Option<PreparationLogin>> {
         match &self.secret {
             SecretSource::Known(secret) if !maker.may_change_roles(&self.names).await? => {
                 Ok(self.enter_as_owner(secret, None).await.ok())
@@ -181,13 +181,17 @@ impl Preparation {
         }
     }
 
-    async fn enter_as_owner(&self, secret: &Secret, refused: Option<tokio_postgres::Error>) -> anyhow::Result<Entered> {
+    async fn enter_as_owner(
+        &self,
+        secret: &Secret,
+        refused: Option<tokio_postgres::Error>,
+    ) -> anyhow::Result<PreparationLogin> {
         let passwords = RolePasswords::from_secret(secret.clone());
         let login = self.login_of_owner(&passwords);
         match (connect::connect(&login).await, refused) {
             (Ok(client), _) => {
                 unsupported::check_server(&client).await?;
-                Ok(Entered::Owner(client, passwords))
+                Ok(PreparationLogin::Owner(client, passwords))
             }
             (Err(error), None) if unsupported::is_refusal(&error) => Err(unsupported::no_roles(&login.user).into()),
             (Err(error), None) => Err(unsupported::explain(error, &login)),
@@ -274,8 +278,8 @@ impl Preparation {
         let races = Races::begin();
         loop {
             let found = match self.enter().await? {
-                Entered::Owner(client, passwords) => return Ok((client, passwords)),
-                Entered::Maker(mut maker) => self.owner_by(&mut maker).await,
+                PreparationLogin::Owner(client, passwords) => return Ok((client, passwords)),
+                PreparationLogin::Maker(mut maker) => self.owner_by(&mut maker).await,
             };
             match found {
                 Ok(found) => return Ok(found),

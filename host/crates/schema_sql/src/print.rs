@@ -29,7 +29,7 @@ pub(super) struct Printer<'a> {
     card_keys: Vec<CardKey>,
 }
 
-type Printed = Result<(), SchemaError>;
+type PrintResult = Result<(), SchemaError>;
 
 impl<'a> Printer<'a> {
     pub(super) fn new(schema: &'a str, text: &'a str, statement: &'a SyntaxNode, part: Part) -> Self {
@@ -53,7 +53,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Of an ALTER TABLE, the actions that drop something, or the others.
-    fn alteration(&mut self, node: &SyntaxNode, part: Part) -> Printed {
+    fn alteration(&mut self, node: &SyntaxNode, part: Part) -> PrintResult {
         let mut is_first = true;
         for child in node.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
@@ -76,7 +76,7 @@ impl<'a> Printer<'a> {
     }
 
     /// A name of the server's own is no name for a query: outside of its WITH it would mean the server's.
-    fn collect_queries(&mut self) -> Printed {
+    fn collect_queries(&mut self) -> PrintResult {
         for node in self.statement.descendants().filter(|node| node.kind() == CTE_NAME) {
             let name = self.only_name(&node)?;
             if names::is_reserved(&name) {
@@ -87,7 +87,7 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    fn node(&mut self, node: &SyntaxNode) -> Printed {
+    fn node(&mut self, node: &SyntaxNode) -> PrintResult {
         match node.kind() {
             TABLE_NAME | TABLE_NAME_REF | RELATION_NAME_REF | INDEX | INDEX_REF | SEQUENCE | SEQUENCE_REF | VIEW
             | VIEW_REF | TYPE_NAME | TYPE_NAME_REF | DOMAIN | DOMAIN_REF => self.object(node),
@@ -120,7 +120,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Everything of a node in order, of which only these tokens are its own.
-    fn children(&mut self, node: &SyntaxNode, tokens: &[SyntaxKind]) -> Printed {
+    fn children(&mut self, node: &SyntaxNode, tokens: &[SyntaxKind]) -> PrintResult {
         for child in node.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
                 (Some(child), _) => self.node(child)?,
@@ -131,7 +131,7 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    fn token(&mut self, token: &SyntaxToken, tokens: &[SyntaxKind]) -> Printed {
+    fn token(&mut self, token: &SyntaxToken, tokens: &[SyntaxKind]) -> PrintResult {
         let kind = token.kind();
         match kind {
             kind if lexis::is_trivia(kind) || kind == SEMICOLON => Ok(()),
@@ -152,13 +152,13 @@ impl<'a> Printer<'a> {
         self.out.push_str(word);
     }
 
-    fn put(&mut self, word: &str) -> Printed {
+    fn put(&mut self, word: &str) -> PrintResult {
         self.word(word);
         Ok(())
     }
 
     /// A name that stands alone.
-    fn name(&mut self, node: &SyntaxNode) -> Printed {
+    fn name(&mut self, node: &SyntaxNode) -> PrintResult {
         let name = self.only_name(node)?;
         self.word(&lexis::quoted(&name));
         Ok(())
@@ -191,7 +191,7 @@ impl<'a> Printer<'a> {
     }
 
     /// A table, index, sequence, view or type of the plugin's own, printed with its schema where the grammar takes one.
-    fn object(&mut self, node: &SyntaxNode) -> Printed {
+    fn object(&mut self, node: &SyntaxNode) -> PrintResult {
         let path = self.path(node)?;
         let parent = node.parent().map(|parent| parent.kind());
         let is_bare = matches!(
@@ -225,7 +225,7 @@ impl<'a> Printer<'a> {
         self.word(&format!("{}.{}", lexis::quoted(self.schema), lexis::quoted(name)));
     }
 
-    fn constraint(&mut self, node: &SyntaxNode) -> Printed {
+    fn constraint(&mut self, node: &SyntaxNode) -> PrintResult {
         match self.path(node)?.as_slice() {
             [name] => self.put(&lexis::quoted(name)),
             _ => Err(self.refuse(node, "a constraint with a schema", "Leave the schema out.")),
@@ -233,7 +233,7 @@ impl<'a> Printer<'a> {
     }
 
     /// `table.column`, or with the plugin's schema.
-    fn qualified_column(&mut self, node: &SyntaxNode) -> Printed {
+    fn qualified_column(&mut self, node: &SyntaxNode) -> PrintResult {
         let path = self.path(node)?;
         let (table, column) = match path.as_slice() {
             [table, column] => (table, column),
@@ -246,7 +246,7 @@ impl<'a> Printer<'a> {
     }
 
     /// A column, an alias, or one of the values that the grammar has words for.
-    fn name_ref(&mut self, node: &SyntaxNode) -> Printed {
+    fn name_ref(&mut self, node: &SyntaxNode) -> PrintResult {
         let name = self.only_name(node)?;
         let is_keyword = tokens_of(node).next().is_some_and(|token| lexis::is_keyword(token.kind()));
         if is_keyword && names::SESSION_WORDS.contains(&name) {
@@ -259,7 +259,7 @@ impl<'a> Printer<'a> {
     }
 
     /// `table.column`, or a field of a value. PostgreSQL takes `value.name` for a call where there is no such column.
-    fn field(&mut self, node: &SyntaxNode) -> Printed {
+    fn field(&mut self, node: &SyntaxNode) -> PrintResult {
         if let Some(field) = node.children().filter(|child| child.kind() == NAME_REF).last()
             && is_function_behind_a_dot(&self.only_name(&field)?)
         {
@@ -269,7 +269,7 @@ impl<'a> Printer<'a> {
         self.children(node, syntax::tokens(FIELD_EXPR).unwrap_or_default())
     }
 
-    fn literal(&mut self, node: &SyntaxNode) -> Printed {
+    fn literal(&mut self, node: &SyntaxNode) -> PrintResult {
         let mut tokens = tokens_of(node);
         let Some(first) = tokens.next() else { return Err(syntax::refuse_node(node, self.text)) };
         match first.kind() {
@@ -279,7 +279,7 @@ impl<'a> Printer<'a> {
     }
 
     /// A built-in type, or one of the plugin's own.
-    fn named_type(&mut self, node: &SyntaxNode) -> Printed {
+    fn named_type(&mut self, node: &SyntaxNode) -> PrintResult {
         let Some(path_node) = node.children().find(|child| child.kind() == PATH_REF) else {
             return Err(syntax::refuse_node(node, self.text));
         };
@@ -311,7 +311,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Signs that belong together stay together.
-    fn operator(&mut self, node: &SyntaxNode) -> Printed {
+    fn operator(&mut self, node: &SyntaxNode) -> PrintResult {
         let signs: String = tokens_of(node).map(|token| token.text().to_owned()).collect();
         let are_signs = signs.chars().all(|c| "+-*/<>=~!@#%^&|`?:".contains(c));
         match are_signs && !signs.contains("--") && !signs.contains("/*") {
@@ -321,7 +321,7 @@ impl<'a> Printer<'a> {
     }
 
     /// A table has the one method that PostgreSQL brings, which needs no word.
-    fn access_method(&mut self, node: &SyntaxNode) -> Printed {
+    fn access_method(&mut self, node: &SyntaxNode) -> PrintResult {
         let place = node.parent().and_then(|parent| parent.parent());
         if place.is_some_and(|place| place.kind() == CREATE_TABLE) {
             return Err(self.refuse(
@@ -334,7 +334,7 @@ impl<'a> Printer<'a> {
     }
 
     /// An operator class or a collation: the server's own.
-    fn catalog_object(&mut self, node: &SyntaxNode) -> Printed {
+    fn catalog_object(&mut self, node: &SyntaxNode) -> PrintResult {
         let path = self.path(node)?;
         if node.kind() == OP_CLASS_REF && !path.last().is_some_and(|name| names::OP_CLASSES.contains(name)) {
             let what = format!("the operator class {}", path.join("."));
@@ -350,7 +350,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn word_of(&mut self, node: &SyntaxNode, allowed: Words, what: &str) -> Printed {
+    fn word_of(&mut self, node: &SyntaxNode, allowed: Words, what: &str) -> PrintResult {
         let name = self.only_name(node)?;
         match allowed.contains(&name) {
             true => self.put(&name),
@@ -360,7 +360,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn hash_bound(&mut self, node: &SyntaxNode) -> Printed {
+    fn hash_bound(&mut self, node: &SyntaxNode) -> PrintResult {
         for child in node.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
                 (Some(child), _) => self.node(child)?,

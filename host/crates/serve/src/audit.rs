@@ -33,11 +33,11 @@ const WINDOWS: usize = 4_096;
 /// Tool calls that wait to be written; a further one waits until some of them are.
 const WAITING_CALLS: usize = 5_000;
 /// Tool calls that are written in one transaction.
-const CALLS_AT_ONCE: usize = 500;
+const MAX_CALL_BATCH: usize = 500;
 
 /// Whose refusals are summed up together: the caller, or the address of who is none.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Who {
+enum RefusalSubject {
     Known(Uuid),
     Stranger(Network, Option<Uuid>),
     Others,
@@ -54,7 +54,7 @@ struct Window {
 pub struct Audit {
     pool: Pool,
     clock: Clock,
-    windows: Mutex<HashMap<(Who, AuditAction), Window>>,
+    windows: Mutex<HashMap<(RefusalSubject, AuditAction), Window>>,
     /// Tool calls that wait to be written together.
     calls: Mutex<VecDeque<Entry>>,
     /// Held by who writes them: at a stop, whoever comes last waits for what another has taken.
@@ -64,7 +64,7 @@ pub struct Audit {
 }
 
 /// A name that a log may show: whose account was meant by somebody who is not logged in.
-pub struct Meant {
+pub struct NamedAccount {
     pub id: Uuid,
     pub name: String,
 }
@@ -173,7 +173,7 @@ impl Audit {
     /// All that wait now. Between two transactions calls that wait for room have their turn.
     async fn write_calls(&self) {
         let waiting = self.calls.lock().len();
-        for _ in 0..=waiting / CALLS_AT_ONCE {
+        for _ in 0..=waiting / MAX_CALL_BATCH {
             let _writing = self.writing.lock().await;
             self.write_oldest_calls().await;
         }
@@ -183,7 +183,7 @@ impl Audit {
     async fn write_oldest_calls(&self) {
         let calls: Vec<Entry> = {
             let mut calls = self.calls.lock();
-            let count = calls.len().min(CALLS_AT_ONCE);
+            let count = calls.len().min(MAX_CALL_BATCH);
             calls.drain(..count).collect()
         };
         let written = match calls.as_slice() {
@@ -208,29 +208,36 @@ impl Audit {
         target: Option<String>,
         code: &str,
     ) {
-        let who = Who::Known(caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id));
+        let who = RefusalSubject::Known(caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id));
         self.count(who, act, |at| Entry { target, ..refusal(at, caller.actor(), ip, request_id, act, code) });
     }
 
     /// Counts an attempt of somebody who is not logged in. What they typed as a name is kept only when it is an
     /// account's: it may have been a password.
-    pub fn refused_stranger(&self, ip: IpAddr, meant: Option<Meant>, request_id: String, act: AuditAction, code: &str) {
-        let who = Who::Stranger(ip.into(), meant.as_ref().map(|meant| meant.id));
+    pub fn refused_stranger(
+        &self,
+        ip: IpAddr,
+        meant: Option<NamedAccount>,
+        request_id: String,
+        act: AuditAction,
+        code: &str,
+    ) {
+        let who = RefusalSubject::Stranger(ip.into(), meant.as_ref().map(|meant| meant.id));
         self.count(who, act, |at| {
             let actor = match meant {
-                Some(Meant { id, name }) => json!({"kind": "user", "id": id, "name": name}),
+                Some(NamedAccount { id, name }) => json!({"kind": "user", "id": id, "name": name}),
                 None => json!({"kind": "user", "id": null, "name": null}),
             };
             refusal(at, actor, ip, request_id, act, code)
         });
     }
 
-    fn count(&self, who: Who, act: AuditAction, first: impl FnOnce(OffsetDateTime) -> Entry) {
+    fn count(&self, who: RefusalSubject, act: AuditAction, first: impl FnOnce(OffsetDateTime) -> Entry) {
         let now = self.clock.now();
         let mut windows = self.windows.lock();
         let known = windows.contains_key(&(who.clone(), act));
         let full = !known && windows.len() >= WINDOWS;
-        let key = if full { (Who::Others, act) } else { (who, act) };
+        let key = if full { (RefusalSubject::Others, act) } else { (who, act) };
         let window = windows.entry(key).or_insert_with(|| {
             let mut entry = first(now);
             if full {

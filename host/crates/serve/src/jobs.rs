@@ -40,7 +40,7 @@ use cardinal_store::{
 };
 
 /// Jobs that one host runs at the same time, imports apart.
-const AT_ONCE: usize = 2;
+const MAX_RUNNING: usize = 2;
 /// How often this host looks for jobs that others queued or left behind.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often a lease is held for longer, and a wish to cancel heard of; the lease lasts 15 s.
@@ -71,7 +71,7 @@ pub struct Jobs {
     own: Mutex<HashMap<Uuid, Running>>,
     imports: Arc<Semaphore>,
     /// The schedules that were made known last.
-    declared: Mutex<Vec<schedule::Known>>,
+    declared: Mutex<Vec<schedule::ScheduleKey>>,
     tasks: Mutex<JoinSet<()>>,
     /// No new steps: what can be gone on with is given back.
     draining: CancellationToken,
@@ -103,7 +103,7 @@ impl Jobs {
             runner: Runner { host, process: Uuid::now_v7() },
             news: Notify::new(),
             own: Mutex::default(),
-            imports: Arc::new(Semaphore::new(import::AT_ONCE)),
+            imports: Arc::new(Semaphore::new(import::MAX_IMPORTS)),
             declared: Mutex::default(),
             tasks: Mutex::default(),
             draining: CancellationToken::new(),
@@ -249,7 +249,7 @@ async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
         tracing::warn!(job = %buried.id, done = buried.done, "an import ended with its host");
     }
     plugin::take_what_waits(jobs).await?;
-    while jobs.running(JobKind::Bulk) < AT_ONCE && !jobs.draining.is_cancelled() {
+    while jobs.running(JobKind::Bulk) < MAX_RUNNING && !jobs.draining.is_cancelled() {
         let Some(job) = jobs::claim(&jobs.pool, jobs.runner).await? else { break };
         tracing::info!(job = %job.id, action = job.action, done = job.done, total = job.total, "a job runs");
         let (runner, own) = (Arc::clone(jobs), jobs.own(job.id, JobKind::Bulk));

@@ -81,7 +81,7 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
     cx.note_refusal(&outcome);
     let held_for = hold(&app, &cx, peer, &outcome);
     let outcome = match held_for {
-        Some(HeldFor(time)) => outcome.map_err(|error| error.sent_after(time)),
+        Some(RefusalHold(time)) => outcome.map_err(|error| error.sent_after(time)),
         None => outcome,
     };
     let mut answer = cx.finish(outcome, spent);
@@ -93,10 +93,10 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
 
 /// How long the connection keeps an answer back before it sends it.
 #[derive(Clone, Copy)]
-pub struct HeldFor(pub Duration);
+pub struct RefusalHold(pub Duration);
 
 /// Who asks too often without a valid credential, and at once again, would otherwise take all the time there is.
-fn hold(app: &App, cx: &Cx<'_>, peer: Peer, outcome: &ApiResult<Reply>) -> Option<HeldFor> {
+fn hold(app: &App, cx: &Cx<'_>, peer: Peer, outcome: &ApiResult<Reply>) -> Option<RefusalHold> {
     let Err(error) = outcome else { return None };
     let is_login = cx.route.is_some_and(|route| route.address_limit == AddressLimit::Counts);
     let asks_too_often =
@@ -105,7 +105,7 @@ fn hold(app: &App, cx: &Cx<'_>, peer: Peer, outcome: &ApiResult<Reply>) -> Optio
     if !asks_too_often || cx.caller.is_some() || peer.full.is_some() {
         return None;
     }
-    Some(app.limits.hold_refusal(cx.peer)).filter(|time| !time.is_zero()).map(HeldFor)
+    Some(app.limits.hold_refusal(cx.peer)).filter(|time| !time.is_zero()).map(RefusalHold)
 }
 
 /// The steps between: each says no, leaves with a reply, or knows more for the next.

@@ -38,8 +38,8 @@ use self::{
 use crate::{
     api,
     app::App,
-    http::{body::Body, paced::Paced, request_body::RequestBody},
-    request::{self, HeldFor, ListenerRole, Peer},
+    http::{body::Body, paced::WriteTimeout, request_body::RequestBody},
+    request::{self, ListenerRole, Peer, RefusalHold},
 };
 use cardinal_control::{crash::descriptors, local_socket::HandoverReceiver};
 
@@ -123,7 +123,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) {
     let _counted = ConnectionGuard::new(&app);
     let state = Arc::clone(&app);
-    let io = Paced::new(TokioIo::new(stream), WRITE_STALL);
+    let io = WriteTimeout::new(TokioIo::new(stream), WRITE_STALL);
     let stalled = io.stalled();
     let respond = Arc::clone(&app);
     let respond = Box::new(move |status| request::unreadable(&respond, peer, status));
@@ -185,7 +185,7 @@ fn answer(
                 request::serve(app, peer, request).await
             }
         };
-        if let Some(HeldFor(time)) = answer.extensions_mut().remove() {
+        if let Some(RefusalHold(time)) = answer.extensions_mut().remove() {
             // Meanwhile the connection counts as idle: it is closed first when its place is wanted.
             connection.head_awaited();
             tokio::select! {
@@ -234,7 +234,7 @@ impl Listener {
 }
 
 /// A connection that was accepted.
-struct Newcomer {
+struct AcceptedConnection {
     stream: Stream,
     ip: IpAddr,
     door: ListenerRole,
@@ -247,7 +247,7 @@ enum Admission {
     Waiting(Pin<Box<dyn Future<Output = Option<ConnectionSlot>> + Send>>, OwnedSemaphorePermit),
 }
 
-impl Newcomer {
+impl AcceptedConnection {
     /// With its place; `None` when it is turned away.
     async fn with_slot(self) -> Option<(Stream, Peer, ConnectionSlot)> {
         let slot = match self.admission {
@@ -260,7 +260,7 @@ impl Newcomer {
 }
 
 /// The next connection; `None` when it was turned away.
-async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Result<Option<Newcomer>> {
+async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Result<Option<AcceptedConnection>> {
     let accepted = match accept_stream(listener).await {
         Err(error) if is_exhausted(&error) => accept_on_reserve(listener, connections, error)?,
         accepted => accepted?,
@@ -275,12 +275,12 @@ async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Resu
     };
     // Without an address; what is counted by address is not counted there.
     let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    Ok(Some(Newcomer { stream, ip, door, admission }))
+    Ok(Some(AcceptedConnection { stream, ip, door, admission }))
 }
 
-type Accepted = Option<(Stream, Option<IpAddr>, ListenerRole)>;
+type AcceptOutcome = Option<(Stream, Option<IpAddr>, ListenerRole)>;
 
-async fn accept_stream(listener: &Listener) -> io::Result<Accepted> {
+async fn accept_stream(listener: &Listener) -> io::Result<AcceptOutcome> {
     Ok(match listener {
         Listener::Tcp(listener, door) => {
             let (stream, peer) = listener.accept().await?;
@@ -302,7 +302,7 @@ fn is_exhausted(error: &io::Error) -> bool {
 
 /// Plugins have taken all descriptors but those that are kept back for connections. When few of those are left, a
 /// connection that is idle makes room.
-fn accept_on_reserve(listener: &Listener, connections: &Connections, error: io::Error) -> io::Result<Accepted> {
+fn accept_on_reserve(listener: &Listener, connections: &Connections, error: io::Error) -> io::Result<AcceptOutcome> {
     // The system looks for a descriptor before it looks for a client: without one, it may still be that nobody waits.
     let Some(accepted) = descriptors::with_reserve(|| accept_stream(listener).now_or_never()) else { return Ok(None) };
     connections.note_failure(&error);

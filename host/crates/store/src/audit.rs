@@ -74,7 +74,7 @@ pub struct Filter {
 }
 
 /// Rows that one statement of the retention removes.
-const REMOVED_AT_ONCE: i64 = 5_000;
+const REMOVAL_BATCH: i64 = 5_000;
 
 const ADD: &str = "INSERT INTO public.admin_audit_log \
      (at, actor, action, target, outcome, ip, request_id, detail, count, first_at) \
@@ -192,5 +192,5 @@ fn line(row: &Row) -> AuditRow {
 pub async fn remove_old(reaper: &Pool, days: u32) -> Result<u64, StoreError> {
     let delete = "DELETE FROM public.admin_audit_log WHERE seq IN (SELECT seq FROM public.admin_audit_log \
                   WHERE at < now() - make_interval(days => $1) ORDER BY at LIMIT $2)";
-    old_rows::remove(reaper, delete, i32::try_from(days).unwrap_or(i32::MAX), REMOVED_AT_ONCE).await
+    old_rows::remove(reaper, delete, i32::try_from(days).unwrap_or(i32::MAX), REMOVAL_BATCH).await
 }

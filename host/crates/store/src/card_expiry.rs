@@ -21,7 +21,7 @@ const MAX_SLOW: usize = 10_000;
 
 /// What a round has done.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct ExpiryReport {
     pub cards: u64,
     /// Cards that a plugin's tables still refer to, by plugin. They are tried again in the next round.
     pub in_use: BTreeMap<String, u64>,
@@ -32,19 +32,19 @@ pub struct Removed {
 /// Removes expired cards, round by round.
 #[derive(Debug)]
 pub struct Expiry {
-    slow: HashMap<Uuid, Slow>,
+    slow: HashMap<Uuid, SlowCard>,
     batch_timeout: Duration,
     card_timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Slow {
+struct SlowCard {
     since: Instant,
     /// How often its removal took too long.
     times: u32,
 }
 
-impl Slow {
+impl SlowCard {
     fn is_set_aside(self) -> bool {
         self.times > 1 && self.since.elapsed() < SLOW_RETRY
     }
@@ -63,9 +63,9 @@ impl Expiry {
 
     /// Removes what was deleted before `before`, oldest first. A card that cannot go stops no other: a batch that
     /// does not go as a whole comes after all others, card by card.
-    pub async fn remove(&mut self, reaper: &Pool, before: OffsetDateTime) -> Result<Removed, StoreError> {
+    pub async fn remove(&mut self, reaper: &Pool, before: OffsetDateTime) -> Result<ExpiryReport, StoreError> {
         self.slow.retain(|_, slow| slow.since.elapsed() < SLOW_RETRY);
-        let (mut removed, mut mixed) = (Removed::default(), Vec::new());
+        let (mut removed, mut mixed) = (ExpiryReport::default(), Vec::new());
         let mut last = DeletedCard { deleted_at: OffsetDateTime::UNIX_EPOCH, id: Uuid::nil() };
         loop {
             let batch = next(reaper, before, last).await?;
@@ -101,7 +101,7 @@ impl Expiry {
 
     fn note_slow(&mut self, id: Uuid) {
         if self.slow.len() < MAX_SLOW {
-            self.slow.entry(id).or_insert(Slow { since: Instant::now(), times: 0 }).times += 1;
+            self.slow.entry(id).or_insert(SlowCard { since: Instant::now(), times: 0 }).times += 1;
         }
     }
 
@@ -111,7 +111,7 @@ impl Expiry {
         reaper: &Pool,
         id: Uuid,
         timeout: Duration,
-        removed: &mut Removed,
+        removed: &mut ExpiryReport,
     ) -> Result<bool, StoreError> {
         match remove_cards(reaper, &[id], timeout).await {
             Ok(cards) => {

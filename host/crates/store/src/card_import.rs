@@ -225,8 +225,8 @@ impl Import<'_> {
     }
 
     /// Which rows make a card and which change one.
-    fn sort<'r>(&self, rows: &[&'r Row], known: &KnownCard, outcome: &mut Outcome) -> Sorted<'r> {
-        let mut sorted = Sorted::default();
+    fn sort<'r>(&self, rows: &[&'r Row], known: &KnownCard, outcome: &mut Outcome) -> RowGroups<'r> {
+        let mut sorted = RowGroups::default();
         let mut given = HashSet::new();
         for row in rows {
             match (known.skus.get(&row.sku), self.terms.mode) {
@@ -334,7 +334,7 @@ struct KnownCard {
 }
 
 #[derive(Default)]
-struct Sorted<'r> {
+struct RowGroups<'r> {
     new: Vec<(&'r Row, Uuid)>,
     there: Vec<(&'r Row, Uuid)>,
 }

@@ -32,7 +32,7 @@ pub struct Entry<'a> {
 
 /// How a write ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// The card's new version.
     Version(i64),
     /// No such card, or it is deleted.
@@ -118,14 +118,14 @@ SELECT version FROM card";
 const EXISTS: &str = "SELECT FROM public.master_cards WHERE id = $1 AND deleted_at IS NULL";
 
 /// Writes source `key` of a card, its line in the index and its line of history.
-pub async fn enrich(pool: &Pool, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<Written, StoreError> {
+pub async fn enrich(pool: &Pool, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<WriteOutcome, StoreError> {
     let bytes = size(entry.data);
     pool.note_message(entry.data.get().len());
     let (told, actor) = (Uuid::now_v7(), Json(entry.updated_by));
     let (stored, most) = (Json(entry), SOURCES_PER_CARD);
     let params: [&(dyn ToSql + Sync); 9] =
         [&card, &key, &stored, &most, &entry.plugin, &entry.kind, &bytes, &told, &actor];
-    write(pool, card, ENRICH, &params, Written::Full).await
+    write(pool, card, ENRICH, &params, WriteOutcome::Full).await
 }
 
 /// A write that can wait for others.
@@ -163,7 +163,11 @@ fn size(data: &RawValue) -> i32 {
 }
 
 /// Writes several sources of a card in their order, by one statement; the outcome of each.
-pub async fn enrich_together(pool: &Pool, card: Uuid, given: &[QueuedEnrichment]) -> Result<Vec<Written>, StoreError> {
+pub async fn enrich_together(
+    pool: &Pool,
+    card: Uuid,
+    given: &[QueuedEnrichment],
+) -> Result<Vec<WriteOutcome>, StoreError> {
     let keys: Vec<&str> = given.iter().map(|one| one.key.as_str()).collect();
     let entries: Vec<Json<&RawValue>> = given.iter().map(|one| Json(&*one.entry)).collect();
     let plugins: Vec<&str> = given.iter().map(|one| one.plugin.as_str()).collect();
@@ -177,16 +181,16 @@ pub async fn enrich_together(pool: &Pool, card: Uuid, given: &[QueuedEnrichment]
     let client = pool.get().await?;
     let rows = persist(&client, ENRICH_TOGETHER, &params).await?;
     if rows.is_empty() {
-        return Ok(given.iter().map(|_| Written::NoCard).collect());
+        return Ok(given.iter().map(|_| WriteOutcome::NoCard).collect());
     }
-    let outcome = |row: &Row| Ok(row.try_get::<_, Option<i64>>(0)?.map_or(Written::Full, Written::Version));
+    let outcome = |row: &Row| Ok(row.try_get::<_, Option<i64>>(0)?.map_or(WriteOutcome::Full, WriteOutcome::Version));
     rows.iter().map(outcome).collect()
 }
 
 /// Removes source `key` of a card.
-pub async fn remove(pool: &Pool, card: Uuid, key: &str, actor: &Value) -> Result<Written, StoreError> {
+pub async fn remove(pool: &Pool, card: Uuid, key: &str, actor: &Value) -> Result<WriteOutcome, StoreError> {
     let (told, actor) = (Uuid::now_v7(), Json(actor));
-    write(pool, card, REMOVE, &[&card, &key, &told, &actor], Written::NoSource).await
+    write(pool, card, REMOVE, &[&card, &key, &told, &actor], WriteOutcome::NoSource).await
 }
 
 async fn write(
@@ -194,14 +198,14 @@ async fn write(
     card: Uuid,
     sql: &str,
     params: &[&(dyn ToSql + Sync)],
-    untouched: Written,
-) -> Result<Written, StoreError> {
+    untouched: WriteOutcome,
+) -> Result<WriteOutcome, StoreError> {
     let client = pool.get().await?;
     if let Some(version) = attempt(&client, sql, params).await? {
-        return Ok(Written::Version(version));
+        return Ok(WriteOutcome::Version(version));
     }
     let exists = client.prepare_cached(EXISTS).await?;
-    Ok(if client.query_opt(&exists, &[&card]).await?.is_some() { untouched } else { Written::NoCard })
+    Ok(if client.query_opt(&exists, &[&card]).await?.is_some() { untouched } else { WriteOutcome::NoCard })
 }
 
 async fn attempt(

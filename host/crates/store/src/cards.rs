@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{
     card_history,
-    card_sources::{self, Written},
+    card_sources::{self, WriteOutcome},
     reaper,
 };
 use crate::error::StoreError;
@@ -215,20 +215,20 @@ pub async fn remove_source(
     key: &str,
     precondition: &Precondition,
     actor: &Value,
-) -> Result<Written, StoreError> {
+) -> Result<WriteOutcome, StoreError> {
     if !matches!(precondition, Precondition::Versions(_)) {
         return card_sources::remove(pool, id, key, actor).await;
     }
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
     let Some(row) = lock_row(&transaction, "c.version", id).await? else {
-        return Ok(Written::NoCard);
+        return Ok(WriteOutcome::NoCard);
     };
     precondition.check(row.get(0))?;
     let statement = transaction.prepare_cached(card_sources::REMOVE).await?;
     let removed = transaction.query_opt(&statement, &[&id, &key, &Uuid::now_v7(), &actor]).await?;
     transaction.commit().await?;
-    Ok(removed.map_or(Written::NoSource, |row| Written::Version(row.get(0))))
+    Ok(removed.map_or(WriteOutcome::NoSource, |row| WriteOutcome::Version(row.get(0))))
 }
 
 /// 404 unless there is such a card, deleted or not.

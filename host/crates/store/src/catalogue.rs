@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::{
     card_estimates::Estimates,
     card_list::{self, Digest, Knowledge, PageQuery},
-    card_sources::{Entry, Written},
+    card_sources::{Entry, WriteOutcome},
 };
 use cardinal_base::{clock::Clock, page::Cursors};
 use cardinal_cards::{
@@ -96,7 +96,7 @@ impl Catalogue {
     }
 
     /// Writes source `key` of a card.
-    pub async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<Written, EnrichError> {
+    pub async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<WriteOutcome, EnrichError> {
         self.turns.enrich(card, key, entry).await
     }
 

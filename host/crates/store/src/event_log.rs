@@ -10,7 +10,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::error::StoreError;
 use crate::event_log::card_event::{CardEvent, CardEventPage};
-use crate::event_log::event::{Event, Numbered, Topic};
+use crate::event_log::event::{Event, NumberedEvent, Topic};
 use cardinal_database::pool::Pool;
 
 /// Which numbers there are.
@@ -49,14 +49,14 @@ pub async fn number(pool: &Pool, at_most: i32) -> Result<i64, StoreError> {
 }
 
 /// Events after the number `after`, in order.
-pub async fn after(pool: &Pool, after: i64, at_most: i64) -> Result<Vec<Numbered>, StoreError> {
+pub async fn after(pool: &Pool, after: i64, at_most: i64) -> Result<Vec<NumberedEvent>, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT id, topic, type, at, data::text AS data FROM public.events WHERE id > $1 ORDER BY id LIMIT $2";
     let rows = client.query(&client.prepare_cached(sql).await?, &[&after, &at_most]).await?;
     let event = |row: &tokio_postgres::Row| {
         let topic =
             Topic::named(row.get("topic")).ok_or_else(|| StoreError::internal(anyhow::anyhow!("an unknown topic")))?;
-        Ok(Numbered::new(row.get("id"), topic, row.get("type"), row.get("at"), row.get("data")))
+        Ok(NumberedEvent::new(row.get("id"), topic, row.get("type"), row.get("at"), row.get("data")))
     };
     rows.iter().map(event).collect()
 }

@@ -17,7 +17,7 @@ use self::stream_slots::{StreamSlot, StreamSlots};
 use crate::error::StoreError;
 use crate::event_log::{
     LogPosition,
-    event::{Event, Numbered, Topics},
+    event::{Event, NumberedEvent, Topics},
 };
 use cardinal_database::{log_failure, pool::Pool};
 use cardinal_observe::recent::{self, Bounds, Portion, Recent};
@@ -41,12 +41,12 @@ const CATCHING_UP: usize = 4;
 /// How long events can be resumed from, how many of them, and how many are forgotten in one statement.
 const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 const KEPT: i64 = 1_000_000;
-const FORGOTTEN_AT_ONCE: i32 = 5_000;
+const FORGET_BATCH: i32 = 5_000;
 
 /// The events of a host.
 pub struct Events {
     pool: Pool,
-    recent: RwLock<Recent<Numbered>>,
+    recent: RwLock<Recent<NumberedEvent>>,
     /// The last number in `recent`.
     head: watch::Sender<i64>,
     slots: Arc<StreamSlots>,
@@ -181,7 +181,7 @@ impl Events {
         Ok(())
     }
 
-    fn publish(&self, change: impl FnOnce(&mut Recent<Numbered>)) {
+    fn publish(&self, change: impl FnOnce(&mut Recent<NumberedEvent>)) {
         let mut recent = self.recent.write();
         change(&mut recent);
         self.head.send_replace(recent.head());
@@ -191,16 +191,16 @@ impl Events {
     pub async fn forget_old(&self) -> Result<i64, StoreError> {
         let mut forgotten = 0;
         loop {
-            let some = crate::event_log::forget(&self.pool, FORGOTTEN_AT_ONCE, KEPT, KEPT_FOR).await?;
+            let some = crate::event_log::forget(&self.pool, FORGET_BATCH, KEPT, KEPT_FOR).await?;
             forgotten += some;
-            if some < i64::from(FORGOTTEN_AT_ONCE) {
+            if some < i64::from(FORGET_BATCH) {
                 return Ok(forgotten);
             }
         }
     }
 }
 
-fn wanted(topics: Topics) -> impl Fn(&Numbered) -> bool {
+fn wanted(topics: Topics) -> impl Fn(&NumberedEvent) -> bool {
     move |event| topics.holds(event.topic)
 }
 

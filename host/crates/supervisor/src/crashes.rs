@@ -10,7 +10,7 @@ use std::{
 };
 
 use cardinal_control::crash::{
-    history::{CrashHistory, Quarantined},
+    history::{CrashHistory, QuarantinedPackage},
     record::{Cause, Crash},
 };
 
@@ -60,7 +60,7 @@ impl Crashes {
     }
 
     /// Writes a crash down, and who is set aside for it.
-    pub fn add(&mut self, crash: Crash) -> Option<Quarantined> {
+    pub fn add(&mut self, crash: Crash) -> Option<QuarantinedPackage> {
         let culprit = crash.plugin.as_ref();
         tracing::error!(
             cause = crash.describe(),
@@ -80,7 +80,7 @@ impl Crashes {
             tracing::warn!(?running, ?calling, "it is not known which plugin, if any, ended the worker");
         }
         let aside = self.history.add(crash);
-        if let Some(Quarantined { plugin, version, suspected, .. }) = &aside {
+        if let Some(QuarantinedPackage { plugin, version, suspected, .. }) = &aside {
             tracing::error!(plugin, version, suspected, "the plugin is quarantined until an operator releases it");
         }
         self.save();

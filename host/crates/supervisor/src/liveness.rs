@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use cardinal_control::crash::record::Standstill;
+use cardinal_control::crash::record::WorkerStall;
 
 /// How often the worker is asked.
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
@@ -76,11 +76,11 @@ async fn ask(address: SocketAddr) -> std::io::Result<bool> {
 }
 
 /// How a process that does not answer stands.
-pub fn standstill(process: Option<u32>) -> Standstill {
+pub fn standstill(process: Option<u32>) -> WorkerStall {
     let stat = process.and_then(|id| std::fs::read_to_string(format!("/proc/{id}/stat")).ok());
     // The name before it may hold anything, blanks and brackets too.
     let state = stat.as_deref().and_then(|stat| stat.rsplit_once(") ")).and_then(|(_, rest)| rest.chars().next());
-    if matches!(state, Some('T' | 't')) { Standstill::Stopped } else { Standstill::Silent }
+    if matches!(state, Some('T' | 't')) { WorkerStall::Stopped } else { WorkerStall::Silent }
 }
 
 #[cfg(test)]

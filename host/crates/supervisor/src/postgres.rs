@@ -29,7 +29,7 @@ use cardinal_database::connect::{self, ConnectParams, SocketDir};
 use cardinal_database::server;
 use cluster::ClusterFolder;
 use installation::Installation;
-use relay::LastWords;
+use relay::LogTail;
 
 /// Below `DATA_DIR`.
 pub const SERVER_FOLDER: &str = "pg";
@@ -59,7 +59,7 @@ struct Server {
     installation: Installation,
     account: Option<Account>,
     folder: ClusterFolder,
-    last_words: LastWords,
+    last_words: LogTail,
 }
 
 impl PrivatePostgres {
@@ -83,7 +83,7 @@ impl PrivatePostgres {
         tracing::info!(major = installation.major, programs = %installation.bin_dir.display(), "starting PostgreSQL");
         let superuser = superuser(&folder.sockets(), password)?;
         let server =
-            Server { launcher: launcher.clone(), installation, account, folder, last_words: LastWords::default() };
+            Server { launcher: launcher.clone(), installation, account, folder, last_words: LogTail::default() };
         let mut child = server.spawn()?;
         server.until_ready(&mut child, &superuser).await?;
         make_database(&superuser).await?;

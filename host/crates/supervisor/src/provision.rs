@@ -25,7 +25,7 @@ use cardinal_schema::plugin_schema::{SCHEMA_TIMEOUT, Sessions, Step, StepError, 
 use package::Package;
 
 /// Steps that one process makes side by side: each pair of sessions serves one after another.
-const STEPS_AT_ONCE: usize = 2;
+const MAX_RUNNING_STEPS: usize = 2;
 /// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
 const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -77,7 +77,7 @@ impl Job {
         requests: &[ProvisionRequest],
         mut answer: impl FnMut(Vec<u8>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (turns, idle) = (Semaphore::new(STEPS_AT_ONCE), Mutex::default());
+        let (turns, idle) = (Semaphore::new(MAX_RUNNING_STEPS), Mutex::default());
         let (turns, idle) = (&turns, &idle);
         let steps = requests.iter().enumerate().map(|(at, request)| async move {
             let _turn = timeout(TURN_TIMEOUT, turns.acquire()).await;

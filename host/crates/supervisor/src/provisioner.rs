@@ -27,7 +27,7 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Steps of one process.
 const MAX_TOGETHER: usize = 8;
 /// Steps side by side when some hang. Each holds two connections of the provisioner's login, which may have 40.
-const MAX_AT_ONCE: usize = 16;
+const MAX_RUNNING_STEPS: usize = 16;
 /// Longer than the limits within the step itself, which give better reasons.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Between attempts to close a schema role, from the first to the longest.
@@ -65,7 +65,7 @@ const MAX_REMEMBERED: usize = 1_000;
 impl Provisioner {
     /// `job` is what every step gets; its request is filled in for each.
     pub fn new(launcher: Launcher, job: Job) -> Self {
-        let [turns, places] = [MAX_PROCESSES, MAX_AT_ONCE].map(|permits| Arc::new(Semaphore::new(permits)));
+        let [turns, places] = [MAX_PROCESSES, MAX_RUNNING_STEPS].map(|permits| Arc::new(Semaphore::new(permits)));
         Self {
             launcher,
             job: Arc::new(job),

@@ -29,7 +29,7 @@ use crate::{
 };
 use cardinal_control::{
     crash::{
-        record::{Crash, Standstill},
+        record::{Crash, WorkerStall},
         shm,
     },
     link::{MAX_DESCRIPTORS, OWN_DESCRIPTORS, ToSupervisor, ToWorker, WorkerStart, frame},
@@ -115,7 +115,7 @@ impl Worker {
     async fn attend(
         &mut self,
         control: &mut ControlService,
-        standstill: &mut Option<Standstill>,
+        standstill: &mut Option<WorkerStall>,
     ) -> Option<ExitStatus> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,12 +1,12 @@
 //! What the roles of the database were let do, as findings.
 
 use crate::check::finding::Finding;
-use cardinal_schema::isolation::{Breach, Tried};
+use cardinal_schema::isolation::{RoleReport, Violation};
 
 /// At most so many of the operations that a role was allowed are listed.
 const TOLD: usize = 5;
 
-pub(super) fn report_attempts(tried: &[Tried]) -> Vec<Finding> {
+pub(super) fn report_attempts(tried: &[RoleReport]) -> Vec<Finding> {
     let mut found: Vec<Finding> = tried.iter().flat_map(of_role).collect();
     if found.is_empty() {
         let refused: usize = tried.iter().map(|it| it.refused).sum();
@@ -17,7 +17,7 @@ pub(super) fn report_attempts(tried: &[Tried]) -> Vec<Finding> {
     found
 }
 
-fn of_role(tried: &Tried) -> Vec<Finding> {
+fn of_role(tried: &RoleReport) -> Vec<Finding> {
     let mut found = Vec::new();
     for (breach, _) in &tried.allowed {
         let code = code(*breach);
@@ -53,38 +53,38 @@ fn of_role(tried: &Tried) -> Vec<Finding> {
     found
 }
 
-fn code(breach: Breach) -> &'static str {
+fn code(breach: Violation) -> &'static str {
     match breach {
-        Breach::PluginWritesCards => "plugin-writes-cards",
-        Breach::PluginReadsCore => "plugin-reads-core",
-        Breach::PluginReadsPlugin => "plugin-reads-plugin",
-        Breach::PluginRunsDdl => "plugin-runs-ddl",
-        Breach::PluginBecomesAnother => "plugin-becomes-another",
-        Breach::CoreReadsPlugin => "core-reads-plugin",
-        Breach::CoreDeletesCards => "core-deletes-cards",
-        Breach::CoreRewritesAudit => "core-rewrites-audit",
-        Breach::CoreRunsDdl => "core-runs-ddl",
-        Breach::CoreBecomesAnother => "core-becomes-another",
-        Breach::ReaperDoesMore => "reaper-does-more",
-        Breach::ProvisionerDoesMore => "provisioner-does-more",
-        Breach::CardsRoleDoesMore => "cards-role-does-more",
-        Breach::SchemaRoleIsOpen => "schema-role-open",
+        Violation::PluginWritesCards => "plugin-writes-cards",
+        Violation::PluginReadsCore => "plugin-reads-core",
+        Violation::PluginReadsPlugin => "plugin-reads-plugin",
+        Violation::PluginRunsDdl => "plugin-runs-ddl",
+        Violation::PluginBecomesAnother => "plugin-becomes-another",
+        Violation::CoreReadsPlugin => "core-reads-plugin",
+        Violation::CoreDeletesCards => "core-deletes-cards",
+        Violation::CoreRewritesAudit => "core-rewrites-audit",
+        Violation::CoreRunsDdl => "core-runs-ddl",
+        Violation::CoreBecomesAnother => "core-becomes-another",
+        Violation::ReaperDoesMore => "reaper-does-more",
+        Violation::ProvisionerDoesMore => "provisioner-does-more",
+        Violation::CardsRoleDoesMore => "cards-role-does-more",
+        Violation::SchemaRoleIsOpen => "schema-role-open",
     }
 }
 
 /// What of it a start puts right, and what was given by hand and has to be taken by hand.
-fn fix(breach: Breach) -> &'static str {
+fn fix(breach: Violation) -> &'static str {
     match breach {
-        Breach::PluginReadsPlugin | Breach::CoreReadsPlugin | Breach::ProvisionerDoesMore => {
+        Violation::PluginReadsPlugin | Violation::CoreReadsPlugin | Violation::ProvisionerDoesMore => {
             "Someone granted rights in a plugin's schema. Revoke them as an administrator (psql as a superuser): \
              REVOKE ALL ON ALL TABLES IN SCHEMA <schema> FROM <role>, PUBLIC; REVOKE ALL ON SCHEMA <schema> FROM \
              <role>, PUBLIC."
         }
-        Breach::PluginBecomesAnother | Breach::CoreBecomesAnother => {
+        Violation::PluginBecomesAnother | Violation::CoreBecomesAnother => {
             "Someone made the role a member of another, or a superuser. Revoke it: REVOKE <other> FROM <role>; ALTER \
              ROLE <role> NOSUPERUSER."
         }
-        Breach::SchemaRoleIsOpen => {
+        Violation::SchemaRoleIsOpen => {
             "If no schema step of the plugin is running, start a host: it closes schema roles that were left open."
         }
         _ => {
@@ -101,11 +101,11 @@ mod tests {
     #[test]
     fn a_role_that_gets_through_is_told_once_for_each_kind_of_breach() {
         let allowed = vec![
-            (Breach::PluginReadsPlugin, "read plugin_a.x".to_owned()),
-            (Breach::PluginReadsPlugin, "read plugin_a.y".to_owned()),
-            (Breach::PluginWritesCards, "change cards".to_owned()),
+            (Violation::PluginReadsPlugin, "read plugin_a.x".to_owned()),
+            (Violation::PluginReadsPlugin, "read plugin_a.y".to_owned()),
+            (Violation::PluginWritesCards, "change cards".to_owned()),
         ];
-        let tried = Tried { role: "p_b".to_owned(), refused: 3, allowed, untried: vec!["x: y".to_owned()] };
+        let tried = RoleReport { role: "p_b".to_owned(), refused: 3, allowed, untried: vec!["x: y".to_owned()] };
         let found = report_attempts(&[tried]);
         let codes: Vec<&str> = found.iter().map(|finding| finding.code).collect();
         assert_eq!(codes, ["plugin-reads-plugin", "plugin-writes-cards", "isolation-not-tried"]);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_holds_is_told_with_how_much_was_tried() {
-        let tried = Tried { role: "core".to_owned(), refused: 7, ..Tried::default() };
+        let tried = RoleReport { role: "core".to_owned(), refused: 7, ..RoleReport::default() };
         let found = report_attempts(&[tried]);
         assert_eq!(found[0].code, "isolation-holds");
         assert!(

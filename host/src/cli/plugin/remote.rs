@@ -40,7 +40,7 @@ pub(super) struct One {
 
 /// An operator's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum PluginCommand {
     Enable,
     Disable,
     Reload,
@@ -48,7 +48,7 @@ pub(super) enum Word {
     Release,
 }
 
-impl Word {
+impl PluginCommand {
     const fn path(self) -> &'static str {
         match self {
             Self::Enable => "enable",
@@ -87,7 +87,7 @@ pub(super) fn escaped(name: &str) -> String {
     url::form_urlencoded::byte_serialize(name.as_bytes()).collect()
 }
 
-pub(super) fn say(args: &One, word: Word) -> anyhow::Result<ExitCode> {
+pub(super) fn say(args: &One, word: PluginCommand) -> anyhow::Result<ExitCode> {
     let path = format!("{REGISTRY}/{}/{}", escaped(&args.name), word.path());
     let answer = block_on(async { Ok(Client::new(&args.host.read()?)?.ask(Method::POST, &path, None).await?) })?;
     let item = &answer["item"];
@@ -142,10 +142,14 @@ mod tests {
     #[test]
     fn what_was_asked_for_has_come_true_or_not() {
         let at = |state: &str| json!({"name": "a", "state": state, "refusal": null});
-        assert!(Word::Disable.is_fulfilled(&at("disabled")) && !Word::Disable.is_fulfilled(&at("active")));
-        assert!(Word::Enable.is_fulfilled(&at("active")) && !Word::Enable.is_fulfilled(&at("refused")));
+        assert!(
+            PluginCommand::Disable.is_fulfilled(&at("disabled")) && !PluginCommand::Disable.is_fulfilled(&at("active"))
+        );
+        assert!(
+            PluginCommand::Enable.is_fulfilled(&at("active")) && !PluginCommand::Enable.is_fulfilled(&at("refused"))
+        );
         let behind = json!({"state": "active", "refusal": {"code": "bad-manifest"}});
-        assert!(!Word::Reload.is_fulfilled(&behind) && Word::Rollback.is_fulfilled(&behind));
+        assert!(!PluginCommand::Reload.is_fulfilled(&behind) && PluginCommand::Rollback.is_fulfilled(&behind));
     }
 
     #[test]

@@ -106,14 +106,14 @@ impl PluginContext {
         A: FnOnce(&Self) -> Fut<T> + Send,
     {
         let answer = match self.own_user() {
-            Ok(Some(own)) => same_user(own, user).map(|()| Begun::Asked(ask(self))),
-            Ok(None) => Ok(Begun::Waiting(self.clone(), ask)),
+            Ok(Some(own)) => same_user(own, user).map(|()| PendingRequest::Asked(ask(self))),
+            Ok(None) => Ok(PendingRequest::Waiting(self.clone(), ask)),
             Err(error) => Err(error),
         };
         async move {
             match answer? {
-                Begun::Asked(answer) => answer.map(|outcome| outcome.map_err(Error::of_host)).await,
-                Begun::Waiting(ctx, ask) => {
+                PendingRequest::Asked(answer) => answer.map(|outcome| outcome.map_err(Error::of_host)).await,
+                PendingRequest::Waiting(ctx, ask) => {
                     same_user(ctx.service_user().await?.id, user)?;
                     let answer = ask(&ctx);
                     answer.await.map_err(Error::of_host)
@@ -130,7 +130,7 @@ impl PluginContext {
     }
 }
 
-enum Begun<T, A> {
+enum PendingRequest<T, A> {
     Asked(Fut<T>),
     Waiting(PluginContext, A),
 }

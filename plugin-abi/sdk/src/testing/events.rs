@@ -58,14 +58,14 @@ impl FakeHost {
 
 /// Which page is asked for.
 #[derive(Clone, Copy, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct EventQuery {
     after: Option<usize>,
     limit: Option<usize>,
     #[serde(default)]
     wait_ms: u64,
 }
 
-impl Wanted {
+impl EventQuery {
     pub(super) fn read(query: &str) -> Result<Self, Error> {
         serde_json::from_str(query).map_err(|error| Error::new(codes::INVALID_ARGUMENT, format!("the query: {error}")))
     }
@@ -77,7 +77,7 @@ impl Wanted {
 }
 
 struct Page {
-    wanted: Wanted,
+    wanted: EventQuery,
     host: Arc<FakeHost>,
 }
 

@@ -58,14 +58,14 @@ pub struct FakeHost {
     pub(super) rules: Option<Rules>,
     /// Without one, statements are answered with what `statements` and `rows` hold.
     pub(super) database: Option<Database>,
-    pub(super) held: Mutex<Vec<Arc<Held>>>,
+    pub(super) held: Mutex<Vec<Arc<PendingCall>>>,
     /// What other servers answer.
     pub(super) servers: Mutex<Option<Servers>>,
 }
 
 /// Something that has been asked and not answered.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct PendingCall {
     what: String,
     done: Mutex<bool>,
     wakers: Mutex<Vec<Waker>>,
@@ -154,9 +154,9 @@ impl FakeHost {
         if !lock(&self.holding).contains(what) {
             return Fut::ready(outcome);
         }
-        let held = Arc::new(Held { what: what.to_owned(), ..Held::default() });
+        let held = Arc::new(PendingCall { what: what.to_owned(), ..PendingCall::default() });
         lock(&self.held).push(held.clone());
-        Fut::new(Asked { host: self.clone(), held, outcome: Some(outcome) })
+        Fut::new(PendingAnswer { host: self.clone(), held, outcome: Some(outcome) })
     }
 }
 
@@ -176,15 +176,15 @@ fn copy(error: &Error) -> Error {
 }
 
 /// Ends when the test says so; keeps every waker it ever saw.
-struct Asked<T> {
+struct PendingAnswer<T> {
     host: Arc<FakeHost>,
-    held: Arc<Held>,
+    held: Arc<PendingCall>,
     outcome: Option<Result<T, Error>>,
 }
 
-impl<T> Unpin for Asked<T> {}
+impl<T> Unpin for PendingAnswer<T> {}
 
-impl<T> Future for Asked<T> {
+impl<T> Future for PendingAnswer<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -196,7 +196,7 @@ impl<T> Future for Asked<T> {
     }
 }
 
-impl<T> Drop for Asked<T> {
+impl<T> Drop for PendingAnswer<T> {
     fn drop(&mut self) {
         if self.outcome.is_some() {
             self.host.note(format!("cancelled {}", self.held.what));

@@ -126,7 +126,7 @@ extern "C" fn card_events(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Byt
     let (host, query) = (host(ctx), text(query));
     host.note(format!("card_events {query}"));
     let permitted = host.permit("card_events").and_then(|()| host.authorise(call, "read"));
-    match permitted.and_then(|()| events::Wanted::read(&query)) {
+    match permitted.and_then(|()| events::EventQuery::read(&query)) {
         Ok(wanted) => Fut::new(wanted.page(host)),
         Err(error) => Fut::ready(Err(error)),
     }

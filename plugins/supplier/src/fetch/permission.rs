@@ -9,7 +9,7 @@ use url::Url;
 use super::exchange::{self, Exchange};
 use super::{FetchError, MAX_REDIRECTS, OUR_TOKEN, TOTAL_TIMEOUT, Visit, check};
 use crate::politeness::robots::Robots;
-use crate::politeness::{Turn, Verdict};
+use crate::politeness::{RobotsPolicy, Turn};
 
 /// RFC 9309 wants at least 500 KiB read; what a longer file says further down is not heard.
 const MAX_ROBOTS: usize = 512 << 10;
@@ -28,14 +28,14 @@ pub(super) async fn ask(visit: Visit<'_>, turn: &mut Turn, url: &Url) -> Result<
         }
     };
     match verdict {
-        Verdict::Rules(robots) if robots.permits(url) => Ok(()),
-        Verdict::Rules(_) => Err(FetchError::RobotsRefused),
-        Verdict::Failed(status) => Err(FetchError::RobotsUnavailable(status)),
+        RobotsPolicy::Rules(robots) if robots.permits(url) => Ok(()),
+        RobotsPolicy::Rules(_) => Err(FetchError::RobotsRefused),
+        RobotsPolicy::Failed(status) => Err(FetchError::RobotsUnavailable(status)),
     }
 }
 
 /// A site that cannot be reached at all is an error of its own: the page would meet the same.
-async fn read(visit: Visit<'_>, url: &Url) -> Result<Verdict, FetchError> {
+async fn read(visit: Visit<'_>, url: &Url) -> Result<RobotsPolicy, FetchError> {
     let mut url = url.clone();
     url.set_path("/robots.txt");
     url.set_query(None);
@@ -53,11 +53,11 @@ async fn read(visit: Visit<'_>, url: &Url) -> Result<Verdict, FetchError> {
         }
     }
     // Nowhere to be found: as if there were none, RFC 9309 2.3.1.2.
-    Ok(Verdict::Rules(Arc::default()))
+    Ok(RobotsPolicy::Rules(Arc::default()))
 }
 
 enum Answer {
-    Verdict(Verdict),
+    Verdict(RobotsPolicy),
     Redirect(Url),
 }
 
@@ -67,12 +67,12 @@ async fn answer(url: &Url, response: HttpResponse) -> Result<Answer, FetchError>
     }
     let status = response.status();
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-        return Ok(Answer::Verdict(Verdict::Failed(status.as_u16())));
+        return Ok(Answer::Verdict(RobotsPolicy::Failed(status.as_u16())));
     }
     if !status.is_success() {
-        return Ok(Answer::Verdict(Verdict::Rules(Arc::default())));
+        return Ok(Answer::Verdict(RobotsPolicy::Rules(Arc::default())));
     }
     let text = exchange::beginning(response, MAX_ROBOTS).await?;
     let robots = Robots::parse(&String::from_utf8_lossy(&text), OUR_TOKEN);
-    Ok(Answer::Verdict(Verdict::Rules(Arc::new(robots))))
+    Ok(Answer::Verdict(RobotsPolicy::Rules(Arc::new(robots))))
 }

@@ -110,7 +110,7 @@ async fn a_site_can_ask_for_longer_pauses_within_limits() {
         let shop = url(&format!("https://{asked}.example/"));
         let mut turn = sites.turn(&shop, DELAY).await.unwrap();
         let robots = Robots::parse(&format!("user-agent: *\ncrawl-delay: {asked}\n"), "us");
-        turn.remember(&shop, Verdict::Rules(Arc::new(robots)));
+        turn.remember(&shop, RobotsPolicy::Rules(Arc::new(robots)));
         drop(turn);
         let begun = Instant::now();
         sites.turn(&shop, DELAY).await.unwrap();
@@ -133,12 +133,12 @@ async fn what_a_site_said_about_robots_is_asked_again_in_time() {
     let sites = Sites::default();
     let mut turn = sites.turn(&shop(), DELAY).await.unwrap();
     assert!(turn.verdict(&shop()).is_none());
-    turn.remember(&shop(), Verdict::Rules(Arc::new(Robots::default())));
-    turn.remember(&url("http://shop.example/"), Verdict::Failed(503));
+    turn.remember(&shop(), RobotsPolicy::Rules(Arc::new(Robots::default())));
+    turn.remember(&url("http://shop.example/"), RobotsPolicy::Failed(503));
     drop(turn);
     let turn = sites.turn(&shop(), DELAY).await.unwrap();
-    assert!(matches!(turn.verdict(&shop()), Some(Verdict::Rules(_))));
-    assert!(matches!(turn.verdict(&url("http://shop.example/")), Some(Verdict::Failed(503))));
+    assert!(matches!(turn.verdict(&shop()), Some(RobotsPolicy::Rules(_))));
+    assert!(matches!(turn.verdict(&url("http://shop.example/")), Some(RobotsPolicy::Failed(503))));
     tokio::time::advance(ROBOTS_FAILURE_KEPT).await;
     assert!(turn.verdict(&url("http://shop.example/")).is_none() && turn.verdict(&shop()).is_some());
     tokio::time::advance(ROBOTS_KEPT).await;

@@ -5,7 +5,7 @@ use url::Url;
 use super::{
     Secret,
     paths::{DEFAULT_DATA_DIR, absolute, folder},
-    reader::{BadSettings, Reader},
+    reader::{Reader, SettingsError},
 };
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
@@ -61,11 +61,11 @@ impl ClientSettings {
 
     /// # Errors
     /// All that is wrong, at once.
-    pub fn read(&self) -> Result<Remote, BadSettings> {
+    pub fn read(&self) -> Result<Remote, SettingsError> {
         self.read_with(std::env::var(KEY).ok())
     }
 
-    fn read_with(&self, key: Option<String>) -> Result<Remote, BadSettings> {
+    fn read_with(&self, key: Option<String>) -> Result<Remote, SettingsError> {
         let mut reader = Reader::default();
         let (url, key) = self.remote.read_parts(key, &mut reader);
         let data_dir = reader.optional("DATA_DIR", &self.data_dir, folder);
@@ -74,7 +74,7 @@ impl ClientSettings {
             // Without a key a host on this machine knows who asks by the system's word.
             None => HostEndpoint::Local(
                 data_dir
-                    .map_or_else(|| absolute(DEFAULT_DATA_DIR).map_err(|it| BadSettings::one("DATA_DIR", it)), Ok)?,
+                    .map_or_else(|| absolute(DEFAULT_DATA_DIR).map_err(|it| SettingsError::one("DATA_DIR", it)), Ok)?,
             ),
         };
         reader.finish(Remote { way, key })
@@ -86,7 +86,7 @@ impl RemoteSettings {
     ///
     /// # Errors
     /// All that is wrong, at once.
-    pub fn read(&self) -> Result<Option<Remote>, BadSettings> {
+    pub fn read(&self) -> Result<Option<Remote>, SettingsError> {
         let mut reader = Reader::default();
         let (url, key) = self.read_parts(std::env::var(KEY).ok(), &mut reader);
         reader.finish(url.map(|url| Remote { way: HostEndpoint::Address(url), key }))
@@ -127,7 +127,7 @@ fn address(text: &str) -> Result<Url, String> {
 mod tests {
     use super::*;
 
-    fn read(url: Option<&str>, key: Option<&str>) -> Result<Remote, BadSettings> {
+    fn read(url: Option<&str>, key: Option<&str>) -> Result<Remote, SettingsError> {
         let remote = RemoteSettings { cardinal_url: url.map(str::to_owned), key_file: None };
         let settings = ClientSettings { remote, data_dir: None };
         settings.read_with(key.map(str::to_owned))

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use tokio_postgres::config::SslMode;
 
 use super::paths;
-use super::reader::{BadSettings, Reader, switch};
+use super::reader::{Reader, SettingsError, switch};
 use super::secret::Secret;
 use crate::secret_file;
 
@@ -75,7 +75,7 @@ impl BootstrapSettings {
     ///
     /// # Errors
     /// Both are needed.
-    pub fn read(&self) -> Result<(String, PathBuf), BadSettings> {
+    pub fn read(&self) -> Result<(String, PathBuf), SettingsError> {
         let mut reader = Reader::default();
         let url = reader.optional("DATABASE_URL", &self.database_url, |text| url(text, false));
         let file = reader.optional("DATABASE_SECRET_FILE", &self.database_secret_file, |text| paths::absolute(text));

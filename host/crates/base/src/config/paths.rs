@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub(super) use super::reader::absolute;
-use super::reader::{BadSettings, Reader};
+use super::reader::{Reader, SettingsError};
 
 pub(super) const DEFAULT_DATA_DIR: &str = "./var/data";
 const DEFAULT_PLUGINS_DIR: &str = "./var/plugins";
@@ -58,7 +58,7 @@ impl PluginsDir {
     ///
     /// # Errors
     /// It is no folder.
-    pub fn read(&self) -> Result<Option<PathBuf>, BadSettings> {
+    pub fn read(&self) -> Result<Option<PathBuf>, SettingsError> {
         let mut reader = Reader::default();
         let set = reader.optional("PLUGINS_DIR", &self.plugins_dir, folder);
         reader.finish(set)

@@ -1,13 +1,13 @@
 //! Files with secrets that others can read.
 
-use super::{BadSettings, Config, Fault};
+use super::{Config, Fault, SettingsError};
 use crate::secret_file::{OWN_SECRETS, Readers, readers};
 
 /// Refuses files with secrets that every user of this machine can read, those that a setting names and our own.
 ///
 /// # Errors
-/// [`BadSettings`], with what to run.
-pub fn refuse_readable_secrets(config: &Config) -> Result<(), BadSettings> {
+/// [`SettingsError`], with what to run.
+pub fn refuse_readable_secrets(config: &Config) -> Result<(), SettingsError> {
     let own = OWN_SECRETS.map(|file| ("DATA_DIR", config.paths.data_dir.join(file)));
     let named = config.secret_files().into_iter().map(|(setting, file)| (setting, file.to_owned()));
     let mut faults = Vec::new();
@@ -27,5 +27,5 @@ pub fn refuse_readable_secrets(config: &Config) -> Result<(), BadSettings> {
             }),
         }
     }
-    if faults.is_empty() { Ok(()) } else { Err(BadSettings(faults)) }
+    if faults.is_empty() { Ok(()) } else { Err(SettingsError(faults)) }
 }

@@ -12,9 +12,9 @@ pub struct Fault {
 
 /// Every bad setting of one start, so that an operator does not repair them one start at a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct BadSettings(pub Vec<Fault>);
+pub struct SettingsError(pub Vec<Fault>);
 
-impl fmt::Display for BadSettings {
+impl fmt::Display for SettingsError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Fault { setting, problem }) in self.0.iter().enumerate() {
             if index > 0 {
@@ -26,7 +26,7 @@ impl fmt::Display for BadSettings {
     }
 }
 
-impl BadSettings {
+impl SettingsError {
     /// One setting that proved to be wrong only when it was used.
     pub fn one(setting: &str, problem: impl Into<String>) -> Self {
         Self(vec![Fault { setting: setting.to_owned(), problem: problem.into() }])
@@ -133,8 +133,8 @@ impl Reader {
         }
     }
 
-    pub(super) fn finish<T>(self, value: T) -> Result<T, BadSettings> {
-        if self.faults.is_empty() { Ok(value) } else { Err(BadSettings(self.faults)) }
+    pub(super) fn finish<T>(self, value: T) -> Result<T, SettingsError> {
+        if self.faults.is_empty() { Ok(value) } else { Err(SettingsError(self.faults)) }
     }
 }
 

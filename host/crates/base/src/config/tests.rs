@@ -10,11 +10,11 @@ struct Line {
     settings: Settings,
 }
 
-fn read(flags: &[&str]) -> Result<Config, BadSettings> {
+fn read(flags: &[&str]) -> Result<Config, SettingsError> {
     read_with(flags, &[])
 }
 
-fn read_with(flags: &[&str], environment: &[(&str, &str)]) -> Result<Config, BadSettings> {
+fn read_with(flags: &[&str], environment: &[(&str, &str)]) -> Result<Config, SettingsError> {
     let line = Line::try_parse_from(std::iter::once(&"cardinal").chain(flags)).unwrap();
     let variables = environment.iter().map(|(name, text)| (OsString::from(name), OsString::from(text)));
     Config::read_with(&line.settings, variables)

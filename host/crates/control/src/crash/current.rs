@@ -17,8 +17,8 @@ pub fn mark() -> PluginTag {
 
 /// Marks this thread as running code of a plugin until the mark is dropped.
 #[must_use]
-pub fn enter(mark: PluginTag) -> Entered {
-    Entered { before: CURRENT.replace(mark), shown_before: show(mark) }
+pub fn enter(mark: PluginTag) -> MarkGuard {
+    MarkGuard { before: CURRENT.replace(mark), shown_before: show(mark) }
 }
 
 /// Marks this thread as a plugin's own, for as long as it lives.
@@ -27,13 +27,13 @@ pub fn belong_to(mark: PluginTag) {
 }
 
 /// See [`enter`]. Marks nest: a plugin's future may poll a host's future that polls another's.
-pub struct Entered {
+pub struct MarkGuard {
     before: PluginTag,
     /// Not the same on a thread that belongs to a plugin and rests.
     shown_before: PluginTag,
 }
 
-impl Drop for Entered {
+impl Drop for MarkGuard {
     fn drop(&mut self) {
         // While it still shows whose code has run. On the core's threads calls are looked after poll by poll.
         if !is_ours() {

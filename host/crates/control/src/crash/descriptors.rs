@@ -127,7 +127,7 @@ pub fn watch(is_guarded: bool) -> io::Result<()> {
     WATCHING.store(true, Ordering::SeqCst);
     thread::Builder::new().name("descriptors".to_owned()).spawn(|| {
         shown::be_ours();
-        let mut never_wait = NeverWait::default();
+        let mut never_wait = NonBlockingDescriptors::default();
         while WATCHING.load(Ordering::SeqCst) {
             check();
             end_unless(are_kept(&UNGUARDED), PluginTag::NOBODY);
@@ -186,9 +186,9 @@ fn put_limit_back() {
 /// Descriptors that were seen not to block. No filter can keep that: native code reaches the same open socket by a copy
 /// under another number. A listener that blocks takes a thread of the core for as long as nobody connects.
 #[derive(Default)]
-struct NeverWait(BTreeSet<RawFd>);
+struct NonBlockingDescriptors(BTreeSet<RawFd>);
 
-impl NeverWait {
+impl NonBlockingDescriptors {
     /// Makes those not block again that do; how many did.
     fn restore(&mut self, numbers: impl Iterator<Item = RawFd>) -> usize {
         let mut restored = 0;
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn what_did_not_block_does_not_block_again() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let (number, mut never_wait) = (listener.as_raw_fd(), NeverWait::default());
+        let (number, mut never_wait) = (listener.as_raw_fd(), NonBlockingDescriptors::default());
         let accept = || listener.accept().unwrap_err().kind();
         assert_eq!(never_wait.restore([number, -1].into_iter()), 0, "one that blocks from the beginning is left alone");
         listener.set_nonblocking(true).unwrap();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
-use super::record::{Cause, Crash, UnderWay};
+use super::record::{ActivePlugin, Cause, Crash};
 
 /// A second crash of the same package within this time sets it aside.
 const WINDOW: Duration = Duration::minutes(10);
@@ -18,13 +18,13 @@ const QUARANTINED: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CrashHistory {
     #[serde(default)]
-    pub crashes: Vec<Remembered>,
+    pub crashes: Vec<CrashEntry>,
     #[serde(default)]
-    pub quarantined: Vec<Quarantined>,
+    pub quarantined: Vec<QuarantinedPackage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remembered {
+pub struct CrashEntry {
     #[serde(flatten)]
     pub crash: Crash,
     /// An operator has released the plugin since: it counts no more.
@@ -34,7 +34,7 @@ pub struct Remembered {
 
 /// A package that is not loaded until an operator releases it. Another package of the same plugin is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quarantined {
+pub struct QuarantinedPackage {
     pub plugin: String,
     pub version: String,
     pub sha256: String,
@@ -48,7 +48,7 @@ pub struct Quarantined {
 
 impl CrashHistory {
     /// Writes a crash down; gives the package that is set aside for it.
-    pub fn add(&mut self, crash: Crash) -> Option<Quarantined> {
+    pub fn add(&mut self, crash: Crash) -> Option<QuarantinedPackage> {
         let aside = match &crash.plugin {
             Some(culprit) if self.has_crashed(&culprit.name, &culprit.sha256, crash.at - WINDOW) => {
                 Some((culprit.name.clone(), culprit.version.clone(), culprit.sha256.clone()))
@@ -62,9 +62,9 @@ impl CrashHistory {
         let suspected = crash.plugin.is_none();
         let aside = aside.map(|(plugin, version, sha256)| {
             let since = crash.at;
-            Quarantined { plugin, version, sha256, since, suspected, crash: crash.clone() }
+            QuarantinedPackage { plugin, version, sha256, since, suspected, crash: crash.clone() }
         });
-        self.crashes.push(Remembered { crash, forgiven: false });
+        self.crashes.push(CrashEntry { crash, forgiven: false });
         self.quarantined.extend(aside.clone());
         let too_many = |length: usize, limit: usize| length.saturating_sub(limit);
         self.crashes.drain(..too_many(self.crashes.len(), CRASHES));
@@ -82,7 +82,7 @@ impl CrashHistory {
     }
 
     /// The only package that was at work at this crash and at every other unattributed one of late.
-    fn suspect<'c>(&self, crash: &'c Crash) -> Option<&'c UnderWay> {
+    fn suspect<'c>(&self, crash: &'c Crash) -> Option<&'c ActivePlugin> {
         // Whoever closed a descriptor may have returned by the time that it is missed.
         let says_who = |it: &Crash| it.cause != Cause::Descriptors;
         let late = self.counted(crash.at - UNKNOWN_WINDOW);
@@ -91,7 +91,7 @@ impl CrashHistory {
             return None;
         }
         [Crash::seen_running, Crash::seen_calling].into_iter().find_map(|at_work| {
-            let was_there = |it: &UnderWay, crash: &Crash| {
+            let was_there = |it: &ActivePlugin, crash: &Crash| {
                 at_work(crash).any(|other| (&other.plugin, &other.sha256) == (&it.plugin, &it.sha256))
             };
             let mut always = at_work(crash).filter(|it| others.iter().all(|other| was_there(it, other)));
@@ -105,7 +105,7 @@ impl CrashHistory {
     }
 
     /// Why a package is not loaded.
-    pub fn quarantine(&self, plugin: &str, sha256: &str) -> Option<&Quarantined> {
+    pub fn quarantine(&self, plugin: &str, sha256: &str) -> Option<&QuarantinedPackage> {
         self.quarantined.iter().rev().find(|it| it.plugin == plugin && it.sha256 == sha256)
     }
 
@@ -143,7 +143,7 @@ mod tests {
             handler: None,
             offset: None,
         };
-        let under_way = |plugin: &str, calls| UnderWay {
+        let under_way = |plugin: &str, calls| ActivePlugin {
             plugin: plugin.to_owned(),
             version: "1.0.0".to_owned(),
             sha256: "a".to_owned(),
@@ -182,7 +182,7 @@ mod tests {
     fn at_work(second: i64, calling: &[&str], running: &[&str]) -> Crash {
         let named = |names: &[&str], calls| {
             let one =
-                |name: &&str| UnderWay { plugin: (*name).to_owned(), calls, ..crash(0, None).in_flight[0].clone() };
+                |name: &&str| ActivePlugin { plugin: (*name).to_owned(), calls, ..crash(0, None).in_flight[0].clone() };
             names.iter().map(one).collect::<Vec<_>>()
         };
         let idle = named(&["idle"], 0);

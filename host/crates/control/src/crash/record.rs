@@ -22,10 +22,10 @@ pub struct Crash {
     pub plugin: Option<Culprit>,
     /// The thread that ended it.
     pub thread: Option<String>,
-    pub in_flight: Vec<UnderWay>,
+    pub in_flight: Vec<ActivePlugin>,
     /// Whose code ran at that moment, and on how many threads (`calls`). Of a standstill, on the host's own threads.
     #[serde(default)]
-    pub running: Vec<UnderWay>,
+    pub running: Vec<ActivePlugin>,
     pub uptime_ms: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Culprit {
 
 /// What a plugin had under way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnderWay {
+pub struct ActivePlugin {
     pub plugin: String,
     pub version: String,
     pub sha256: String,
@@ -87,7 +87,7 @@ impl Crash {
     pub fn read(
         shm: &CrashShm,
         status: Option<ExitStatus>,
-        standstill: Option<Standstill>,
+        standstill: Option<WorkerStall>,
         at: OffsetDateTime,
         uptime: Duration,
     ) -> Option<Self> {
@@ -119,12 +119,12 @@ impl Crash {
     }
 
     /// Packages whose code ran at that moment.
-    pub fn seen_running(&self) -> Box<dyn Iterator<Item = &UnderWay> + '_> {
+    pub fn seen_running(&self) -> Box<dyn Iterator<Item = &ActivePlugin> + '_> {
         Box::new(self.running.iter().filter(|it| it.calls > 0))
     }
 
     /// Packages that had calls under way. At a standstill that says nothing: calls wait for whatever stands still.
-    pub fn seen_calling(&self) -> Box<dyn Iterator<Item = &UnderWay> + '_> {
+    pub fn seen_calling(&self) -> Box<dyn Iterator<Item = &ActivePlugin> + '_> {
         let counts = self.cause != Cause::Hang;
         Box::new(self.in_flight.iter().filter(move |it| counts && it.calls > 0))
     }
@@ -152,13 +152,13 @@ impl Crash {
 
 /// How a worker was found that did not answer and was ended for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standstill {
+pub enum WorkerStall {
     Silent,
     /// A signal had stopped it.
     Stopped,
 }
 
-fn cause(status: Option<ExitStatus>, standstill: Option<Standstill>, seen: Option<(u32, u32)>) -> Cause {
+fn cause(status: Option<ExitStatus>, standstill: Option<WorkerStall>, seen: Option<(u32, u32)>) -> Cause {
     let signal = status.and_then(|status| status.signal());
     let by_signal = |signal| match signal {
         libc::SIGSEGV | libc::SIGBUS => Cause::Segfault,
@@ -171,7 +171,7 @@ fn cause(status: Option<ExitStatus>, standstill: Option<Standstill>, seen: Optio
         (Some((_, flags)), _) if flags & flags::OUTSIDE != 0 => Cause::Killed,
         (Some((_, flags)), _) if flags & flags::STACK != 0 => Cause::StackOverflow,
         (Some((signal, _)), _) => by_signal(i32::try_from(signal).unwrap_or_default()),
-        (None, _) if standstill == Some(Standstill::Stopped) => Cause::Stopped,
+        (None, _) if standstill == Some(WorkerStall::Stopped) => Cause::Stopped,
         (None, _) if standstill.is_some() => Cause::Hang,
         (None, Some(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT)) => Cause::Killed,
         // A handler would have been there, had the thread had a stack left to run it on.
@@ -198,23 +198,23 @@ fn culprit(shm: &CrashShm) -> Option<Culprit> {
 /// Packages that are shown with a crash.
 const SHOWN_PACKAGES: usize = 32;
 
-fn in_flight(shm: &CrashShm) -> Vec<UnderWay> {
+fn in_flight(shm: &CrashShm) -> Vec<ActivePlugin> {
     by_package(shm.under_way().into_iter())
 }
 
-fn running(shm: &CrashShm, own_threads_alone: bool) -> Vec<UnderWay> {
+fn running(shm: &CrashShm, own_threads_alone: bool) -> Vec<ActivePlugin> {
     let pages = shm.running(own_threads_alone).filter_map(|mark| shm.page(mark));
     by_package(pages.map(|page| (page, 1)))
 }
 
 /// One line a package, those with the highest count first.
-fn by_package<'l>(counts: impl Iterator<Item = (&'l PluginSlot, usize)>) -> Vec<UnderWay> {
+fn by_package<'l>(counts: impl Iterator<Item = (&'l PluginSlot, usize)>) -> Vec<ActivePlugin> {
     let mut packages: BTreeMap<(String, String), (&PluginSlot, usize)> = BTreeMap::new();
     for (page, count) in counts {
         let sum = &mut packages.entry((page.name.read(), page.sha256.read())).or_insert((page, 0)).1;
         *sum = sum.saturating_add(count);
     }
-    let shown = packages.into_iter().map(|((plugin, sha256), (page, calls))| UnderWay {
+    let shown = packages.into_iter().map(|((plugin, sha256), (page, calls))| ActivePlugin {
         plugin: plain(plugin),
         version: plain(page.version.read()),
         sha256: plain(sha256),
@@ -250,12 +250,12 @@ mod tests {
             (Cause::Exit, status(exited), None, Some((0, flags::EXIT))),
             (Cause::Killed, status(11), None, Some((11, flags::OUTSIDE))),
             (Cause::Killed, status(9), None, None),
-            (Cause::Hang, status(9), Some(Standstill::Silent), None),
-            (Cause::Stopped, status(9), Some(Standstill::Stopped), None),
+            (Cause::Hang, status(9), Some(WorkerStall::Silent), None),
+            (Cause::Stopped, status(9), Some(WorkerStall::Stopped), None),
             (Cause::Descriptors, status(exited), None, Some((0, flags::DESCRIPTORS))),
             (Cause::StackOverflow, status(11), None, None),
             (Cause::Exit, status(exited), None, None),
-            (Cause::Segfault, status(11), Some(Standstill::Silent), Some((11, 0))),
+            (Cause::Segfault, status(11), Some(WorkerStall::Silent), Some((11, 0))),
         ] {
             assert_eq!(cause(status, standstill, seen), expected, "{status:?} {standstill:?} {seen:?}");
         }

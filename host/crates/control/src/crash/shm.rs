@@ -204,9 +204,9 @@ pub fn adopt(memory: OwnedFd) -> io::Result<()> {
 }
 
 /// Says that this process ends because it wants to, when it is dropped.
-pub struct Leaving;
+pub struct ExitMark;
 
-impl Drop for Leaving {
+impl Drop for ExitMark {
     fn drop(&mut self) {
         if let Some(shm) = mine() {
             shm.leaving.store(1, Ordering::SeqCst);

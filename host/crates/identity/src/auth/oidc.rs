@@ -14,7 +14,7 @@ use std::sync::Arc;
 use url::Url;
 
 use self::{
-    source::{Fresher, Provider, Source, State},
+    source::{Provider, RefreshOutcome, Source, State},
     token::{Claims, Jwt},
     verified::TokenCache,
 };
@@ -120,9 +120,9 @@ impl Oidc {
             }
             waits -= 1;
             match self.source.later_than(state.round).await {
-                Fresher::State(later) => state = later,
-                Fresher::NotYet => return Err(self.unavailable(&state)),
-                Fresher::No => return Err(self.unsettled(&state)),
+                RefreshOutcome::State(later) => state = later,
+                RefreshOutcome::NotYet => return Err(self.unavailable(&state)),
+                RefreshOutcome::No => return Err(self.unsettled(&state)),
             }
         }
     }

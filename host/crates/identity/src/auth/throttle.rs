@@ -142,14 +142,14 @@ impl Throttle {
     }
 
     /// Keeps a place in the line; `false` when there is none, or it went to a better one.
-    fn hold<'t>(&'t self, pair: Pair, rank: Rank, held: &mut Option<Held<'t>>) -> bool {
+    fn hold<'t>(&'t self, pair: Pair, rank: Rank, held: &mut Option<QueuePlace<'t>>) -> bool {
         let mut state = self.state();
         if held.is_some() {
             return state.line.holds(rank);
         }
         let has_place = state.line.join(rank, pair);
         if has_place {
-            *held = Some(Held { throttle: self, rank });
+            *held = Some(QueuePlace { throttle: self, rank });
         }
         has_place
     }
@@ -225,12 +225,12 @@ impl Drop for Attempt<'_> {
 }
 
 /// A try's place in the line.
-struct Held<'t> {
+struct QueuePlace<'t> {
     throttle: &'t Throttle,
     rank: Rank,
 }
 
-impl Drop for Held<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.throttle.state().line.leave(self.rank);
         self.throttle.changed.notify_waiters();

@@ -59,7 +59,7 @@ pub struct Ask {
 
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakeOutcome {
     /// Calls that would still be let through, and nanoseconds until the burst is whole.
     Admitted { remaining: u64, refill: u64 },
     /// Nanoseconds to wait, and until the burst is whole.
@@ -79,7 +79,7 @@ impl Bucket {
     }
 
     /// Takes one call of a budget that `hosts` share.
-    pub fn take(&self, limit: Limit, now: u64, hosts: u32) -> Taken {
+    pub fn take(&self, limit: Limit, now: u64, hosts: u32) -> TakeOutcome {
         if self.shared.load(Ordering::Acquire) {
             return self.take_leased(limit, now, hosts);
         }
@@ -87,19 +87,19 @@ impl Bucket {
         loop {
             let next = match limit.take(spent_until, now) {
                 Ok(next) => next,
-                Err(wait) => return Taken::Refused { wait, refill: spent_until.saturating_sub(now) },
+                Err(wait) => return TakeOutcome::Refused { wait, refill: spent_until.saturating_sub(now) },
             };
             match self.spent_until.compare_exchange_weak(spent_until, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
                     let (remaining, refill) = (limit.remaining(next, now), next.saturating_sub(now));
-                    return Taken::Admitted { remaining, refill };
+                    return TakeOutcome::Admitted { remaining, refill };
                 }
                 Err(seen) => spent_until = seen,
             }
         }
     }
 
-    fn take_leased(&self, limit: Limit, now: u64, hosts: u32) -> Taken {
+    fn take_leased(&self, limit: Limit, now: u64, hosts: u32) -> TakeOutcome {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let mut balance = self.balance.load(Ordering::Acquire);
         loop {
@@ -113,7 +113,7 @@ impl Bucket {
             match self.balance.compare_exchange_weak(balance, balance - CALL, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     let refill = self.spent_until.load(Ordering::Relaxed).saturating_sub(now);
-                    return Taken::Admitted { remaining: calls(balance - CALL), refill };
+                    return TakeOutcome::Admitted { remaining: calls(balance - CALL), refill };
                 }
                 Err(seen) => balance = seen,
             }
@@ -130,10 +130,10 @@ impl Bucket {
         let _ = self.spent_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    fn refuse_leased(&self, limit: Limit, now: u64) -> Taken {
+    fn refuse_leased(&self, limit: Limit, now: u64) -> TakeOutcome {
         let spent_until = self.spent_until.load(Ordering::Relaxed);
         let wait = limit.take(spent_until, now).err().unwrap_or(0).max(NEXT_EXCHANGE);
-        Taken::Refused { wait, refill: spent_until.saturating_sub(now) }
+        TakeOutcome::Refused { wait, refill: spent_until.saturating_sub(now) }
     }
 
     /// The first call after a while: this host's part of what is known to be left, until the next

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     Limits,
-    bucket::{Bucket, Taken},
+    bucket::{Bucket, TakeOutcome},
     gcra::Limit,
     refused,
 };
@@ -45,8 +45,8 @@ impl Limits {
         let now = self.at(Instant::now());
         let bucket = self.buckets.get_or_create(subject(caller, tool), limit, now);
         match bucket.take(limit, now, self.buckets.hosts()) {
-            Taken::Admitted { .. } => Ok(ToolCharge { bucket, limit, is_kept: false }),
-            Taken::Refused { wait, .. } => Err(refused("This tool was called too often.", wait)),
+            TakeOutcome::Admitted { .. } => Ok(ToolCharge { bucket, limit, is_kept: false }),
+            TakeOutcome::Refused { wait, .. } => Err(refused("This tool was called too often.", wait)),
         }
     }
 }

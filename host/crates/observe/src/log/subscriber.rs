@@ -19,7 +19,7 @@ use super::{
     Log,
     line::Line,
     mask::mask,
-    tail::{Said, Source},
+    tail::{Source, TailEntry},
     targets::{self, PLUGIN_TARGET},
 };
 
@@ -78,7 +78,7 @@ impl Subscriber for Log {
         });
         if let Some(tail) = tail {
             let source = if is_own { Source::Plugin } else { Source::Host };
-            let mut kept = Collected { source, fields: first.own_fields(), ..Collected::default() };
+            let mut kept = EventFields { source, fields: first.own_fields(), ..EventFields::default() };
             event.record(&mut kept);
             tail.add(&kept.said(at, *place.level(), &message));
         }
@@ -143,23 +143,23 @@ impl Visit for LineFields {
 }
 
 /// Everything else, for the plugin's readers.
-struct Collected {
+struct EventFields {
     source: Source,
     fields: Map<String, Value>,
     request_id: Option<String>,
     trace_id: Option<String>,
 }
 
-impl Default for Collected {
+impl Default for EventFields {
     fn default() -> Self {
         Self { source: Source::Host, fields: Map::new(), request_id: None, trace_id: None }
     }
 }
 
-impl Collected {
-    fn said<'a>(&'a self, at: OffsetDateTime, level: Level, message: &'a str) -> Said<'a> {
+impl EventFields {
+    fn said<'a>(&'a self, at: OffsetDateTime, level: Level, message: &'a str) -> TailEntry<'a> {
         let (request_id, trace_id) = (self.request_id.as_deref(), self.trace_id.as_deref());
-        Said { at, level, source: self.source, message, fields: self.fields.clone(), request_id, trace_id }
+        TailEntry { at, level, source: self.source, message, fields: self.fields.clone(), request_id, trace_id }
     }
 
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
@@ -167,7 +167,7 @@ impl Collected {
     }
 }
 
-impl Visit for Collected {
+impl Visit for EventFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             MESSAGE | PLUGIN | PLUGIN_FIELDS | "span_id" => {}

@@ -103,7 +103,7 @@ impl Tails {
 /// The lines of one plugin.
 #[derive(Debug)]
 pub struct Tail {
-    lines: Mutex<Recent<Kept>>,
+    lines: Mutex<Recent<TailLine>>,
     /// The number of the last line.
     head: watch::Sender<i64>,
     second: Mutex<Second>,
@@ -122,7 +122,7 @@ struct Second {
 
 /// A line as it is kept.
 #[derive(Debug)]
-struct Kept {
+struct TailLine {
     id: i64,
     level: Level,
     /// A JSON object on one line.
@@ -178,11 +178,11 @@ impl Tail {
     }
 
     /// Keeps a line, whose credentials are masked.
-    pub fn add(&self, line: &Said<'_>) {
+    pub fn add(&self, line: &TailEntry<'_>) {
         let rest = line.written();
         let mut lines = self.lines.lock();
         let id = lines.head() + 1;
-        lines.add(Kept { id, level: line.level, json: format!("{{\"id\":{id},{rest}").into() });
+        lines.add(TailLine { id, level: line.level, json: format!("{{\"id\":{id},{rest}").into() });
         self.head.send_replace(id);
     }
 
@@ -211,8 +211,8 @@ impl Tail {
     /// The lines before number `before`, or the newest ones.
     pub fn page(&self, before: Option<i64>, limit: usize, least: Level) -> Page {
         let lines = self.lines.lock();
-        let wanted = |line: &&Kept| line.level <= least && before.is_none_or(|before| line.id < before);
-        let mut found: Vec<&Kept> = lines.newest().filter(wanted).take(limit + 1).collect();
+        let wanted = |line: &&TailLine| line.level <= least && before.is_none_or(|before| line.id < before);
+        let mut found: Vec<&TailLine> = lines.newest().filter(wanted).take(limit + 1).collect();
         let more = found.len() > limit;
         found.truncate(limit);
         Page {
@@ -222,7 +222,7 @@ impl Tail {
     }
 }
 
-impl Entry for Kept {
+impl Entry for TailLine {
     fn id(&self) -> i64 {
         self.id
     }
@@ -240,7 +240,7 @@ impl Entry for Kept {
 
 /// A line that is to be kept.
 #[derive(Debug)]
-pub struct Said<'a> {
+pub struct TailEntry<'a> {
     pub at: OffsetDateTime,
     pub level: Level,
     pub source: Source,
@@ -250,7 +250,7 @@ pub struct Said<'a> {
     pub trace_id: Option<&'a str>,
 }
 
-impl Said<'_> {
+impl TailEntry<'_> {
     /// All of the object but its beginning.
     fn written(&self) -> String {
         let mut out = String::with_capacity(200 + self.message.len());
@@ -274,9 +274,9 @@ mod tests {
 
     const NOW: OffsetDateTime = datetime!(2026-01-01 00:00 UTC);
 
-    fn said(level: Level, message: &str) -> Said<'_> {
+    fn said(level: Level, message: &str) -> TailEntry<'_> {
         let fields = Map::new();
-        Said { at: NOW, level, source: Source::Plugin, message, fields, request_id: None, trace_id: None }
+        TailEntry { at: NOW, level, source: Source::Plugin, message, fields, request_id: None, trace_id: None }
     }
 
     fn parsed(page: &Page) -> Vec<Value> {
@@ -328,7 +328,7 @@ mod tests {
         let tail = Tail::new(NOW);
         let evil = "x\r\n\x1b[2J\u{202e} mpk_0123456789abcdef";
         let fields = Map::from_iter([("a\nb".to_owned(), Value::from(evil))]);
-        tail.add(&Said { fields, ..said(Level::ERROR, evil) });
+        tail.add(&TailEntry { fields, ..said(Level::ERROR, evil) });
         let page = tail.page(None, 1, Level::TRACE);
         let text = std::str::from_utf8(&page.items[0]).unwrap();
         assert!(!text.chars().any(|c| c.is_control() || c == '\u{202e}'), "{text}");

@@ -122,12 +122,12 @@ impl Contributes {
 }
 
 /// What contributions refer to.
-pub(super) struct Around<'a> {
+pub(super) struct ContributionContext<'a> {
     pub kinds: &'a [String],
     pub backend: Option<&'a Backend>,
 }
 
-impl Around<'_> {
+impl ContributionContext<'_> {
     fn has_route(&self, asked: &ActionRoute) -> bool {
         let Some(backend) = self.backend else { return false };
         let same = |route: &DeclaredRoute| route.method.as_str() == asked.method && route.path == asked.path;
@@ -135,7 +135,7 @@ impl Around<'_> {
     }
 }
 
-pub(super) fn read(manifest: &Object, around: &Around) -> Contributes {
+pub(super) fn read(manifest: &Object, around: &ContributionContext) -> Contributes {
     let Some(object) = manifest.optional("contributes").and_then(|field| field.object()) else {
         return Contributes::default();
     };
@@ -208,7 +208,7 @@ fn page(field: &Field) -> Option<PluginPage> {
     Some(PluginPage { id: id?, label: label?, icon })
 }
 
-fn list_column(field: &Field, around: &Around) -> Option<ListColumn> {
+fn list_column(field: &Field, around: &ContributionContext) -> Option<ListColumn> {
     let object = field.object()?;
     object.done(&["id", "label", "kind", "value", "route", "format"]);
     let (id, label) = (kebab_id(&object), label(&object));
@@ -223,7 +223,7 @@ fn list_column(field: &Field, around: &Around) -> Option<ListColumn> {
     Some(ListColumn { id: id?, label: label?, values: values?, format: format? })
 }
 
-fn column_route(column: &Object, field: &Field, around: &Around) -> Option<ColumnValues> {
+fn column_route(column: &Object, field: &Field, around: &ContributionContext) -> Option<ColumnValues> {
     for name in ["kind", "value"] {
         if column.optional(name).is_some() {
             column.wrong(name, Code::BadManifest, "nothing: the column has a route");
@@ -239,7 +239,7 @@ fn column_route(column: &Object, field: &Field, around: &Around) -> Option<Colum
     Some(ColumnValues::Route { route: route.path })
 }
 
-fn column_source(object: &Object, around: &Around) -> Option<ColumnValues> {
+fn column_source(object: &Object, around: &ContributionContext) -> Option<ColumnValues> {
     let kind = object.required("kind", "one of provides_kinds").and_then(|field| {
         let kind = field.line(LINE_LIMIT)?;
         let own = around.kinds.iter().any(|own| own == kind);
@@ -275,7 +275,7 @@ fn format(field: &Field) -> Option<ColumnFormat> {
     }
 }
 
-fn card_action(field: &Field, around: &Around) -> Option<CardAction> {
+fn card_action(field: &Field, around: &ContributionContext) -> Option<CardAction> {
     let object = field.object()?;
     object.done(&["id", "label", "icon", "on", "route", "confirm"]);
     let (id, label) = (kebab_id(&object), label(&object));
@@ -316,7 +316,7 @@ fn places(field: &Field) -> Option<Vec<ActionPlace>> {
     Some(found)
 }
 
-fn action_route(field: &Field, around: &Around) -> Option<ActionRoute> {
+fn action_route(field: &Field, around: &ContributionContext) -> Option<ActionRoute> {
     let object = field.object()?;
     object.done(&["method", "path"]);
     let method = match object.optional("method") {

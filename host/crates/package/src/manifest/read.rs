@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, DeclaredRoute, Engine, Limits, Manifest, PATH_LIMIT,
     Problem, Problems, REQUIRES_LIMIT, ROUTES_LIMIT, Warning,
-    contributes::{self, Around, Contributes},
+    contributes::{self, Contributes, ContributionContext},
     field::{Field, Findings, LINE_LIMIT, Object, line, scope, timeout},
     is_kebab, is_plain_relative, is_prefix, is_reserved, jobs, mcp,
 };
@@ -66,7 +66,7 @@ fn whole(field: &Field) -> Option<Manifest> {
     let engine = engine(&object);
     let provides_kinds = kinds(&object, "provides_kinds");
     let backend = backend(&object, known_name);
-    let around = Around { kinds: &provides_kinds, backend: backend.as_ref() };
+    let around = ContributionContext { kinds: &provides_kinds, backend: backend.as_ref() };
     let contributes = contributes::read(&object, &around);
     let frontend_main = frontend_main(&object);
     contributions_and_frontend(&object, &contributes, frontend_main.is_some());

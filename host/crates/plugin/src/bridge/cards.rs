@@ -18,14 +18,14 @@ use crate::{
 
 pub(super) extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id) -> Fut<Bytes> {
     begin(ctx, |scope| {
-        let (acting, card) = (Acting::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
+        let (acting, card) = (CardCall::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
         Ok(async move { Ok(Bytes::from(acting.context().read_card(acting.caller(), card).await?)) })
     })
 }
 
 pub(super) extern "C" fn list_cards(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes> {
     begin(ctx, |scope| {
-        let (acting, query) = (Acting::new(scope, call_of(ctx, call)?), text(query, "the query")?);
+        let (acting, query) = (CardCall::new(scope, call_of(ctx, call)?), text(query, "the query")?);
         Ok(async move { Ok(Bytes::from(acting.context().list_cards(acting.caller(), &query).await?)) })
     })
 }
@@ -50,7 +50,7 @@ pub(super) extern "C" fn enrich_card(
     data: Slice<'_>,
 ) -> Fut<Answer> {
     begin(ctx, |scope| {
-        let (acting, card) = (Acting::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
+        let (acting, card) = (CardCall::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
         let (key, kind, data) = (text(source_key, "source_key")?, text(kind, "kind")?, text(data, "data")?);
         Ok(async move {
             let source = Source { card, key: &key, kind: &kind, data: &data };
@@ -62,7 +62,7 @@ pub(super) extern "C" fn enrich_card(
 
 pub(super) extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, source_key: Slice<'_>) -> Fut<Answer> {
     begin(ctx, |scope| {
-        let (acting, card) = (Acting::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
+        let (acting, card) = (CardCall::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
         let key = text(source_key, "source_key")?;
         Ok(async move {
             let caller = acting.current_caller().await?;
@@ -72,13 +72,13 @@ pub(super) extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, sourc
 }
 
 /// Who asks; a call waits for the database while this lives.
-struct Acting {
+struct CardCall {
     scope: Arc<Scope>,
     call: Option<Arc<CallScope>>,
     _waiting: Option<Waiting>,
 }
 
-impl Acting {
+impl CardCall {
     fn new(scope: &Arc<Scope>, call: Option<Arc<CallScope>>) -> Self {
         let waiting = Waiting::start(call.as_ref());
         Self { scope: Arc::clone(scope), call, _waiting: waiting }

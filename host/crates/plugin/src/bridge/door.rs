@@ -48,7 +48,7 @@ where
         let scope = live(ctx)?;
         let work = start(&scope)?;
         let task = scope.context.runtime().spawn(async move { work.await.map_err(|fault| report(ctx, fault)) });
-        Ok(Fut::new(Begun { task, deliver }))
+        Ok(Fut::new(HostTask { task, deliver }))
     });
     begun.unwrap_or_else(|error| Fut::ready(Err(error)))
 }
@@ -105,12 +105,12 @@ fn panicked(message: String) -> Error {
 
 /// Work that runs on the host's runtime. The task's handle is the completion: it can be polled on
 /// any thread. Dropping it cancels the work.
-struct Begun<R, T> {
+struct HostTask<R, T> {
     task: JoinHandle<Result<R, Error>>,
     deliver: fn(R) -> T,
 }
 
-impl<R, T> Future for Begun<R, T> {
+impl<R, T> Future for HostTask<R, T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -126,7 +126,7 @@ fn cut_short(error: JoinError) -> Error {
     }
 }
 
-impl<R, T> Drop for Begun<R, T> {
+impl<R, T> Drop for HostTask<R, T> {
     fn drop(&mut self) {
         self.task.abort();
     }

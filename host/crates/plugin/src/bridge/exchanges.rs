@@ -16,7 +16,7 @@ pub(super) use self::counters::ExchangeCount;
 pub use self::counters::{Counters, Outcome};
 
 /// Exchanges of one instance that are under way at once, bodies that it has not read to their end among them.
-const MAX_AT_ONCE: usize = 32;
+const MAX_EXCHANGES: usize = 32;
 /// Requests of one instance that wait for a place; who waits spends the request's own time.
 const MAX_WAITING: usize = 256;
 
@@ -32,7 +32,7 @@ impl HttpExchanges {
     pub fn new(client: http_client::HttpClient, reach: Reach) -> Self {
         Self {
             client: PoolingClient::new(client, reach),
-            places: Arc::new(Semaphore::new(MAX_AT_ONCE)),
+            places: Arc::new(Semaphore::new(MAX_EXCHANGES)),
             waiting: AtomicUsize::new(0),
             counters: Counters::default(),
         }
@@ -40,7 +40,7 @@ impl HttpExchanges {
 
     /// Exchanges that are under way.
     pub fn in_flight(&self) -> usize {
-        MAX_AT_ONCE.saturating_sub(self.places.available_permits())
+        MAX_EXCHANGES.saturating_sub(self.places.available_permits())
     }
 
     /// A place for one, when it is free.

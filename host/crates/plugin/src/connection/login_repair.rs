@@ -10,11 +10,11 @@ use tokio_postgres::error::SqlState;
 /// A plugin that does it again and again keeps the database busy with nothing but this.
 const AT_MOST_EVERY: Duration = Duration::from_secs(5);
 
-type Asking = Pin<Box<dyn Future<Output = bool> + Send>>;
+type RepairFuture = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// What to do when the server does not let the plugin in.
 pub struct LoginRepair {
-    ask: Box<dyn Fn() -> Asking + Send + Sync>,
+    ask: Box<dyn Fn() -> RepairFuture + Send + Sync>,
     last: Mutex<Option<Instant>>,
 }
 

@@ -14,7 +14,7 @@ use tracing::Level;
 use super::CallContext;
 use crate::breaker::BreakerReport;
 use cardinal_observe::{
-    log::tail::{Said, Source, Tail},
+    log::tail::{Source, Tail, TailEntry},
     plugins::{Cause, Fault},
 };
 
@@ -63,7 +63,7 @@ pub(super) fn log_fault(tail: &Tail, called: &CallContext<'_>, failure: CallFail
     let fields =
         json!({"handler": called.handler, "kind": fault.name(), "cause": cause.name(), "ms": took.as_millis() as u64});
     let Value::Object(fields) = fields else { return };
-    tail.add(&Said {
+    tail.add(&TailEntry {
         at: OffsetDateTime::now_utc(),
         level: Level::ERROR,
         source: Source::Host,

@@ -7,7 +7,7 @@ use crate::watchdog::Place;
 #[derive(Default)]
 struct Polls(AtomicUsize);
 
-impl Timed for Polls {
+impl PollObserver for Polls {
     fn polled(&self, _: u32, _: Duration) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -152,15 +152,15 @@ async fn who_only_waits_is_not_put_back() {
 
 #[tokio::test]
 async fn what_nobody_waits_for_is_dropped_there() {
-    struct Told(Option<oneshot::Sender<Option<String>>>);
-    impl Drop for Told {
+    struct DropNotice(Option<oneshot::Sender<Option<String>>>);
+    impl Drop for DropNotice {
         fn drop(&mut self) {
             let _ = self.0.take().unwrap().send(thread::current().name().map(str::to_owned));
         }
     }
     let (lane, _) = lane();
     let (gone, mut dropped) = oneshot::channel();
-    let told = Told(Some(gone));
+    let told = DropNotice(Some(gone));
     let ride = lane.entrance().send::<(), _>(0, |_tell| async move {
         let _told = told;
         std::future::pending().await

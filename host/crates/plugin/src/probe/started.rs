@@ -13,7 +13,7 @@ use tokio::{
 pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
 /// A probe at work. Dropped, it ends, and whatever its library started.
-pub(super) struct Started {
+pub(super) struct ProbeProcess {
     outputs: Option<(Reader, Reader)>,
     process: Process,
 }
@@ -24,7 +24,7 @@ enum Process {
     DetachedTiming(UnixStream),
 }
 
-impl Started {
+impl ProbeProcess {
     pub(super) fn own(mut child: Child) -> Self {
         let group = KillGroup(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
         let boxed = |reader: Option<Reader>| reader.unwrap_or_else(|| Box::new(tokio::io::empty()));

@@ -29,7 +29,7 @@ use rustix::{
 };
 use tokio::net::{UnixStream, unix::pipe};
 
-use super::{ProbeCommand, SETTINGS_LIMIT, TIME_LIMIT, started::Started};
+use super::{ProbeCommand, SETTINGS_LIMIT, TIME_LIMIT, started::ProbeProcess};
 
 /// Library, output, errors, control.
 const DESCRIPTORS: usize = 4;
@@ -56,7 +56,7 @@ impl ProbeStarter {
     ///
     /// # Errors
     /// The system has no descriptors left, or the starter takes no request.
-    pub(super) fn start(&self, library: BorrowedFd<'_>, settings: &str) -> io::Result<Started> {
+    pub(super) fn start(&self, library: BorrowedFd<'_>, settings: &str) -> io::Result<ProbeProcess> {
         let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let (errors, their_errors) = pipe_with(PipeFlags::CLOEXEC)?;
         let (control, their_control) = StdUnixStream::pair()?;
@@ -75,7 +75,7 @@ impl ProbeStarter {
             flags,
         )?;
         control.set_nonblocking(true)?;
-        Ok(Started::elsewhere(
+        Ok(ProbeProcess::elsewhere(
             pipe::Receiver::from_owned_fd(output)?,
             pipe::Receiver::from_owned_fd(errors)?,
             UnixStream::from_std(control)?,
@@ -98,10 +98,10 @@ pub fn serve(socket: OwnedFd, command: &ProbeCommand) -> io::Result<()> {
     loop {
         running.wait_for_room();
         let request = match receive(&socket, &mut buffer)? {
-            Received::End => return Ok(()),
+            StarterMessage::End => return Ok(()),
             // Its descriptors are closed, by which the worker sees that there is no probe.
-            Received::Junk => continue,
-            Received::Request(request) => request,
+            StarterMessage::Junk => continue,
+            StarterMessage::Request(request) => request,
         };
         running.add();
         let (counted, command) = (Arc::clone(&running), command.clone());
@@ -142,13 +142,13 @@ impl Running {
     }
 }
 
-enum Received {
+enum StarterMessage {
     Request(StartRequest),
     Junk,
     End,
 }
 
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Received> {
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<StarterMessage> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let into = &mut [IoSliceMut::new(buffer)];
@@ -160,15 +160,15 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Received> {
         }
     }
     if received.bytes == 0 {
-        return Ok(Received::End);
+        return Ok(StarterMessage::End);
     }
     let settings = buffer[..received.bytes].strip_prefix(&[BEGIN]).and_then(|text| std::str::from_utf8(text).ok());
     let is_whole = !received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
     Ok(match (settings, <[OwnedFd; DESCRIPTORS]>::try_from(descriptors)) {
         (Some(settings), Ok(descriptors)) if is_whole => {
-            Received::Request(StartRequest { settings: settings.to_owned(), descriptors })
+            StarterMessage::Request(StartRequest { settings: settings.to_owned(), descriptors })
         }
-        _ => Received::Junk,
+        _ => StarterMessage::Junk,
     })
 }
 
@@ -218,14 +218,14 @@ mod tests {
         ours
     }
 
-    async fn output(started: &mut Started) -> String {
+    async fn output(started: &mut ProbeProcess) -> String {
         let (mut output, _) = started.outputs().unwrap();
         let mut text = String::new();
         tokio::io::AsyncReadExt::read_to_string(&mut output, &mut text).await.unwrap();
         text
     }
 
-    async fn first_line(started: &mut Started) -> String {
+    async fn first_line(started: &mut ProbeProcess) -> String {
         let (output, _) = started.outputs().unwrap();
         let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(output));
         lines.next_line().await.unwrap().unwrap_or_default()

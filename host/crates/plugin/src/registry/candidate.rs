@@ -6,7 +6,7 @@ use crate::{frontend::Bundle, schema::check_sql};
 use cardinal_package::{
     manifest::{self, Hints, Manifest, Warning},
     package::{self, MANIFEST, Package},
-    signature::{Keys, Signed},
+    signature::{Keys, SignatureState},
     stages::{Scanned, Trusted, Verified},
     state::{Code, Refusal},
     trust::TrustRule,
@@ -32,7 +32,7 @@ pub(super) struct PackageSummary {
     /// Of a package that is trusted.
     pub manifest: Option<Manifest>,
     pub sha256: Option<String>,
-    pub signed: Signed,
+    pub signed: SignatureState,
     pub warnings: Vec<String>,
 }
 
@@ -67,12 +67,12 @@ impl PackageSummary {
             api_prefix: hints.api_prefix,
             manifest: None,
             sha256: None,
-            signed: Signed::No,
+            signed: SignatureState::No,
             warnings: Vec::new(),
         }
     }
 
-    pub(super) fn from_package(package: &Package, signed: Signed) -> Self {
+    pub(super) fn from_package(package: &Package, signed: SignatureState) -> Self {
         let about = Self::new(package.origin.clone(), manifest::hints(&package.manifest));
         Self { sha256: Some(package.sha256.clone()), signed, ..about }
     }
@@ -133,7 +133,7 @@ pub struct Judgement {
 }
 
 pub fn examine_for_display(package: Package) -> Judgement {
-    let mut about = PackageSummary::from_package(&package, Signed::No);
+    let mut about = PackageSummary::from_package(&package, SignatureState::No);
     let refusal = Candidate::from_trusted(Trusted::for_display(package), &mut about).err();
     Judgement { manifest: about.manifest, warnings: about.warnings, refusal }
 }

@@ -32,7 +32,7 @@ pub struct Configuration {
 }
 
 /// Settings that may be stored.
-struct Accepted {
+struct CheckedSettings {
     open: Value,
     /// By JSON pointer, not sealed yet.
     secrets: BTreeMap<String, Value>,
@@ -84,7 +84,7 @@ impl Registry {
         schema: Option<&Value>,
         mut sent: Value,
         before: &Settings,
-    ) -> Result<Accepted, RegistryError> {
+    ) -> Result<CheckedSettings, RegistryError> {
         let stored = self.policy.stored(plugin, before);
         let environment = self.policy.environment(plugin);
         let hidden = hidden(schema, &settings::layered(schema, environment, Some(&stored.document)), before);
@@ -98,7 +98,7 @@ impl Registry {
         let mut secrets = schema.map(|schema| secret::pointers(schema, &sent)).unwrap_or_default();
         secrets.extend(before.sealed.keys().cloned());
         let secrets = secret::take(&mut sent, &secrets);
-        Ok(Accepted { open: sent, secrets, changed })
+        Ok(CheckedSettings { open: sent, secrets, changed })
     }
 
     fn shown(&self, plugin: &str, schema: Option<Value>, settings: &Settings) -> Configuration {

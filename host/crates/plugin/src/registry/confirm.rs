@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Registry, candidate::PackageSummary};
 use crate::error::RegistryError;
 use cardinal_package::{
-    signature::{Signed, Signer, number_of},
+    signature::{SignatureState, Signer, number_of},
     state::{Code, Refusal},
 };
 use cardinal_store::{plugin_confirmations, plugin_owners, plugin_versions};
@@ -26,9 +26,9 @@ impl Registry {
     pub async fn accept_signer(&self, plugin: &str, sha256: &str, by: &Value) -> Result<Value, RegistryError> {
         let (lying, refusal) = self.refused_for(plugin, sha256, Code::SignerChanged)?;
         let signer = match &lying.signed {
-            Signed::By(signer) => Some(signer),
-            Signed::No => None,
-            Signed::ByStranger(_) | Signed::Wrong(_) => {
+            SignatureState::By(signer) => Some(signer),
+            SignatureState::No => None,
+            SignatureState::ByStranger(_) | SignatureState::Wrong(_) => {
                 let detail = "The package is signed by a key that this host does not know: name the key's file in \
                               PLUGIN_TRUST_KEYS first.";
                 return Err(RegistryError::Conflict(detail.to_owned()));

@@ -21,7 +21,7 @@ pub(super) const COMPLETION: Duration = Duration::from_secs(10);
 
 /// What has changed and was not looked at yet.
 #[derive(Default)]
-pub(super) struct Settling(HashMap<PathBuf, PathChange>);
+pub(super) struct PendingChanges(HashMap<PathBuf, PathChange>);
 
 struct PathChange {
     to: Option<Fingerprint>,
@@ -34,7 +34,7 @@ struct PathChange {
 
 /// What to do now.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Observed {
+pub(super) struct FolderObservation {
     /// Something lies still and wants to be looked at.
     pub due: bool,
     /// What is not to be looked at yet.
@@ -45,9 +45,15 @@ pub(super) struct Observed {
     pub wait: Option<Duration>,
 }
 
-impl Settling {
+impl PendingChanges {
     /// The folder as it is `now`, as it was when its packages were read last, and what was moved into it meanwhile.
-    pub(super) fn observe(&mut self, seen: &Look, read: &Look, moved: &HashSet<PathBuf>, now: Instant) -> Observed {
+    pub(super) fn observe(
+        &mut self,
+        seen: &Look,
+        read: &Look,
+        moved: &HashSet<PathBuf>,
+        now: Instant,
+    ) -> FolderObservation {
         self.0.retain(|path, _| seen.get(path) != read.get(path));
         for path in seen.keys().chain(read.keys()).filter(|path| seen.get(*path) != read.get(*path)) {
             let fresh = || PathChange { to: seen.get(path).cloned(), since: now, is_whole: false, is_half: false };
@@ -57,7 +63,7 @@ impl Settling {
             }
             changed.is_whole |= moved.contains(path);
         }
-        let mut observed = Observed::default();
+        let mut observed = FolderObservation::default();
         for (path, changed) in &self.0 {
             let lain = now.saturating_duration_since(changed.since);
             if lain < COMPLETION && !changed.is_whole {
@@ -117,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_changes_is_waited_for_until_it_lies_still() {
-        let (mut settling, now) = (Settling::default(), Instant::now());
+        let (mut settling, now) = (PendingChanges::default(), Instant::now());
         let (nothing, half, whole) = (Look::new(), folder(&[("a", 1)]), folder(&[("a", 2)]));
         let first = settling.observe(&half, &nothing, &set(&[]), now);
         assert_eq!((first.due, first.unsettled, first.wait), (false, set(&["a"]), Some(STILL)));
@@ -125,12 +131,16 @@ mod tests {
         assert_eq!((more.due, more.wait), (false, Some(STILL)), "it changed again");
         let still = settling.observe(&whole, &nothing, &set(&[]), now + 2 * STILL);
         assert_eq!((still.due, still.unsettled), (true, set(&[])));
-        assert_eq!(settling.observe(&whole, &whole, &set(&[]), now + 3 * STILL), Observed::default(), "it was read");
+        assert_eq!(
+            settling.observe(&whole, &whole, &set(&[]), now + 3 * STILL),
+            FolderObservation::default(),
+            "it was read"
+        );
     }
 
     #[test]
     fn what_was_moved_into_its_place_is_whole() {
-        let (mut settling, now) = (Settling::default(), Instant::now());
+        let (mut settling, now) = (PendingChanges::default(), Instant::now());
         let observed = settling.observe(&folder(&[("a", 1), ("b", 1)]), &Look::new(), &set(&["a"]), now);
         assert_eq!((observed.due, observed.unsettled), (true, set(&["b"])));
         assert_eq!(observed.young, set(&["b"]));
@@ -138,20 +148,20 @@ mod tests {
 
     #[test]
     fn what_is_gone_may_come_back_as_another() {
-        let (mut settling, now) = (Settling::default(), Instant::now());
+        let (mut settling, now) = (PendingChanges::default(), Instant::now());
         let (old, new) = (folder(&[("a", 1)]), folder(&[("a", 2)]));
         assert!(!settling.observe(&Look::new(), &old, &set(&[]), now).due);
         assert!(!settling.observe(&Look::new(), &old, &set(&[]), now + GONE - MS).due);
         assert!(!settling.observe(&new, &old, &set(&[]), now + GONE).due, "it is back");
         assert!(settling.observe(&new, &old, &set(&[]), now + GONE + STILL).due);
-        let mut settling = Settling::default();
+        let mut settling = PendingChanges::default();
         settling.observe(&Look::new(), &old, &set(&[]), now);
         assert!(settling.observe(&Look::new(), &old, &set(&[]), now + GONE).due, "it stays away");
     }
 
     #[test]
     fn the_rest_of_a_half_is_waited_for_and_not_for_ever() {
-        let (mut settling, now) = (Settling::default(), Instant::now());
+        let (mut settling, now) = (PendingChanges::default(), Instant::now());
         let half = folder(&[("a", 1)]);
         settling.observe(&half, &Look::new(), &set(&[]), now);
         let read = settling.observe(&half, &Look::new(), &set(&[]), now + STILL);

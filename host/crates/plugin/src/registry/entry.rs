@@ -10,7 +10,7 @@ use crate::{
     frontend::Bundle,
     library::Description,
 };
-use cardinal_control::crash::history::Quarantined;
+use cardinal_control::crash::history::QuarantinedPackage;
 use cardinal_package::state::{Refusal, State};
 
 /// What is said of a package whose files are still being written.
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     /// Of a plugin in service: why the files that lie there now do not replace what serves.
     pub refusal: Option<Refusal>,
     pub failure: Option<String>,
-    pub quarantine: Option<Box<Quarantined>>,
+    pub quarantine: Option<Box<QuarantinedPackage>>,
     pub service: Option<Arc<Service>>,
     /// The files that lie there now, when something else serves in their place.
     pub pending: Option<Box<PackageSummary>>,
@@ -74,7 +74,7 @@ impl Entry {
     }
 
     /// One that took the worker down.
-    pub(super) fn quarantined(about: PackageSummary, why: Quarantined) -> Self {
+    pub(super) fn quarantined(about: PackageSummary, why: QuarantinedPackage) -> Self {
         Self { quarantine: Some(Box::new(why)), ..Self::at(about, State::Quarantined) }
     }
 

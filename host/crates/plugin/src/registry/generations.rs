@@ -8,7 +8,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::entry::Service;
-use crate::{instance::Witness, library::Library};
+use crate::{instance::InstanceObserver, library::Library};
 use cardinal_package::state::State;
 
 /// Generations of one plugin that are shown once their memory is given back; those that hold any are all shown.
@@ -49,7 +49,7 @@ struct Generation {
     state: State,
     since: OffsetDateTime,
     retired_at: Option<OffsetDateTime>,
-    witness: Witness,
+    witness: InstanceObserver,
     library: Library,
 }
 

@@ -47,7 +47,7 @@ pub enum RollbackTarget {
 
 /// How to go back.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct WayBack {
+pub(super) struct RollbackPlan {
     /// Hash of what is gone back to.
     pub sha256: String,
     pub version: Version,
@@ -109,7 +109,7 @@ impl History<'_> {
         wanted: &RollbackTarget,
         folder: Option<PackageRef<'_>>,
         waiting: bool,
-    ) -> Result<WayBack, RollbackError> {
+    ) -> Result<RollbackPlan, RollbackError> {
         let now = self.serving.or(folder).ok_or(RollbackError::Nothing)?;
         let in_folder = folder.filter(|it| it.sha256 != now.sha256);
         let kept = self.kept.iter().map(PackageRef::from).filter(|it| it.sha256 != now.sha256);
@@ -131,7 +131,7 @@ impl History<'_> {
             return Err(RollbackError::Destructive(loss));
         }
         let aside = self.in_the_way(to, now, folder);
-        Ok(WayBack { sha256: to.sha256.to_owned(), version: to.version.clone(), aside })
+        Ok(RollbackPlan { sha256: to.sha256.to_owned(), version: to.version.clone(), aside })
     }
 
     /// The one before: served last of those that are no later version.

@@ -41,14 +41,14 @@ use cardinal_control::{
 };
 use cardinal_database::log_failure;
 use cardinal_observe::Telemetry;
-use cardinal_package::{kept::Kept, manifest::Manifest, stages, state::Refusal};
+use cardinal_package::{kept::KeptPackages, manifest::Manifest, stages, state::Refusal};
 use cardinal_store::plugin_service;
 
 /// How long a plugin's `routes` function may take; it does no I/O.
 const CREATE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Plugins whose code is tried, opened or made side by side. What waits for the database takes no turn.
-const LOAD_AT_ONCE: usize = 4;
+const MAX_LOADS: usize = 4;
 /// How long a load waits for its turn. Those before it may hang, and must not hold it up for longer.
 const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -91,7 +91,7 @@ pub(super) struct Loader {
     turns: Semaphore,
     generations: AtomicU64,
     telemetry: Arc<Telemetry>,
-    pub kept: Arc<Kept>,
+    pub kept: Arc<KeptPackages>,
     clock: Clock,
 }
 
@@ -102,7 +102,7 @@ impl Loader {
         supervisor: SupervisorLink,
         quarantine: Arc<Quarantine>,
         telemetry: Arc<Telemetry>,
-        kept: Arc<Kept>,
+        kept: Arc<KeptPackages>,
         clock: Clock,
     ) -> io::Result<Self> {
         Ok(Self {
@@ -114,7 +114,7 @@ impl Loader {
             supervisor,
             quarantine,
             libraries: Arc::default(),
-            turns: Semaphore::new(LOAD_AT_ONCE),
+            turns: Semaphore::new(MAX_LOADS),
             generations: AtomicU64::new(1),
         })
     }
@@ -139,7 +139,7 @@ impl Loader {
     async fn turn(&self, plugin: &str) -> Option<SemaphorePermit<'_>> {
         let turn = timeout(TURN_TIMEOUT, self.turns.acquire()).await.ok().and_then(Result::ok);
         if turn.is_none() {
-            tracing::info!(plugin, at_once = LOAD_AT_ONCE, "loading a plugin out of turn: others take long to load");
+            tracing::info!(plugin, at_once = MAX_LOADS, "loading a plugin out of turn: others take long to load");
         }
         turn
     }

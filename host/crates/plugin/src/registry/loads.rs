@@ -31,7 +31,7 @@ type Outcome = Result<Service, PackageError>;
 
 /// All of them.
 pub(super) struct Loads {
-    under_way: Mutex<UnderWay>,
+    under_way: Mutex<LoadTable>,
     /// Rings when one has ended.
     bell: Arc<Notify>,
     /// Counts those whose end has been published.
@@ -39,7 +39,7 @@ pub(super) struct Loads {
 }
 
 #[derive(Default)]
-struct UnderWay {
+struct LoadTable {
     next: u64,
     loads: BTreeMap<u64, Load>,
     /// The names of plugins whose loads are not yet to be seen as ended.

@@ -28,7 +28,7 @@ use cardinal_base::{
 use cardinal_control::link::SupervisorLink;
 use cardinal_database::pool::Pool;
 use cardinal_package::{
-    kept::Kept,
+    kept::KeptPackages,
     signature::Keys,
     stages::Scanned,
     state::{Code, Refusal, State},
@@ -90,7 +90,7 @@ pub(super) struct Policy {
     key: SealingKey,
     clock: Clock,
     pub quarantine: Arc<Quarantine>,
-    kept: Arc<Kept>,
+    kept: Arc<KeptPackages>,
 }
 
 impl Policy {
@@ -100,7 +100,7 @@ impl Policy {
         key: SealingKey,
         clock: Clock,
         quarantine: Arc<Quarantine>,
-        kept: Arc<Kept>,
+        kept: Arc<KeptPackages>,
     ) -> Self {
         Self {
             trust: plugins.trust,

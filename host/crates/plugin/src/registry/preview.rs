@@ -24,7 +24,7 @@ use cardinal_base::{
 use cardinal_control::crash::history::CrashHistory;
 use cardinal_package::{
     compat::Claims,
-    kept::Kept,
+    kept::KeptPackages,
     manifest::Manifest,
     state::{Code, Refusal, State},
 };
@@ -73,7 +73,7 @@ pub async fn preview(config: &Config, decided: Decisions) -> Vec<Preview> {
         key,
         Clock::System,
         quarantine,
-        Arc::new(Kept::open(&config.paths.data_dir)),
+        Arc::new(KeptPackages::open(&config.paths.data_dir)),
     );
     let (keys, rule) = policy.trust_rule().await;
     let mut found = Vec::new();

@@ -17,7 +17,7 @@ use super::{
 use cardinal_package::{owners, package, stages::Scanned, state::Refusal};
 
 /// Packages that are read at the same time; each may take a library's size of memory.
-const READ_AT_ONCE: usize = 4;
+const MAX_READS: usize = 4;
 
 impl Registry {
     /// Everything in the plugins folder, read and judged by itself, and what of it is only half there.
@@ -65,7 +65,7 @@ impl Registry {
             }
         });
         let (mut all, mut look, mut half) = (Vec::new(), Look::new(), HashSet::new());
-        let mut reads = stream::iter(reads).buffered(READ_AT_ONCE);
+        let mut reads = stream::iter(reads).buffered(MAX_READS);
         while let Some((path, found, fingerprint)) = reads.next().await {
             if let Some(fingerprint) = fingerprint.or_else(|| known.get(&path).cloned()) {
                 look.insert(path.clone(), fingerprint);

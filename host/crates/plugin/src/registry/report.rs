@@ -12,7 +12,7 @@ use super::{
 use crate::{active::Active, guard::GuardReport, instance::BODY_LIMIT, placement::PlacementReport};
 use cardinal_control::{
     crash::{
-        history::Quarantined,
+        history::QuarantinedPackage,
         record::{Cause, Crash},
     },
     link::STATEMENT_TIMEOUT_MS,
@@ -36,7 +36,7 @@ pub struct PluginReport {
     /// In one sentence, whatever keeps the plugin from serving.
     pub reason: Option<String>,
     /// Why it was set aside, and the crash that did it.
-    pub quarantine: Option<Quarantined>,
+    pub quarantine: Option<QuarantinedPackage>,
     /// The last time that it ended the worker of this host.
     pub crash: Option<Crash>,
     pub warnings: Vec<String>,
@@ -250,7 +250,7 @@ impl PluginReport {
     }
 }
 
-fn describe(why: &Quarantined) -> String {
+fn describe(why: &QuarantinedPackage) -> String {
     let what = why.crash.describe();
     if why.suspected {
         return format!(

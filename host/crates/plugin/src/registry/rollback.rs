@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     PLUGIN_WAIT, Registry, Reload, ScanScope,
-    history::{History, PackageRef, RollbackError, RollbackTarget, WayBack},
+    history::{History, PackageRef, RollbackError, RollbackPlan, RollbackTarget},
 };
 use crate::error::RegistryError;
 use cardinal_package::state::{Code, Refusal, State};
@@ -13,7 +13,7 @@ use cardinal_store::plugin_versions;
 
 /// A roll-back that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RolledBack {
+pub struct RollbackReport {
     /// The versions.
     pub from: String,
     pub to: String,
@@ -67,7 +67,7 @@ impl Registry {
         from: Option<&str>,
         by: &Value,
         reason: &str,
-    ) -> Result<RolledBack, RegistryError> {
+    ) -> Result<RollbackReport, RegistryError> {
         let stand = self.stand(plugin)?;
         if from.is_some_and(|from| stand.serving.as_ref().is_none_or(|(sha256, _)| sha256 != from)) {
             return Err(refused(RollbackError::Failed("Another package is in service now.".to_owned())));
@@ -82,13 +82,13 @@ impl Registry {
             serving: borrowed(&stand.serving),
         };
         let way = history.way_back(wanted, borrowed(&stand.folder), stand.waiting).map_err(refused)?;
-        let WayBack { sha256, version: to, aside } = way;
+        let RollbackPlan { sha256, version: to, aside } = way;
         plugin_versions::roll_back(core, plugin, &aside, &sha256, by, reason).await?;
         self.apply_to(plugin).await;
         let from = stand.serving.or(stand.folder).map(|(_, version)| version.to_string()).unwrap_or_default();
         let now = self.stand(plugin)?;
         if stand.state == State::Disabled || now.serving.is_some_and(|(serving, _)| serving == sha256) {
-            return Ok(RolledBack { from, to: to.to_string() });
+            return Ok(RollbackReport { from, to: to.to_string() });
         }
         // It would not serve: as it was before, and no host waits for it.
         let aside: Vec<String> = aside.into_iter().map(|(sha256, _)| sha256).collect();

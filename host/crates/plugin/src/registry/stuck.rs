@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::{Registry, entry::Service};
 use crate::lane::Relief;
-use cardinal_control::crash::record::{Cause, Crash, Culprit, UnderWay};
+use cardinal_control::crash::record::{ActivePlugin, Cause, Crash, Culprit};
 
 /// How often the threads of plugins are looked at.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
@@ -52,7 +52,7 @@ impl Registry {
         let sha256 = service.sha256.clone();
         let handler = handlers.first().map(|handler| active.instance.handler_name(*handler).to_owned());
         let calls = active.instance.in_flight();
-        let under_way = UnderWay { plugin: name.clone(), version: version.clone(), sha256: sha256.clone(), calls };
+        let under_way = ActivePlugin { plugin: name.clone(), version: version.clone(), sha256: sha256.clone(), calls };
         Crash {
             at: self.clock.now(),
             cause: Cause::Blocked,

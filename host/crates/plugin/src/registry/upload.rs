@@ -20,7 +20,7 @@ use crate::error::RegistryError;
 use cardinal_base::secret_file::sync_folder;
 use cardinal_package::{
     package::{self, LIBRARY_LIMIT, Package},
-    signature::{Keys, SUFFIX, Signed, number_of},
+    signature::{Keys, SUFFIX, SignatureState, number_of},
     stages::Examined,
     trust::check_owner,
 };
@@ -41,7 +41,7 @@ pub struct Draft<'r> {
 }
 
 /// What an upload put into the plugins folder.
-pub struct Uploaded {
+pub struct UploadReport {
     pub name: String,
     pub version: String,
     pub sha256: String,
@@ -53,7 +53,7 @@ struct UploadedPackage {
     package: Package,
     name: String,
     version: String,
-    signed: Signed,
+    signed: SignatureState,
 }
 
 impl Registry {
@@ -70,7 +70,7 @@ impl Registry {
 impl Draft<'_> {
     /// Judges the library, gives it its name and has it loaded. Nothing of it is parsed before its signature is known to be
     /// one of the operator's keys.
-    pub async fn install(self, file: File, signature: Vec<u8>) -> Result<Uploaded, RegistryError> {
+    pub async fn install(self, file: File, signature: Vec<u8>) -> Result<UploadReport, RegistryError> {
         let (folder, keys) = (self.folder.path().to_owned(), self.registry.policy.keys.clone());
         let examined = spawn_blocking(move || examine_upload(&folder, &file, &signature, &keys)).await;
         let examined = examined.map_err(RegistryError::internal)??;
@@ -85,7 +85,7 @@ impl Draft<'_> {
         }
         let UploadedPackage { package, name, version, signed } = examined;
         self.registry.scan_for(&name).await;
-        Ok(Uploaded { name, version, sha256: package.sha256, signed_by: signed.signer().map(number_of) })
+        Ok(UploadReport { name, version, sha256: package.sha256, signed_by: signed.signer().map(number_of) })
     }
 
     /// Another plugin's file is not overwritten, a folder is not put beside its own file, a name stays whose it is.

@@ -16,7 +16,7 @@ use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
 
 use super::{
     Registry, ScanScope,
-    debounce::Settling,
+    debounce::PendingChanges,
     folder::{self, Look},
 };
 use cardinal_store::plugin_state;
@@ -94,7 +94,7 @@ impl Registry {
     pub async fn watch_folder(&self) {
         self.looked().await;
         let bell = Arc::new(FolderChanges::default());
-        let (mut watching, mut settling, mut wait) = (None, Settling::default(), Duration::ZERO);
+        let (mut watching, mut settling, mut wait) = (None, PendingChanges::default(), Duration::ZERO);
         loop {
             tokio::select! {
                 () = bell.rings.notified() => sleep(BURST_PAUSE).await,

@@ -80,9 +80,9 @@ fn a_thread_is_left_for_the_core() {
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<(u32, Place, bool)>>);
+struct Reports(Mutex<Vec<(u32, Place, bool)>>);
 
-impl Blamed for Told {
+impl Blamed for Reports {
     fn blocks(&self, handler: u32, place: Place, _: Duration) {
         self.0.lock().push((handler, place, true));
     }
@@ -98,8 +98,8 @@ impl Blamed for Told {
 fn who_blocks_is_told_once_and_again_when_it_is_over() {
     let runtime = runtime(2);
     let watchdog = Watchdog::start(runtime.handle().clone()).unwrap();
-    let told: Arc<dyn Blamed> = Arc::new(Told::default());
-    let seen = Arc::new(Told::default());
+    let told: Arc<dyn Blamed> = Arc::new(Reports::default());
+    let seen = Arc::new(Reports::default());
     let blamed: Arc<dyn Blamed> = seen.clone();
     watchdog.blame(7, Arc::downgrade(&blamed));
     watchdog.blame(8, Arc::downgrade(&told));

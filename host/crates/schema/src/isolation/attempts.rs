@@ -1,11 +1,11 @@
 //! What each role tries, and must be refused.
 
-use super::{Breach, Isolation, PluginRecord};
+use super::{Isolation, PluginRecord, Violation};
 use cardinal_database::{roles, sql};
 
 /// A statement that must be refused.
 pub(super) struct Attempt {
-    pub breach: Breach,
+    pub breach: Violation,
     /// What is tried, for people.
     pub what: String,
     pub sql: String,
@@ -13,7 +13,7 @@ pub(super) struct Attempt {
 
 impl Isolation<'_> {
     pub(super) fn of_plugin(&self, own: &PluginRecord) -> Vec<Attempt> {
-        use Breach::*;
+        use Violation::*;
         let mut attempts = vec![
             Attempt::new(PluginWritesCards, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
             Attempt::new(PluginWritesCards, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
@@ -35,7 +35,7 @@ impl Isolation<'_> {
     }
 
     pub(super) fn of_core(&self) -> Vec<Attempt> {
-        use Breach::*;
+        use Violation::*;
         let mut attempts = vec![
             Attempt::new(CoreDeletesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
             Attempt::new(CoreDeletesCards, "change a card's id", "UPDATE public.master_cards SET id = id WHERE false"),
@@ -64,7 +64,7 @@ impl Isolation<'_> {
     }
 
     pub(super) fn of_cards(&self) -> Vec<Attempt> {
-        use Breach::CardsRoleDoesMore;
+        use Violation::CardsRoleDoesMore;
         let mut attempts = vec![
             Attempt::new(CardsRoleDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
             Attempt::new(CardsRoleDoesMore, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
@@ -79,7 +79,7 @@ impl Isolation<'_> {
     }
 
     pub(super) fn of_reaper(&self) -> Vec<Attempt> {
-        use Breach::ReaperDoesMore;
+        use Violation::ReaperDoesMore;
         let mut attempts = vec![
             Attempt::new(ReaperDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
             Attempt::new(ReaperDoesMore, "change cards", "UPDATE public.master_cards SET title = title WHERE false"),
@@ -91,7 +91,7 @@ impl Isolation<'_> {
 
     /// It owns the plugins' schemas, and so may make tables there; theirs it may not read.
     pub(super) fn of_provisioner(&self) -> Vec<Attempt> {
-        use Breach::ProvisionerDoesMore;
+        use Violation::ProvisionerDoesMore;
         let mut attempts = vec![
             Attempt::new(ProvisionerDoesMore, "read cards", "SELECT id FROM public.master_cards LIMIT 0"),
             Attempt::new(ProvisionerDoesMore, "make a role", "CREATE ROLE cardinal_check"),
@@ -106,26 +106,26 @@ impl Isolation<'_> {
 }
 
 impl Attempt {
-    fn new(breach: Breach, what: impl Into<String>, sql: impl Into<String>) -> Self {
+    fn new(breach: Violation, what: impl Into<String>, sql: impl Into<String>) -> Self {
         Self { breach, what: what.into(), sql: sql.into() }
     }
 
-    fn read(breach: Breach, schema: &str, table: &str) -> Self {
+    fn read(breach: Violation, schema: &str, table: &str) -> Self {
         let place = format!("{}.{}", sql::identifier(schema), sql::identifier(table));
         Self::new(breach, format!("read {schema}.{table}"), format!("SELECT 1 FROM {place} LIMIT 0"))
     }
 
-    fn table(breach: Breach, schema: &str) -> Self {
+    fn table(breach: Violation, schema: &str) -> Self {
         let statement = format!("CREATE TABLE {}.cardinal_check ()", sql::identifier(schema));
         Self::new(breach, format!("make a table in {schema}"), statement)
     }
 
-    fn become_role(breach: Breach, role: &str) -> Self {
+    fn become_role(breach: Violation, role: &str) -> Self {
         Self::new(breach, format!("become {role}"), format!("SET LOCAL ROLE {}", sql::identifier(role)))
     }
 
     /// Into a plugin's schema: its tables, and the schema itself where there are none.
-    fn look_into(breach: Breach, known: &PluginRecord) -> Vec<Self> {
+    fn look_into(breach: Violation, known: &PluginRecord) -> Vec<Self> {
         let schema = roles::plugin_schema_name(&known.plugin);
         let mut attempts: Vec<Self> = known.tables.iter().map(|table| Self::read(breach, &schema, table)).collect();
         attempts.push(Self::table(breach, &schema));

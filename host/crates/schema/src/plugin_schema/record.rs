@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Transaction};
 use super::{Step, TURN_TIMEOUT};
 
 /// Of the last step.
-pub(super) struct Recorded {
+pub(super) struct StepRecord {
     pub hash: Option<Vec<u8>>,
     pub version: Option<String>,
     pub first_time: bool,
@@ -24,7 +24,7 @@ impl Step<'_> {
     }
 
     /// Waits until no other host is at this plugin, and keeps others waiting until the transaction ends.
-    pub(super) async fn take_turn(&self, turn: &Transaction<'_>) -> anyhow::Result<Recorded> {
+    pub(super) async fn take_turn(&self, turn: &Transaction<'_>) -> anyhow::Result<StepRecord> {
         let row = turn
             .query_one(
                 "SELECT schema_sha256, plugin_version FROM public.plugin_schema_state WHERE plugin = $1 FOR UPDATE",
@@ -35,7 +35,7 @@ impl Step<'_> {
         let hash: Option<Vec<u8>> = row.try_get("schema_sha256").context("reading the recorded hash")?;
         // The row stays when the plugin's data is dropped, and when its first step fails.
         let version = row.try_get("plugin_version").context("reading the recorded version")?;
-        Ok(Recorded { first_time: hash.is_none(), hash, version })
+        Ok(StepRecord { first_time: hash.is_none(), hash, version })
     }
 
     pub(super) async fn record(

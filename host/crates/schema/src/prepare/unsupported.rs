@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient};
 
-use cardinal_base::config::BadSettings;
+use cardinal_base::config::SettingsError;
 use cardinal_database::{connect::ConnectParams, roles::RoleNames};
 
 /// As `server_version_num` counts.
@@ -15,7 +15,7 @@ const BOOTSTRAP: &str = "let an administrator of the database run the output of 
 
 /// Whether the database was just not there: not reached, starting, stopping or full.
 pub fn may_pass(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<BadSettings>().is_none()
+    error.downcast_ref::<SettingsError>().is_none()
         && driver_error(error)
             .is_some_and(|error| error.code().is_none_or(|code| ["08", "53", "57"].contains(&&code.code()[..2])))
 }
@@ -70,12 +70,12 @@ pub(super) fn explain(error: tokio_postgres::Error, login: &ConnectParams) -> an
             return anyhow::Error::new(error).context(place);
         }
     };
-    BadSettings::one(URL, problem).into()
+    SettingsError::one(URL, problem).into()
 }
 
-pub(super) fn no_right_to_make_roles(login: &ConnectParams) -> BadSettings {
+pub(super) fn no_right_to_make_roles(login: &ConnectParams) -> SettingsError {
     let (user, dbname) = (&login.user, &login.dbname);
-    BadSettings::one(
+    SettingsError::one(
         URL,
         format!(
             "{user:?} may not make roles: name a superuser, or a login with CREATEROLE that owns the database {dbname:?}, \
@@ -84,8 +84,8 @@ pub(super) fn no_right_to_make_roles(login: &ConnectParams) -> BadSettings {
     )
 }
 
-pub(super) fn no_roles(owner: &str) -> BadSettings {
-    BadSettings::one(
+pub(super) fn no_roles(owner: &str) -> SettingsError {
+    SettingsError::one(
         SECRET,
         format!(
             "the role {owner} is not there, or has another password than this secret makes: {BOOTSTRAP} with this file"
@@ -103,7 +103,7 @@ pub(super) fn explain_lack_of_rights(error: anyhow::Error, login: &ConnectParams
                 login.user,
                 cause_of(said)
             );
-            BadSettings::one(URL, problem).into()
+            SettingsError::one(URL, problem).into()
         }
         _ => error,
     }
@@ -124,13 +124,13 @@ pub(super) async fn check_server(client: &(impl GenericClient + Sync)) -> anyhow
         let oldest = OLDEST_SERVER / 10_000;
         let problem =
             format!("the server is PostgreSQL {version}: name one of version {oldest} or newer, or upgrade it");
-        return Err(BadSettings::one(URL, problem).into());
+        return Err(SettingsError::one(URL, problem).into());
     }
     if encoding != "UTF8" {
         let problem = format!(
             "the database {dbname:?} has the encoding {encoding}: name one that was made with ENCODING 'UTF8' TEMPLATE template0"
         );
-        return Err(BadSettings::one(URL, problem).into());
+        return Err(SettingsError::one(URL, problem).into());
     }
     Ok(())
 }
@@ -155,5 +155,5 @@ pub(super) async fn check_roles(client: &Client, names: &RoleNames) -> anyhow::R
         return Ok(());
     }
     let problem = format!("the roles of this database lack rights that this version needs: {BOOTSTRAP} again");
-    Err(BadSettings::one(SECRET, problem).into())
+    Err(SettingsError::one(SECRET, problem).into())
 }

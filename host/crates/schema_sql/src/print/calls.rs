@@ -3,12 +3,12 @@
 use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;
 
-use super::{Printed, Printer, tokens_of};
+use super::{PrintResult, Printer, tokens_of};
 use crate::error::SchemaError;
 use crate::{lexis, names, syntax};
 
 impl Printer<'_> {
-    pub(super) fn call(&mut self, node: &SyntaxNode) -> Printed {
+    pub(super) fn call(&mut self, node: &SyntaxNode) -> PrintResult {
         let mut children = node.children();
         let Some(callee) = children.next() else { return Err(syntax::refuse_node(node, self.text)) };
         match callee.kind() {
@@ -26,7 +26,7 @@ impl Printer<'_> {
         }
     }
 
-    fn callee(&mut self, callee: &SyntaxNode) -> Printed {
+    fn callee(&mut self, callee: &SyntaxNode) -> PrintResult {
         let path = self.path(callee)?;
         let is_quoted = tokens_of(callee).any(|token| token.text().starts_with('"'));
         let known = match path.as_slice() {

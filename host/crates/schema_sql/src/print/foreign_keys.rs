@@ -3,12 +3,12 @@
 use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;
 
-use super::{Printed, Printer};
+use super::{PrintResult, Printer};
 use crate::{CardKey, keys, syntax};
 
 impl Printer<'_> {
     /// A foreign key. One to the cards is not printed: the host makes it when everything else is done.
-    pub(super) fn key(&mut self, node: &SyntaxNode) -> Printed {
+    pub(super) fn key(&mut self, node: &SyntaxNode) -> PrintResult {
         let start = self.out.len();
         let mut options_at = None;
         for child in node.children_with_tokens() {
@@ -42,7 +42,7 @@ impl Printer<'_> {
         }
     }
 
-    fn take_out(&mut self, node: &SyntaxNode, start: usize, options_at: usize) -> Printed {
+    fn take_out(&mut self, node: &SyntaxNode, start: usize, options_at: usize) -> PrintResult {
         if let Some(list) = node
             .descendants()
             .find(|it| matches!(it.kind(), SET_NULL_COLUMNS | SET_DEFAULT_COLUMNS) && it.first_child().is_some())

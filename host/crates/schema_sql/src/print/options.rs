@@ -5,19 +5,19 @@ use squawk_syntax::SyntaxNode;
 
 use super::super::names::Words;
 use super::super::{lexis, names, syntax};
-use super::{Printed, Printer, tokens_of};
+use super::{PrintResult, Printer, tokens_of};
 
 /// A view reads with the rights of who asks it, never with those of its owner.
 const SECURITY_INVOKER: &str = "security_invoker = true";
 
 impl Printer<'_> {
     /// `WITH (...)`.
-    pub(super) fn parameters(&mut self, node: &SyntaxNode) -> Printed {
+    pub(super) fn parameters(&mut self, node: &SyntaxNode) -> PrintResult {
         self.children(node, &[WITH_KW])
     }
 
     /// `(fillfactor = 70, ...)`.
-    pub(super) fn options(&mut self, list: &SyntaxNode, allowed: Words) -> Printed {
+    pub(super) fn options(&mut self, list: &SyntaxNode, allowed: Words) -> PrintResult {
         for child in list.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
                 (Some(option), _) if option.kind() == ATTRIBUTE_OPTION => self.option(option, allowed)?,
@@ -29,7 +29,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn option(&mut self, option: &SyntaxNode, allowed: Words) -> Printed {
+    fn option(&mut self, option: &SyntaxNode, allowed: Words) -> PrintResult {
         for child in option.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
                 (Some(name), _) if name.kind() == ATTRIBUTE_NAME => self.word_of(name, allowed, "an option")?,
@@ -43,7 +43,7 @@ impl Printer<'_> {
     }
 
     /// A number, a truth value, or a word such as `on`.
-    fn option_value(&mut self, value: &SyntaxNode) -> Printed {
+    fn option_value(&mut self, value: &SyntaxNode) -> PrintResult {
         let refusal = || self.refuse(value, "the value of an option", "Write a number, true or false.");
         let mut tokens = tokens_of(value);
         match (tokens.next(), tokens.next()) {
@@ -62,7 +62,7 @@ impl Printer<'_> {
     }
 
     /// `CREATE VIEW`, which always gets the option that it reads with the rights of who asks.
-    pub(super) fn view(&mut self, node: &SyntaxNode) -> Printed {
+    pub(super) fn view(&mut self, node: &SyntaxNode) -> PrintResult {
         let mut with_options = false;
         for child in node.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
@@ -89,7 +89,7 @@ impl Printer<'_> {
     }
 
     /// `AS RANGE (subtype = ..., ...)`: nothing in it may be a function of the plugin's.
-    pub(super) fn range_type(&mut self, node: &SyntaxNode) -> Printed {
+    pub(super) fn range_type(&mut self, node: &SyntaxNode) -> PrintResult {
         self.word("as range (");
         for (index, option) in node.descendants().filter(|it| it.kind() == ATTRIBUTE_OPTION).enumerate() {
             if index > 0 {
@@ -101,7 +101,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn range_option(&mut self, option: &SyntaxNode) -> Printed {
+    fn range_option(&mut self, option: &SyntaxNode) -> PrintResult {
         let (mut name, mut value) = (None, None);
         for child in option.children() {
             match child.kind() {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
-    audit::{AuditAction, Meant},
+    audit::{AuditAction, NamedAccount},
     call::{Call, Json, NoQuery},
     http::reply::{self, Reply},
     router::AddressLimit,
@@ -80,7 +80,7 @@ async fn log_in(app: &Arc<App>, call: Call<NoQuery, Json<Login>>) -> ApiResult<R
         Err(LoginError { error, meant }) => {
             // Neither a flood that is turned away nor a database that is away is an attempt to get in.
             if [401, 403].contains(&error.code().status) {
-                let meant = meant.map(|(id, name)| Meant { id, name });
+                let meant = meant.map(|(id, name)| NamedAccount { id, name });
                 app.audit.refused_stranger(
                     ip,
                     meant,

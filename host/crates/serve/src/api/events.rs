@@ -55,7 +55,7 @@ async fn read(app: &Arc<App>, call: Call<Query<ReadQuery>>) -> ApiResult<Reply> 
         return Ok(live::reply(Body::empty()));
     }
     let (slot, begin) = app.events.admit(caller.user_id, last_read).await?;
-    let chosen = Chosen { events: Arc::clone(&app.events), topics, named: query.topics.is_some() };
+    let chosen = TopicFeed { events: Arc::clone(&app.events), topics, named: query.topics.is_some() };
     let names = topics.names().collect::<Vec<_>>().join(", ");
     let (Begin::Now(place) | Begin::After(place) | Begin::Anew(place)) = begin;
     let (anew, told) = (matches!(begin, Begin::Anew(_)), matches!(begin, Begin::Now(_)));
@@ -64,14 +64,14 @@ async fn read(app: &Arc<App>, call: Call<Query<ReadQuery>>) -> ApiResult<Reply> 
 }
 
 /// The events of some topics.
-struct Chosen {
+struct TopicFeed {
     events: Arc<Events>,
     topics: Topics,
     /// The client named its topics; else they are all that it may read.
     named: bool,
 }
 
-impl Feed for Chosen {
+impl Feed for TopicFeed {
     fn portion(&self, place: i64) -> Portion {
         self.events.portion(place, self.topics)
     }

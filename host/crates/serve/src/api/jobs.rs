@@ -23,7 +23,7 @@ use crate::{
     },
     jobs::{
         bulk,
-        request::{JobRequest, WantedJob},
+        request::{JobRequest, JobRequestKind},
         view,
     },
 };
@@ -41,7 +41,7 @@ use cardinal_store::{
 /// Bytes of a bulk action's body: its ids, one by one.
 const BULK: usize = 1 << 20;
 /// Errors that are read at a time for who downloads them.
-const ERRORS_AT_ONCE: i64 = 1_000;
+const MAX_ERROR_BATCH: i64 = 1_000;
 const READ: &str = "jobs:read";
 const WRITE: &str = "jobs:write";
 
@@ -133,8 +133,10 @@ pub(super) struct JobShown {
 async fn start(app: &Arc<App>, call: Call<NoQuery, Json<JobRequest>>) -> ApiResult<Reply> {
     let (caller, request_id) = (call.caller()?, call.request_id.as_str().to_owned());
     let job = match call.body()?.split()? {
-        WantedJob::Bulk(wanted) => app.jobs.start(caller, &request_id, wanted.check(caller, &app.plugins)?).await?,
-        WantedJob::Plugin(wanted) => app.jobs.start_plugin_job(caller, &request_id, wanted).await?,
+        JobRequestKind::Bulk(wanted) => {
+            app.jobs.start(caller, &request_id, wanted.check(caller, &app.plugins)?).await?
+        }
+        JobRequestKind::Plugin(wanted) => app.jobs.start_plugin_job(caller, &request_id, wanted).await?,
     };
     let detail = json!({"action": job.action, "total": job.total, "plugin": job.plugin, "name": job.plugin_job});
     app.audit.done(&call, Some(job.id.to_string()), Some(detail)).await;
@@ -243,8 +245,8 @@ async fn errors(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 /// Errors behind number `after` as lines, and the last one's number when there may be more.
 async fn lines(app: &App, id: Uuid, after: i64) -> ApiResult<(Bytes, Option<i64>)> {
-    let errors = jobs::errors(&app.pools.core, id, after, ERRORS_AT_ONCE).await?;
-    let is_full = i64::try_from(errors.len()).unwrap_or(i64::MAX) == ERRORS_AT_ONCE;
+    let errors = jobs::errors(&app.pools.core, id, after, MAX_ERROR_BATCH).await?;
+    let is_full = i64::try_from(errors.len()).unwrap_or(i64::MAX) == MAX_ERROR_BATCH;
     let mut text = String::new();
     for (_, error) in &errors {
         text.push_str(&error.to_string());

@@ -22,7 +22,7 @@ use cardinal_cards::{
     filter::ListQuery,
     patch::CardPatch,
 };
-use cardinal_store::{card_sources::Written, cards::Precondition, catalogue::CardPage, error::StoreError};
+use cardinal_store::{card_sources::WriteOutcome, cards::Precondition, catalogue::CardPage, error::StoreError};
 
 /// Orders of the list.
 const ORDERS: [&str; 8] = ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"];
@@ -202,9 +202,9 @@ async fn remove_source(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let precondition = if_match(&call)?;
     match cardinal_store::cards::remove_source(&app.pools.core, id, key, &precondition, &call.caller()?.actor()).await?
     {
-        Written::Version(_) => Ok(reply::no_content()),
-        Written::NoCard => Err(ApiError::not_found("card")),
-        Written::NoSource | Written::Full => Err(ApiError::not_found("source")),
+        WriteOutcome::Version(_) => Ok(reply::no_content()),
+        WriteOutcome::NoCard => Err(ApiError::not_found("card")),
+        WriteOutcome::NoSource | WriteOutcome::Full => Err(ApiError::not_found("source")),
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/admin/plugin-registry/{name}/settings", show).scope("plugins:read").describe(|op| {
             op.named("getPluginSettings", "plugins", "A plugin's settings, without their secrets")
                 .param("name", "The plugin's name.", json!({}))
-                .ok::<Shown>()
+                .ok::<SettingsView>()
                 .etag()
                 .refuses(&[&codes::CONFLICT]);
         }),
@@ -43,7 +43,7 @@ pub(super) fn routes() -> Vec<Route> {
                     )
                     .param("name", "The plugin's name.", json!({}))
                     .if_match()
-                    .ok::<Shown>()
+                    .ok::<SettingsView>()
                     .etag()
                     .refuses(&[&codes::CONFLICT]);
             }),
@@ -67,7 +67,7 @@ impl JsonSchema for NewSettings {
 /// A plugin's settings. Secrets that are set are `{"set": true}`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PluginSettings")]
-struct Shown {
+struct SettingsView {
     name: String,
     /// What the plugin gets.
     settings: Value,
@@ -111,7 +111,7 @@ fn answer(name: &str, configuration: Configuration) -> ApiResult<Reply> {
     let Configuration { version, settings, stored, environment, defaults, schema, unreadable } = configuration;
     let name = name.to_owned();
     with_etag(
-        reply::ok(&Shown { name, settings, stored, environment, defaults, schema, unreadable, version })?,
+        reply::ok(&SettingsView { name, settings, stored, environment, defaults, schema, unreadable, version })?,
         version,
     )
 }

@@ -66,24 +66,24 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "MeantPackage")]
-struct Meant {
+struct PackageChoice {
     /// As the registry shows it: of the package that lies there (`pending`, when another one serves).
     sha256: String,
 }
 
-async fn confirm_migration(app: &Arc<App>, call: Call<NoQuery, Json<Meant>>) -> ApiResult<Reply> {
+async fn confirm_migration(app: &Arc<App>, call: Call<NoQuery, Json<PackageChoice>>) -> ApiResult<Reply> {
     let (name, meant) = meant(&call)?;
     let detail = app.plugins.confirm_migration(&name, &meant.sha256, &call.caller()?.actor()).await?;
     acted(app, &call, name, detail).await
 }
 
-async fn accept_signer(app: &Arc<App>, call: Call<NoQuery, Json<Meant>>) -> ApiResult<Reply> {
+async fn accept_signer(app: &Arc<App>, call: Call<NoQuery, Json<PackageChoice>>) -> ApiResult<Reply> {
     let (name, meant) = meant(&call)?;
     let detail = app.plugins.accept_signer(&name, &meant.sha256, &call.caller()?.actor()).await?;
     acted(app, &call, name, detail).await
 }
 
-fn meant(call: &Call<NoQuery, Json<Meant>>) -> ApiResult<(String, Meant)> {
+fn meant(call: &Call<NoQuery, Json<PackageChoice>>) -> ApiResult<(String, PackageChoice)> {
     Ok((call.params.get("name").unwrap_or_default().to_owned(), call.body()?))
 }
 

@@ -23,7 +23,7 @@ use crate::{
 };
 use cardinal_base::codes;
 use cardinal_package::signature::SIGNATURE_LIMIT;
-use cardinal_plugin_host::registry::upload::{UPLOAD_LIMIT, Uploaded, not_written};
+use cardinal_plugin_host::registry::upload::{UPLOAD_LIMIT, UploadReport, not_written};
 
 /// The minisign file of the library, in base64.
 const SIGNATURE: &str = "plugin-signature";
@@ -60,7 +60,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 async fn upload(app: &Arc<App>, call: Call<NoQuery, RawBody>) -> ApiResult<Reply> {
     let (call, mut stream) = call.into_stream();
-    let Uploaded { name, version, sha256, signed_by } = receive(app, &call, &mut stream).await?;
+    let UploadReport { name, version, sha256, signed_by } = receive(app, &call, &mut stream).await?;
     let detail = json!({"version": version, "sha256": sha256, "signed_by": signed_by});
     app.audit.done(&call, Some(name.clone()), Some(detail)).await;
     let report = app.plugins.reports().into_iter().find(|report| report.name == name);
@@ -70,7 +70,7 @@ async fn upload(app: &Arc<App>, call: Call<NoQuery, RawBody>) -> ApiResult<Reply
     Ok(reply)
 }
 
-async fn receive(app: &App, call: &CallHead, stream: &mut RequestBody) -> ApiResult<Uploaded> {
+async fn receive(app: &App, call: &CallHead, stream: &mut RequestBody) -> ApiResult<UploadReport> {
     if !app.config.plugins.upload || app.config.plugins.trust_keys.is_empty() {
         let detail =
             "Plugins can't be uploaded to this host: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";

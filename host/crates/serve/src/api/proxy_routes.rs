@@ -47,7 +47,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[schemars(rename = "ProxyRoutes")]
 struct Routes {
     /// Those of `PROXY_ROUTES` first.
-    items: Vec<Shown>,
+    items: Vec<ProxyRouteView>,
     /// Of the routes that are set here; also in `ETag`.
     version: i64,
     /// What an operator should look at.
@@ -56,7 +56,7 @@ struct Routes {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ProxyRoute")]
-struct Shown {
+struct ProxyRouteView {
     prefix: String,
     upstream: String,
     /// It stands in `PROXY_ROUTES` and is changed there.
@@ -113,13 +113,13 @@ async fn replace(app: &Arc<App>, call: Call<NoQuery, Json<NewRoutes>>) -> ApiRes
 
 fn shown(app: &App, stored: &ProxyRoutesRecord) -> ApiResult<Reply> {
     let settings = &app.config.proxy.routes;
-    let fixed = settings.iter().map(|route| Shown {
+    let fixed = settings.iter().map(|route| ProxyRouteView {
         prefix: route.prefix.clone(),
         upstream: route.upstream().to_string(),
         read_only: true,
         shadowed: false,
     });
-    let set = stored.lines.iter().map(|line| Shown {
+    let set = stored.lines.iter().map(|line| ProxyRouteView {
         shadowed: settings.iter().any(|route| route.prefix == line.prefix),
         prefix: line.prefix.clone(),
         upstream: line.upstream.clone(),

@@ -15,14 +15,14 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Bounds how long nothing at all can be written; each byte that is taken starts the time anew.
-pub struct Paced<T> {
+pub struct WriteTimeout<T> {
     io: T,
     limit: Duration,
     stall: Stall,
     stalled: Arc<AtomicBool>,
 }
 
-impl<T> Paced<T> {
+impl<T> WriteTimeout<T> {
     pub fn new(io: T, limit: Duration) -> Self {
         Self { io, limit, stall: Stall::default(), stalled: Arc::default() }
     }
@@ -76,13 +76,13 @@ impl Stall {
     }
 }
 
-impl<T: Read + Unpin> Read for Paced<T> {
+impl<T: Read + Unpin> Read for WriteTimeout<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }
 
-impl<T: Write + Unpin> Write for Paced<T> {
+impl<T: Write + Unpin> Write for WriteTimeout<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(cx, buf);
         self.bound(cx, written)
@@ -125,7 +125,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reader_that_stands_still_is_given_up() {
         let (near, _far) = tokio::io::duplex(1024);
-        let mut near = TokioIo::new(Paced::new(TokioIo::new(near), LIMIT));
+        let mut near = TokioIo::new(WriteTimeout::new(TokioIo::new(near), LIMIT));
         let begun = Instant::now();
         let error = near.write_all(&[0; 4096]).await.unwrap_err();
         assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, LIMIT));
@@ -134,7 +134,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_reader_is_waited_for() {
         let (near, mut far) = tokio::io::duplex(1024);
-        let mut near = TokioIo::new(Paced::new(TokioIo::new(near), LIMIT));
+        let mut near = TokioIo::new(WriteTimeout::new(TokioIo::new(near), LIMIT));
         let reader = tokio::spawn(async move {
             let mut buffer = [0; 512];
             for _ in 0..8 {

@@ -25,10 +25,10 @@ const DRAINED_FOR: Duration = Duration::from_secs(10);
 
 /// A request's body. Dropped before its end, it is read on for a while and forgotten: a client whose connection is
 /// reset while it is still writing never reads the answer that says why.
-pub struct RequestBody(Option<Coming>);
+pub struct RequestBody(Option<OpenBody>);
 
 /// A body that has not come to its end.
-struct Coming {
+struct OpenBody {
     body: Incoming,
     /// The client sends it; else it waits for our `100 Continue`, which goes out with the first look at the body.
     is_sent: bool,
@@ -42,7 +42,8 @@ impl RequestBody {
         let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         let is_sent =
             request.version() != Version::HTTP_11 || !request.headers().get(header::EXPECT).is_some_and(expects);
-        request.map(|body| Self((!body.is_end_stream()).then(|| Coming { body, is_sent, runtime: Handle::current() })))
+        request
+            .map(|body| Self((!body.is_end_stream()).then(|| OpenBody { body, is_sent, runtime: Handle::current() })))
     }
 
     pub fn none() -> Self {
@@ -80,7 +81,7 @@ impl Body for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if let Some(Coming { body, is_sent: true, runtime }) = self.0.take()
+        if let Some(OpenBody { body, is_sent: true, runtime }) = self.0.take()
             && !body.is_end_stream()
         {
             runtime.spawn(drain(body));

@@ -26,7 +26,7 @@ use cardinal_store::{
 };
 
 /// Imports that one host reads at the same time.
-pub const AT_ONCE: usize = 4;
+pub const MAX_IMPORTS: usize = 4;
 /// The answer waits so long, once the whole body is read, for the import to be over.
 const ANSWER_AFTER: Duration = Duration::from_secs(2);
 
@@ -50,19 +50,19 @@ struct Answers {
 /// A place among those that import now.
 pub fn admit(jobs: &Jobs) -> ApiResult<OwnedSemaphorePermit> {
     Arc::clone(&jobs.imports).try_acquire_owned().map_err(|_| {
-        let detail = format!("{AT_ONCE} imports are running on this host, which is the maximum.");
+        let detail = format!("{MAX_IMPORTS} imports are running on this host, which is the maximum.");
         ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(10)
     })
 }
 
 /// An import that has begun and goes on, whether or not anybody waits for it.
-pub struct Begun {
+pub struct ImportHandle {
     pub job: Job,
     read: oneshot::Receiver<()>,
     over: oneshot::Receiver<Job>,
 }
 
-impl Begun {
+impl ImportHandle {
     /// The job as it is soon after the whole body was read, or over already.
     pub async fn read(self, jobs: &Jobs) -> ApiResult<Job> {
         // A sender that is dropped says as much as one that speaks.
@@ -75,7 +75,12 @@ impl Begun {
 }
 
 /// Imports what `upload` holds.
-pub async fn begin(jobs: &Arc<Jobs>, permit: OwnedSemaphorePermit, new: NewImport, upload: Upload) -> ApiResult<Begun> {
+pub async fn begin(
+    jobs: &Arc<Jobs>,
+    permit: OwnedSemaphorePermit,
+    new: NewImport,
+    upload: Upload,
+) -> ApiResult<ImportHandle> {
     let (begun, first_state) = oneshot::channel();
     let (read, all_read) = oneshot::channel();
     let (over, ended) = oneshot::channel();
@@ -87,7 +92,7 @@ pub async fn begin(jobs: &Arc<Jobs>, permit: OwnedSemaphorePermit, new: NewImpor
     });
     let lost = |_| ApiError::internal(anyhow::anyhow!("an import ended without a result"));
     let job = first_state.await.map_err(lost)??;
-    Ok(Begun { job, read: all_read, over: ended })
+    Ok(ImportHandle { job, read: all_read, over: ended })
 }
 
 async fn import(jobs: Arc<Jobs>, new: NewImport, mut upload: Upload, answers: Answers) {

@@ -41,7 +41,7 @@ use cardinal_store::{
 };
 
 /// Plugins' jobs that one host runs at the same time.
-const AT_ONCE: usize = 8;
+const MAX_RUNNING: usize = 8;
 /// How long a job that is asked to stop may take to its next checkpoint.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// A run whose lease could not be held for so long ends before another host takes the job over: the lease lasts 15 s.
@@ -104,7 +104,7 @@ pub(super) async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
         tracing::warn!(job = %buried.id, plugin = buried.plugin, name = buried.plugin_job, "a job ended with its host");
     }
     let offered: Vec<_> = jobs.plugins.snapshot().jobs.keys().cloned().collect();
-    while !offered.is_empty() && jobs.running(JobKind::Plugin) < AT_ONCE && !jobs.draining.is_cancelled() {
+    while !offered.is_empty() && jobs.running(JobKind::Plugin) < MAX_RUNNING && !jobs.draining.is_cancelled() {
         let Some(job) = plugin_jobs::claim(&jobs.pool, jobs.runner, &offered).await? else { break };
         tracing::info!(job = %job.id, plugin = job.plugin, name = job.plugin_job, "a job runs");
         let (runner, own) = (Arc::clone(jobs), jobs.own(job.id, JobKind::Plugin));

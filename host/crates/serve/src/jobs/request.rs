@@ -43,14 +43,14 @@ enum JobAction {
 
 /// Which of the two it is.
 #[derive(Debug)]
-pub enum WantedJob {
+pub enum JobRequestKind {
     Bulk(BulkRequest),
     Plugin(PluginJobRequest),
 }
 
 impl JobRequest {
     /// 422 for members that the action does not have.
-    pub fn split(self) -> ApiResult<WantedJob> {
+    pub fn split(self) -> ApiResult<JobRequestKind> {
         let Self { action, ids, filter, expected_count, plugin, name, args } = self;
         let action = match action {
             JobAction::Archive => Action::Archive,
@@ -69,11 +69,11 @@ impl JobRequest {
                     member.ok_or_else(|| ApiError::invalid(pointer, "With `plugin_job` this is required."))
                 };
                 let (plugin, name) = (needed(plugin, "/plugin")?, needed(name, "/name")?);
-                return Ok(WantedJob::Plugin(PluginJobRequest { plugin, name, args }));
+                return Ok(JobRequestKind::Plugin(PluginJobRequest { plugin, name, args }));
             }
         };
         refuse(&[("plugin", plugin.is_some()), ("name", name.is_some())], "This belongs to the action `plugin_job`.")?;
-        Ok(WantedJob::Bulk(BulkRequest { action, ids, filter, expected_count, args }))
+        Ok(JobRequestKind::Bulk(BulkRequest { action, ids, filter, expected_count, args }))
     }
 }
 

@@ -22,7 +22,7 @@ use cardinal_store::{
 };
 
 /// Plugin, job and cron expression of a schedule that the table has.
-pub(super) type Known = (String, String, String);
+pub(super) type ScheduleKey = (String, String, String);
 
 /// Starts the jobs of this host's plugins whose time has come.
 pub(super) async fn start_due(jobs: &Jobs) -> ApiResult<()> {
@@ -55,7 +55,7 @@ pub(super) async fn start_due(jobs: &Jobs) -> ApiResult<()> {
 
 /// Makes the schedules known that the table may not have yet.
 async fn declare(jobs: &Jobs, scheduled: &[(Arc<JobEntry>, ScheduledJob)], now: OffsetDateTime) -> ApiResult<()> {
-    let known: Vec<Known> = scheduled
+    let known: Vec<ScheduleKey> = scheduled
         .iter()
         .map(|(entry, scheduled)| {
             (entry.plugin.manifest.name.clone(), entry.job.name.clone(), scheduled.expression.clone())

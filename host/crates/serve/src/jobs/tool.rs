@@ -31,7 +31,7 @@ use cardinal_plugin_host::{
 use cardinal_store::jobs::{self, CountError, Job, Step};
 
 /// Calls of one job at a time.
-const AT_ONCE: usize = 4;
+const MAX_CALLS: usize = 4;
 /// How often a tool that is not there is looked for again, a second apart: its plugin may be being replaced.
 const LOOKS: u32 = 30;
 /// Bytes of a tool's answer that are read; of one that failed, so many are shown.
@@ -133,7 +133,7 @@ async fn part(jobs: &Jobs, job: &Job, task: &Task, at: &mut Place, cancelled: &C
             return Err(End::Released);
         }
         let rest = &ids[usize::try_from(at.item).unwrap_or_default()..];
-        let wave = &rest[..rest.len().min(AT_ONCE)];
+        let wave = &rest[..rest.len().min(MAX_CALLS)];
         let step = if at.unknown > 0 {
             let begun = usize::try_from(at.unknown).unwrap_or_default().min(rest.len());
             let errors = rest[..begun].iter().map(|id| nobody_knows(*id)).collect();

@@ -6,6 +6,7 @@
 //! arguments and package, and in a revision with sessions from the session that was asked.
 
 mod asker;
+mod audit_entry;
 mod binding;
 mod difference;
 mod elicitation;
@@ -27,16 +28,17 @@ use uuid::Uuid;
 
 pub use self::{
     asker::Asker,
+    audit_entry::{act, audited},
     binding::Plugin,
     elicitation::{frames, frames_between},
     ending::VOID,
-    question::{ToConfirm, ToolCall},
+    question::{ConfirmableTool, ToolCall},
     reply::Reply,
 };
 use self::{
     asker::ModernAnswer,
     ending::{UNCONFIRMED, USED},
-    question::Way,
+    question::QuestionChannel,
     waiting::Waiting,
 };
 use super::{
@@ -51,7 +53,7 @@ use cardinal_base::{config::Confirm, hex::hex, seal::SealingKey};
 use cardinal_database::pool::Pool;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_store::{
-    approvals::{self, Approval, AskedClient, Decision, LIFETIME_SECONDS, NewApproval, PENDING_LIMIT, QuestionOutcome},
+    approvals::{self, AskedClient, Decision, LIFETIME_SECONDS, NewApproval, PENDING_LIMIT, QuestionOutcome},
     catalogue::Catalogue,
 };
 
@@ -64,12 +66,12 @@ const WAIT: Duration = Duration::from_secs(LIFETIME_SECONDS as u64);
 const ARGUMENTS_LIMIT: usize = 64 * 1024;
 
 /// What a call gets in the place of its tool's answer, or its leave to run.
-pub enum Verdict {
+pub enum ConfirmationOutcome {
     Run,
     Answer(CallToolResponse),
 }
 
-impl Verdict {
+impl ConfirmationOutcome {
     fn failure(text: impl Into<String>) -> Self {
         Self::Answer(failure(text).into())
     }
@@ -102,20 +104,20 @@ impl Confirmations {
     }
 
     /// Whether the call may run now. It waits for a person, within bounds. Its arguments were validated before.
-    pub async fn confirm(&self, call: &ToolCall<'_>, asker: &Asker) -> Result<Verdict, ErrorData> {
+    pub async fn confirm(&self, call: &ToolCall<'_>, asker: &Asker) -> Result<ConfirmationOutcome, ErrorData> {
         if let Some(answer) = &asker.answer {
             return self.answered(call, asker, answer).await;
         }
         Ok(self.ask(call, asker).await.unwrap_or_else(|error| {
             let (tool, request_id) = (&call.tool.name, &call.visit.request_id);
             tracing::warn!(tool, %request_id, ?error, "failed to ask for a confirmation");
-            Verdict::failure(plain(&error))
+            ConfirmationOutcome::failure(plain(&error))
         }))
     }
 
-    async fn ask(&self, call: &ToolCall<'_>, asker: &Asker) -> ApiResult<Verdict> {
+    async fn ask(&self, call: &ToolCall<'_>, asker: &Asker) -> ApiResult<ConfirmationOutcome> {
         if self.void_outdated(call).await? {
-            return Ok(Verdict::failure(OUTDATED));
+            return Ok(ConfirmationOutcome::failure(OUTDATED));
         }
         if let Some(id) = approvals::take_approved(&self.pool, &call.binding, call.pinned().as_deref()).await? {
             return Ok(self.run(call, id).await);
@@ -125,7 +127,7 @@ impl Confirmations {
             return self.refused(id).await;
         }
         if call.arguments.len() > ARGUMENTS_LIMIT {
-            return Ok(Verdict::failure(format!(
+            return Ok(ConfirmationOutcome::failure(format!(
                 "confirmation_too_large: a person can be asked about {ARGUMENTS_LIMIT} bytes of arguments, and these are {}.",
                 call.arguments.len()
             )));
@@ -141,22 +143,22 @@ impl Confirmations {
             }
             QuestionOutcome::Known(id) => id,
             QuestionOutcome::TooMany => {
-                return Ok(Verdict::failure(format!(
+                return Ok(ConfirmationOutcome::failure(format!(
                     "confirmation_limit: {PENDING_LIMIT} calls wait for a person already. Try again later."
                 )));
             }
         };
         let is_over = self.waiting.enter(id);
         match (way, text) {
-            (Way::InputRequired, Some(text)) => {
+            (QuestionChannel::InputRequired, Some(text)) => {
                 let state = self.key.seal(&place(call), id.as_bytes()).map_err(ApiError::internal)?;
-                return Ok(Verdict::Answer(elicitation::input_required(text, state).into()));
+                return Ok(ConfirmationOutcome::Answer(elicitation::input_required(text, state).into()));
             }
-            (Way::Session, Some(text)) => asker.send(elicitation::request(id, &text)).await,
+            (QuestionChannel::Session, Some(text)) => asker.send(elicitation::request(id, &text)).await,
             _ => {}
         }
         let notice = self.notice(id);
-        let time = if way == Way::Session || asker.hears_progress() { WAIT } else { SILENT_WAIT };
+        let time = if way == QuestionChannel::Session || asker.hears_progress() { WAIT } else { SILENT_WAIT };
         asker.report(&notice).await;
         let decided = tokio::select! {
             decided = is_over.wait() => decided,
@@ -170,7 +172,7 @@ impl Confirmations {
         &self,
         call: &ToolCall<'_>,
         asker: &Asker,
-        way: Way,
+        way: QuestionChannel,
         difference: Option<&Value>,
     ) -> ApiResult<QuestionOutcome> {
         let caller = &call.visit.caller;
@@ -190,7 +192,12 @@ impl Confirmations {
             difference: difference.as_deref(),
             pin: pin.as_deref(),
             asked: way.asked(),
-            session: call.visit.session.as_ref().filter(|_| way == Way::Session).map(|session| session.id()),
+            session: call
+                .visit
+                .session
+                .as_ref()
+                .filter(|_| way == QuestionChannel::Session)
+                .map(|session| session.id()),
             request_id: call.visit.request_id.as_str(),
         };
         Ok(approvals::ask(&self.pool, &new).await?)
@@ -205,30 +212,35 @@ impl Confirmations {
     }
 
     /// What becomes of a call that has waited, now that its question is answered.
-    async fn decided(&self, call: &ToolCall<'_>, id: Uuid) -> ApiResult<Verdict> {
+    async fn decided(&self, call: &ToolCall<'_>, id: Uuid) -> ApiResult<ConfirmationOutcome> {
         let approval = approvals::get(&self.pool, id).await?;
         if approval.as_ref().is_some_and(|approval| approval.state == "approved") {
             if !call.is_current() {
                 approvals::void(&self.pool, id).await?;
-                return Ok(Verdict::failure(VOID));
+                return Ok(ConfirmationOutcome::failure(VOID));
             }
             call.may_still_run().await?;
             if let Some(id) = approvals::take_approved(&self.pool, &call.binding, call.pinned().as_deref()).await? {
                 return Ok(self.run(call, id).await);
             }
-            return Ok(Verdict::failure(USED));
+            return Ok(ConfirmationOutcome::failure(USED));
         }
         approvals::take_denied(&self.pool, &call.binding).await?; // it hears of it now
-        Ok(Verdict::failure(ending::describe(approval.as_ref())))
+        Ok(ConfirmationOutcome::failure(ending::describe(approval.as_ref())))
     }
 
     /// The answer to a call that does not run because of what became of its question.
-    async fn refused(&self, id: Uuid) -> ApiResult<Verdict> {
-        Ok(Verdict::failure(ending::describe(approvals::get(&self.pool, id).await?.as_ref())))
+    async fn refused(&self, id: Uuid) -> ApiResult<ConfirmationOutcome> {
+        Ok(ConfirmationOutcome::failure(ending::describe(approvals::get(&self.pool, id).await?.as_ref())))
     }
 
     /// The answer of a client that repeats its call with it.
-    async fn answered(&self, call: &ToolCall<'_>, asker: &Asker, answer: &ModernAnswer) -> Result<Verdict, ErrorData> {
+    async fn answered(
+        &self,
+        call: &ToolCall<'_>,
+        asker: &Asker,
+        answer: &ModernAnswer,
+    ) -> Result<ConfirmationOutcome, ErrorData> {
         let id = self.key.open(&place(call), &answer.state).ok().and_then(|id| Uuid::from_slice(&id).ok());
         let Some(id) = id else {
             return Err(ErrorData::invalid_params(
@@ -236,7 +248,7 @@ impl Confirmations {
                 None,
             ));
         };
-        if asker.way(self.confirm, true) != Way::InputRequired {
+        if asker.way(self.confirm, true) != QuestionChannel::InputRequired {
             return Err(ErrorData::invalid_params(
                 "The client's user does not confirm here: the client declares no elicitation, or MCP_CONFIRM is `admin`",
                 None,
@@ -247,14 +259,14 @@ impl Confirmations {
             Some(false) => self.deny(call, asker, id).await,
             None => self.ask_again(call, &answer.state).await,
         };
-        Ok(outcome.unwrap_or_else(|error| Verdict::failure(plain(&error))))
+        Ok(outcome.unwrap_or_else(|error| ConfirmationOutcome::failure(plain(&error))))
     }
 
-    async fn take(&self, call: &ToolCall<'_>, asker: &Asker, id: Uuid) -> ApiResult<Verdict> {
+    async fn take(&self, call: &ToolCall<'_>, asker: &Asker, id: Uuid) -> ApiResult<ConfirmationOutcome> {
         let caller = &call.visit.caller;
         let by = client_actor(caller, asker.client_name.as_deref());
         if self.void_outdated(call).await? {
-            return Ok(Verdict::failure(OUTDATED));
+            return Ok(ConfirmationOutcome::failure(OUTDATED));
         }
         let pin = call.pinned();
         if approvals::take_elicited(&self.pool, id, &call.binding, pin.as_deref(), &by).await?.is_none() {
@@ -267,15 +279,15 @@ impl Confirmations {
     }
 
     /// The same question once more, for a client that repeats its call without an answer.
-    async fn ask_again(&self, call: &ToolCall<'_>, state: &str) -> ApiResult<Verdict> {
+    async fn ask_again(&self, call: &ToolCall<'_>, state: &str) -> ApiResult<ConfirmationOutcome> {
         let difference = difference::find(&self.catalogue, call).await?;
         Ok(match elicitation::message(call, difference.as_ref()) {
-            Some(text) => Verdict::Answer(elicitation::input_required(text, state.to_owned()).into()),
-            None => Verdict::failure(UNCONFIRMED),
+            Some(text) => ConfirmationOutcome::Answer(elicitation::input_required(text, state.to_owned()).into()),
+            None => ConfirmationOutcome::failure(UNCONFIRMED),
         })
     }
 
-    async fn deny(&self, call: &ToolCall<'_>, asker: &Asker, id: Uuid) -> ApiResult<Verdict> {
+    async fn deny(&self, call: &ToolCall<'_>, asker: &Asker, id: Uuid) -> ApiResult<ConfirmationOutcome> {
         let caller = &call.visit.caller;
         let by = client_actor(caller, asker.client_name.as_deref());
         let client = AskedClient { caller_id: sessions::owner(caller), session: None };
@@ -321,9 +333,9 @@ impl Confirmations {
         self.waiting.follow(&self.pool).await;
     }
 
-    async fn run(&self, call: &ToolCall<'_>, id: Uuid) -> Verdict {
+    async fn run(&self, call: &ToolCall<'_>, id: Uuid) -> ConfirmationOutcome {
         self.note(call, AuditAction::UseApproval, id, json!({})).await;
-        Verdict::Run
+        ConfirmationOutcome::Run
     }
 
     async fn note(&self, call: &ToolCall<'_>, act: AuditAction, id: Uuid, mut detail: Value) {
@@ -344,7 +356,7 @@ impl Confirmations {
     }
 
     /// The answer to a call that a person has not decided yet.
-    fn pending(&self, call: &ToolCall<'_>, id: Uuid, notice: String) -> Verdict {
+    fn pending(&self, call: &ToolCall<'_>, id: Uuid, notice: String) -> ConfirmationOutcome {
         let minutes = LIFETIME_SECONDS / 60;
         let text = format!(
             "confirmation_required: {notice}. Then make the same call again, within {minutes} minutes of the first: it runs once."
@@ -358,7 +370,7 @@ impl Confirmations {
         let mut meta = MetaObject::new();
         meta.0.insert("cardinal/confirmation".to_owned(), status);
         result.meta = Some(meta);
-        Verdict::Answer(result.into())
+        ConfirmationOutcome::Answer(result.into())
     }
 }
 
@@ -371,23 +383,4 @@ fn place(call: &ToolCall<'_>) -> String {
 fn client_actor(caller: &Caller, client_name: Option<&str>) -> Value {
     let name = client_name.map_or_else(|| caller.actor()["name"].clone(), Value::from);
     json!({"kind": "client", "id": sessions::owner(caller), "name": name})
-}
-
-pub const fn act(decision: Decision<'_>) -> AuditAction {
-    match decision {
-        Decision::Approve => AuditAction::Approve,
-        Decision::Deny(_) => AuditAction::Deny,
-    }
-}
-
-/// An approval as the audit log shows it: of the arguments, what they can be compared by.
-pub fn audited(approval: &Approval) -> Value {
-    let mut detail = json!({
-        "tool": approval.tool, "plugin": approval.plugin, "caller": approval.caller,
-        "arguments_sha256": binding::sha256(approval.arguments.get()), "decided_by": approval.decided_by,
-    });
-    if let Some(reason) = &approval.reason {
-        detail["reason"] = reason.as_str().into();
-    }
-    detail
 }

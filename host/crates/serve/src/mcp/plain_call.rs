@@ -67,8 +67,8 @@ impl Server {
 
 async fn run(server: &Server, call: PlainCall, tool: AnyTool, visit: Visit) -> Response {
     let record = server.services.calls.begin(&visit, call.client.as_ref(), Some(&call.arguments));
-    let mut call_under_way = UnderWay { record, visit, tool, has_ended: false };
-    let UnderWay { visit, tool, .. } = &call_under_way;
+    let mut call_under_way = OpenCall { record, visit, tool, has_ended: false };
+    let OpenCall { visit, tool, .. } = &call_under_way;
     // A handler that panics must neither take the connection with it nor leave no record.
     let ran = AssertUnwindSafe(server.run_unasked(tool, visit, call.arguments)).catch_unwind().await;
     let (result, outcome) = match ran {
@@ -108,21 +108,21 @@ fn response(id: RequestId, result: Result<CallToolResult, ErrorData>, is_modern:
 }
 
 /// A call from its beginning to its record. One whose client goes away is dropped before its end, and recorded then.
-struct UnderWay {
+struct OpenCall {
     record: CallRecord,
     visit: Visit,
     tool: AnyTool,
     has_ended: bool,
 }
 
-impl UnderWay {
+impl OpenCall {
     async fn end(&mut self, outcome: Outcome) {
         self.has_ended = true; // the record is made before it first waits
         self.record.end(&self.visit, self.tool.name(), outcome).await;
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         if self.has_ended {
             return;

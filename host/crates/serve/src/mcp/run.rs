@@ -10,7 +10,7 @@ use rmcp::{
 
 use super::{
     Visit, client,
-    confirmation::{self, Asker, Plugin, ToolCall, Verdict},
+    confirmation::{self, Asker, ConfirmationOutcome, Plugin, ToolCall},
     core_tools::Pin,
     heartbeat::{self, Reporter},
     plugin_tools,
@@ -113,8 +113,8 @@ impl Server {
         };
         match self.services.confirmations.confirm(&call, asker).await {
             Err(error) => return Err(Err(error)),
-            Ok(Verdict::Answer(answer)) => return Err(Ok(answer)),
-            Ok(Verdict::Run) => {}
+            Ok(ConfirmationOutcome::Answer(answer)) => return Err(Ok(answer)),
+            Ok(ConfirmationOutcome::Run) => {}
         }
         // It may have been replaced while a person was asked.
         match self.serving(tool.name(), &visit.caller) {

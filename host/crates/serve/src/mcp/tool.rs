@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResult, JsonObject};
 
 use super::{
     Visit,
-    confirmation::ToConfirm,
+    confirmation::ConfirmableTool,
     core_tools::{self, Cards, CoreTool, Pin},
     plugin_tools,
     tool_list::ToolList,
@@ -75,7 +75,7 @@ impl AnyTool {
     }
 
     /// What a person sees who is to confirm a call.
-    pub(super) fn to_confirm(&self) -> ToConfirm<'_> {
+    pub(super) fn to_confirm(&self) -> ConfirmableTool<'_> {
         let (title, has_output_schema) = match self {
             Self::Core(tool) => (&tool.declaration.title, tool.declaration.output_schema.is_some()),
             Self::Plugin(entry) => (&entry.tool.title, entry.tool.output_schema.is_some()),
@@ -85,7 +85,7 @@ impl AnyTool {
             Self::Plugin(entry) if entry.preview.is_some() => Some(&**entry),
             _ => None,
         };
-        ToConfirm { name: self.name(), title: title.as_deref(), scope: self.scope(), has_output_schema, preview }
+        ConfirmableTool { name: self.name(), title: title.as_deref(), scope: self.scope(), has_output_schema, preview }
     }
 
     /// What is wrong with the arguments.

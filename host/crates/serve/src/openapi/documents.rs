@@ -22,11 +22,11 @@ const KEPT: usize = 32;
 #[derive(Default)]
 pub struct Documents {
     core: OnceLock<Document>,
-    bodies: Mutex<Kept>,
+    bodies: Mutex<DocumentCache>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct DocumentCache {
     /// Of the plugins that they describe.
     change: u64,
     by_plugins: HashMap<Vec<String>, Arc<DocumentBody>>,

@@ -21,10 +21,10 @@ const FRESH: Duration = Duration::from_secs(3_600);
 const FAILURE_FRESH: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub(super) struct Cache(Mutex<Kept>);
+pub(super) struct Cache(Mutex<CacheState>);
 
 #[derive(Default)]
-struct Kept {
+struct CacheState {
     by_address: HashMap<Arc<str>, Entry>,
     /// Of all entries.
     bytes: usize,
@@ -91,7 +91,7 @@ impl Cache {
     }
 }
 
-impl Kept {
+impl CacheState {
     fn remove(&mut self, address: &str) {
         if let Some(entry) = self.by_address.remove(address) {
             self.bytes -= entry.bytes;

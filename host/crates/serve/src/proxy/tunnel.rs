@@ -79,7 +79,7 @@ impl Tunnels {
         let close = self.close.clone();
         tokio::spawn(async move {
             let begun = Instant::now();
-            let moved = Moved::default();
+            let moved = TunnelBytes::default();
             let end = tokio::select! {
                 end = carry(client, upstream, &moved) => end.err().map_or("closed", |_| "broken off"),
                 () = silence(&moved, idle) => "idle",
@@ -96,12 +96,12 @@ impl Tunnels {
 
 /// Bytes so far.
 #[derive(Default)]
-struct Moved {
+struct TunnelBytes {
     up: AtomicU64,
     down: AtomicU64,
 }
 
-async fn carry(client: OnUpgrade, upstream: OnUpgrade, moved: &Moved) -> anyhow::Result<()> {
+async fn carry(client: OnUpgrade, upstream: OnUpgrade, moved: &TunnelBytes) -> anyhow::Result<()> {
     let (client, upstream) = tokio::try_join!(client, upstream)?;
     let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
     let (from_upstream, to_upstream) = tokio::io::split(TokioIo::new(upstream));
@@ -123,7 +123,7 @@ async fn pump(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
 }
 
 /// Ends once nothing has moved for `idle`, or up to twice as long.
-async fn silence(moved: &Moved, idle: Duration) {
+async fn silence(moved: &TunnelBytes, idle: Duration) {
     let total = || moved.up.load(Ordering::Relaxed).wrapping_add(moved.down.load(Ordering::Relaxed));
     let mut before = total();
     loop {
@@ -147,7 +147,7 @@ mod tests {
         let (far, mut upstream) = tokio::io::duplex(64);
         let (near_read, near_write) = tokio::io::split(near);
         let (far_read, far_write) = tokio::io::split(far);
-        let moved = Moved::default();
+        let moved = TunnelBytes::default();
         let both = async {
             tokio::try_join!(pump(near_read, far_write, &moved.up), pump(far_read, near_write, &moved.down)).unwrap();
         };
@@ -169,7 +169,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_is_counted_from_the_last_byte() {
-        let moved = Moved::default();
+        let moved = TunnelBytes::default();
         let idle = Duration::from_secs(60);
         let begun = tokio::time::Instant::now();
         let talk = async {

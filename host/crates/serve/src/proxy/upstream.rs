@@ -28,7 +28,7 @@ use tower_service::Service;
 
 use super::body::Upload;
 use crate::http::error::ApiError;
-use crate::http::paced::Paced;
+use crate::http::paced::WriteTimeout;
 use cardinal_base::codes;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -83,7 +83,7 @@ impl Client {
 
     async fn send_once(&self, request: Request<Upload>) -> Result<Response<Incoming>, legacy::Error> {
         let mut answer = self.0.request(request).await?;
-        if let Some(Served(served)) = answer.extensions_mut().remove() {
+        if let Some(AnswerFlag(served)) = answer.extensions_mut().remove() {
             served.store(true, Ordering::Relaxed);
         }
         Ok(answer)
@@ -108,7 +108,7 @@ fn died_while_kept(error: &legacy::Error) -> bool {
     if let Some(connected) = error.connect_info() {
         connected.get_extras(&mut extensions);
     }
-    let was_kept = extensions.get().is_some_and(|Served(served)| served.load(Ordering::Relaxed));
+    let was_kept = extensions.get().is_some_and(|AnswerFlag(served)| served.load(Ordering::Relaxed));
     let ended = |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
     let broke = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
     was_kept && (causes(error).any(ended) || is_of(error, &broke))
@@ -133,11 +133,11 @@ fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn Error + 'static)>
 }
 
 /// An open connection to an upstream.
-pub(super) type UpstreamStream = Paced<TokioIo<TcpStream>>;
+pub(super) type UpstreamStream = WriteTimeout<TokioIo<TcpStream>>;
 
 /// Whether a connection has brought an answer.
 #[derive(Clone, Default)]
-struct Served(Arc<AtomicBool>);
+struct AnswerFlag(Arc<AtomicBool>);
 
 /// Opens connections that don't wait for ever for an upstream to read.
 #[derive(Clone)]
@@ -154,13 +154,13 @@ impl Service<Uri> for Dialer {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connecting = self.0.call(uri);
-        Box::pin(async move { Ok(Paced::new(connecting.await?, WRITE_STALL)) })
+        Box::pin(async move { Ok(WriteTimeout::new(connecting.await?, WRITE_STALL)) })
     }
 }
 
 impl Connection for UpstreamStream {
     fn connected(&self) -> Connected {
         // Not what the connector says of it: each answer would carry that, and nobody reads it.
-        Connected::new().extra(Served::default())
+        Connected::new().extra(AnswerFlag::default())
     }
 }

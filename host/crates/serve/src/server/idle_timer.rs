@@ -23,7 +23,7 @@ use super::open_connection::OpenConnection;
 /// One connection's timer. Its sleeps are polled by the connection's own task, one at a time.
 #[derive(Clone)]
 pub(super) struct IdleTimer {
-    armed: Arc<Armed>,
+    armed: Arc<SleepSlot>,
     connection: Arc<OpenConnection>,
 }
 
@@ -34,7 +34,7 @@ impl IdleTimer {
 }
 
 /// The connection's one entry in the runtime's wheel; made at the first wait.
-type Armed = Mutex<Option<Pin<Box<tokio::time::Sleep>>>>;
+type SleepSlot = Mutex<Option<Pin<Box<tokio::time::Sleep>>>>;
 
 impl Timer for IdleTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
@@ -55,7 +55,7 @@ impl Timer for IdleTimer {
 /// One wait for headers.
 struct Wait {
     deadline: Instant,
-    armed: Arc<Armed>,
+    armed: Arc<SleepSlot>,
     connection: Arc<OpenConnection>,
 }
 

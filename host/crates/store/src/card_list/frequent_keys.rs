@@ -14,9 +14,9 @@ const RENEW_AFTER: Duration = Duration::minutes(10);
 
 /// The keys as they were read last.
 #[derive(Default)]
-pub(super) struct FrequentKeys(ArcSwapOption<KeysAt>);
+pub(super) struct FrequentKeys(ArcSwapOption<KeyList>);
 
-struct KeysAt {
+struct KeyList {
     keys: Vec<String>,
     read_at: OffsetDateTime,
 }
@@ -31,7 +31,7 @@ impl FrequentKeys {
         }
         let sql = "SELECT public.card_search_frequent_keys()";
         let keys: Vec<String> = client.query_one(&client.prepare_cached(sql).await?, &[]).await?.try_get(0)?;
-        self.0.store(Some(Arc::new(KeysAt { keys: keys.clone(), read_at: now })));
+        self.0.store(Some(Arc::new(KeyList { keys: keys.clone(), read_at: now })));
         Ok(keys)
     }
 }

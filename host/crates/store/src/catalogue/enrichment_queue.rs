@@ -13,7 +13,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use uuid::Uuid;
 
 use crate::{
-    card_sources::{self, Entry, QueuedEnrichment, Written},
+    card_sources::{self, Entry, QueuedEnrichment, WriteOutcome},
     error::StoreError,
 };
 use cardinal_base::db_error;
@@ -40,7 +40,7 @@ pub enum EnrichError {
     Stopped,
 }
 
-type Outcome = Result<Written, EnrichError>;
+type Outcome = Result<WriteOutcome, EnrichError>;
 
 /// Who writes which card.
 #[derive(Clone)]
@@ -159,7 +159,7 @@ impl Turn {
                 let mut outcomes = Vec::with_capacity(entries.len());
                 for entry in entries.chunks(1) {
                     let alone = card_sources::enrich_together(pool, self.card, entry).await;
-                    let alone = alone.map(|mut outcome| outcome.pop().unwrap_or(Written::NoCard));
+                    let alone = alone.map(|mut outcome| outcome.pop().unwrap_or(WriteOutcome::NoCard));
                     outcomes.push(alone.map_err(EnrichError::Store));
                 }
                 outcomes

@@ -92,14 +92,14 @@ impl Event {
 
 /// An event as it is read, with its number.
 #[derive(Clone, Debug)]
-pub struct Numbered {
+pub struct NumberedEvent {
     pub id: i64,
     pub topic: Topic,
     /// As it is sent, its number included.
     pub text: Bytes,
 }
 
-impl Numbered {
+impl NumberedEvent {
     /// `data` is an object on one line, as PostgreSQL writes it.
     pub fn new(id: i64, topic: Topic, kind: &str, at: OffsetDateTime, data: &str) -> Self {
         let mut text = String::with_capacity(data.len() + 160);
@@ -116,7 +116,7 @@ impl Numbered {
     }
 }
 
-impl Entry for Numbered {
+impl Entry for NumberedEvent {
     fn id(&self) -> i64 {
         self.id
     }
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn what_is_sent_is_one_object_on_one_line() {
         let at = OffsetDateTime::UNIX_EPOCH;
-        let event = Numbered::new(7, Topic::Card, "card.updated", at, r#"{"version": 2}"#);
+        let event = NumberedEvent::new(7, Topic::Card, "card.updated", at, r#"{"version": 2}"#);
         let text = std::str::from_utf8(&event.text).unwrap();
         let expected = "id: 7\nevent: card.updated\ndata: {\"type\":\"card.updated\",\"topic\":\"card\",\
                         \"at\":\"1970-01-01T00:00:00Z\",\"version\": 2}\n\n";
         assert_eq!(text, expected);
-        let event = Numbered::new(8, Topic::Job, "job.begun", at, "{}");
+        let event = NumberedEvent::new(8, Topic::Job, "job.begun", at, "{}");
         let data = std::str::from_utf8(&event.text).unwrap().lines().nth(2).unwrap().strip_prefix("data: ").unwrap();
         assert_eq!(serde_json::from_str::<Value>(data).unwrap()["topic"], "job");
     }

@@ -15,11 +15,11 @@ const RETRY_SECONDS: u32 = 5;
 pub struct StreamSlots {
     per_host: usize,
     per_user: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<SlotCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct SlotCounts {
     all: usize,
     by_user: HashMap<Uuid, usize>,
 }

@@ -39,9 +39,9 @@ const REMEMBERED_LINES: usize = 20;
 
 /// What the server logged last, for the message of a start that failed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastWords(Arc<Mutex<VecDeque<String>>>);
+pub(super) struct LogTail(Arc<Mutex<VecDeque<String>>>);
 
-impl LastWords {
+impl LogTail {
     fn push(&self, line: String) {
         let mut lines = self.0.lock();
         if lines.len() == REMEMBERED_LINES {
@@ -70,7 +70,7 @@ pub(super) fn channel() -> io::Result<(OwnedFd, UnixStream)> {
 }
 
 /// Writes the server's log into ours until the server has ended.
-pub(super) async fn relay(messages: UnixStream, last_words: LastWords) {
+pub(super) async fn relay(messages: UnixStream, last_words: LogTail) {
     let mut bounds = Bounds::default();
     let mut sessions = Sessions::default();
     let mut report = tokio::time::interval(REPORT_EVERY);

@@ -41,14 +41,14 @@ pub(super) async fn check(subject: &Subject, narrow: &Client) -> anyhow::Result<
         }
         let arguments = arguments::for_schema(&listed["inputSchema"], &subject.card);
         match verdict(&call_tool(if is_confirmed { narrow } else { &subject.client }, name, &arguments).await?) {
-            Verdict::Unfit(reason) => {
+            CallOutcome::Unfit(reason) => {
                 unfit.push(format!("{name} is not called: {arguments} does not fit it ({reason})"))
             }
-            Verdict::Asks if is_confirmed => asked += 1,
-            Verdict::Answers if !is_confirmed => answered += 1,
-            Verdict::Answers => bad.push(format!("{name} ran without being confirmed")),
-            Verdict::Asks => bad.push(format!("{name} asks to be confirmed, and its manifest does not say so")),
-            Verdict::Broke(text) => bad.push(format!("{name} with {arguments}: {text}")),
+            CallOutcome::Asks if is_confirmed => asked += 1,
+            CallOutcome::Answers if !is_confirmed => answered += 1,
+            CallOutcome::Answers => bad.push(format!("{name} ran without being confirmed")),
+            CallOutcome::Asks => bad.push(format!("{name} asks to be confirmed, and its manifest does not say so")),
+            CallOutcome::Broke(text) => bad.push(format!("{name} with {arguments}: {text}")),
         }
     }
     if !bad.is_empty() {
@@ -62,7 +62,7 @@ pub(super) async fn check(subject: &Subject, narrow: &Client) -> anyhow::Result<
     Ok(Outcome::Good(text))
 }
 
-enum Verdict {
+enum CallOutcome {
     Answers,
     Asks,
     Broke(String),
@@ -70,17 +70,17 @@ enum Verdict {
     Unfit(String),
 }
 
-fn verdict(answer: &Value) -> Verdict {
+fn verdict(answer: &Value) -> CallOutcome {
     if let Some(error) = answer.get("error") {
         let message = error["message"].as_str().unwrap_or_default().to_owned();
-        return if error["code"] == INVALID_PARAMS { Verdict::Unfit(message) } else { Verdict::Broke(message) };
+        return if error["code"] == INVALID_PARAMS { CallOutcome::Unfit(message) } else { CallOutcome::Broke(message) };
     }
     let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
     match answer["result"]["isError"] == true {
-        true if text.starts_with(ASKS) => Verdict::Asks,
-        true if FAULTS.iter().any(|code| text.starts_with(code)) => Verdict::Broke(text.to_owned()),
+        true if text.starts_with(ASKS) => CallOutcome::Asks,
+        true if FAULTS.iter().any(|code| text.starts_with(code)) => CallOutcome::Broke(text.to_owned()),
         // What it was asked about does not exist: it says so, and that is an answer.
-        _ => Verdict::Answers,
+        _ => CallOutcome::Answers,
     }
 }
 
@@ -126,11 +126,11 @@ mod tests {
         let result = |text: &str, is_error: bool| {
             verdict(&json!({"result": {"content": [{"type": "text", "text": text}], "isError": is_error}}))
         };
-        assert!(matches!(result("{}", false), Verdict::Answers));
-        assert!(matches!(result("not-found: There is no such card.", true), Verdict::Answers));
-        assert!(matches!(result("confirmation_required: ...", true), Verdict::Asks));
-        assert!(matches!(result("plugin-panicked: ...", true), Verdict::Broke(_)));
-        assert!(matches!(verdict(&json!({"error": {"code": -32602, "message": "x"}})), Verdict::Unfit(_)));
-        assert!(matches!(verdict(&json!({"error": {"code": -32603, "message": "x"}})), Verdict::Broke(_)));
+        assert!(matches!(result("{}", false), CallOutcome::Answers));
+        assert!(matches!(result("not-found: There is no such card.", true), CallOutcome::Answers));
+        assert!(matches!(result("confirmation_required: ...", true), CallOutcome::Asks));
+        assert!(matches!(result("plugin-panicked: ...", true), CallOutcome::Broke(_)));
+        assert!(matches!(verdict(&json!({"error": {"code": -32602, "message": "x"}})), CallOutcome::Unfit(_)));
+        assert!(matches!(verdict(&json!({"error": {"code": -32603, "message": "x"}})), CallOutcome::Broke(_)));
     }
 }

@@ -74,7 +74,7 @@ impl State {
 }
 
 /// What a request that needs fresher keys comes to.
-pub(super) enum Fresher {
+pub(super) enum RefreshOutcome {
     State(State),
     /// A fetch is under way and takes longer than a request may wait.
     NotYet,
@@ -110,21 +110,21 @@ impl Source {
     }
 
     /// The state after a fetch that ended later than round `seen`, waited for.
-    pub(super) async fn later_than(&self, seen: u64) -> Fresher {
+    pub(super) async fn later_than(&self, seen: u64) -> RefreshOutcome {
         let mut updates = self.state.subscribe();
         let state = updates.borrow_and_update().clone();
         if state.round > seen {
-            return Fresher::State(state);
+            return RefreshOutcome::State(state);
         }
         if !state.fetching {
             if !state.may_be_asked(self.clock.now()) {
-                return Fresher::No;
+                return RefreshOutcome::No;
             }
             self.wanted.notify_one();
         }
         match tokio::time::timeout(self.patience, updates.wait_for(|state| state.round > seen)).await {
-            Ok(Ok(state)) => Fresher::State(state.clone()),
-            _ => Fresher::NotYet,
+            Ok(Ok(state)) => RefreshOutcome::State(state.clone()),
+            _ => RefreshOutcome::NotYet,
         }
     }
 

@@ -8,7 +8,7 @@ fn bucket(limit: Limit, shared: bool) -> Bucket {
 }
 
 fn admitted(bucket: &Bucket, limit: Limit, now: u64, hosts: u32, calls: usize) -> usize {
-    (0..calls).filter(|_| matches!(bucket.take(limit, now, hosts), Taken::Admitted { .. })).count()
+    (0..calls).filter(|_| matches!(bucket.take(limit, now, hosts), TakeOutcome::Admitted { .. })).count()
 }
 
 /// What `crates/store/src/rate_budgets.rs` does for one caller.
@@ -109,8 +109,8 @@ fn alone_it_is_exact() {
     let limit = Limit::new(60, 5);
     let bucket = bucket(limit, false);
     assert_eq!(admitted(&bucket, limit, SECOND, 1, 100), 5);
-    assert_eq!(bucket.take(limit, SECOND, 1), Taken::Refused { wait: SECOND, refill: 5 * SECOND });
-    assert_eq!(bucket.take(limit, 2 * SECOND, 1), Taken::Admitted { remaining: 0, refill: 5 * SECOND });
+    assert_eq!(bucket.take(limit, SECOND, 1), TakeOutcome::Refused { wait: SECOND, refill: 5 * SECOND });
+    assert_eq!(bucket.take(limit, 2 * SECOND, 1), TakeOutcome::Admitted { remaining: 0, refill: 5 * SECOND });
     assert_eq!(admitted(&bucket, limit, 12 * SECOND, 1, 100), 5);
 }
 

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::intake::{Intake, Stopped};
+use super::intake::{Intake, IntakeError};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::{
     file::{Columns, File, Format, Read},
@@ -43,7 +43,7 @@ pub enum Piece {
     Batch(Batch),
     /// The whole file was read.
     End,
-    Stopped(Stopped),
+    Stopped(IntakeError),
     /// The file is none of its format.
     Unreadable(ApiError),
 }
@@ -53,7 +53,7 @@ impl Upload {
     pub async fn begin(intake: Intake, format: Format, terms: Terms) -> ApiResult<Self> {
         let mut upload = Self { intake, file: File::new(format, terms), found: Vec::new(), over: false };
         while !upload.over && !upload.file.has_head() {
-            let piece = upload.intake.next().await.map_err(Stopped::refused)?;
+            let piece = upload.intake.next().await.map_err(IntakeError::refused)?;
             upload.read(piece.as_deref())?;
         }
         Ok(upload)

@@ -30,7 +30,7 @@ pub struct Intake {
 
 /// Why a body ended before its end.
 #[derive(Debug)]
-pub enum Stopped {
+pub enum IntakeError {
     BrokenOff(hyper::Error),
     Silent,
     TooMuch,
@@ -44,16 +44,16 @@ impl Intake {
     }
 
     /// What comes next; none at the end. May be dropped and asked again.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Stopped> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, IntakeError> {
         loop {
             if let Some(piece) = self.unpacked()? {
                 return self.count(piece).map(Some);
             }
             let since = *self.waiting_since.get_or_insert_with(Instant::now);
-            let frame = timeout_at(since + STANDSTILL, self.body.frame()).await.map_err(|_| Stopped::Silent)?;
+            let frame = timeout_at(since + STANDSTILL, self.body.frame()).await.map_err(|_| IntakeError::Silent)?;
             self.waiting_since = None;
             let Some(frame) = frame else { return self.end() };
-            let Ok(data) = frame.map_err(Stopped::BrokenOff)?.into_data() else { continue };
+            let Ok(data) = frame.map_err(IntakeError::BrokenOff)?.into_data() else { continue };
             match self.unpacker {
                 Some(_) => self.packed = data,
                 None if !data.is_empty() => return self.count(data).map(Some),
@@ -62,11 +62,11 @@ impl Intake {
         }
     }
 
-    fn unpacked(&mut self) -> Result<Option<Bytes>, Stopped> {
+    fn unpacked(&mut self) -> Result<Option<Bytes>, IntakeError> {
         let Some(unpacker) = &mut self.unpacker else { return Ok(None) };
         while !self.packed.is_empty() {
             let piece = self.packed.split_to(self.packed.len().min(PACKED));
-            unpacker.write_all(&piece).map_err(|_| Stopped::NotGzip)?;
+            unpacker.write_all(&piece).map_err(|_| IntakeError::NotGzip)?;
             let unpacked = std::mem::take(unpacker.get_mut());
             if !unpacked.is_empty() {
                 return Ok(Some(unpacked.into()));
@@ -75,20 +75,20 @@ impl Intake {
         Ok(None)
     }
 
-    fn end(&mut self) -> Result<Option<Bytes>, Stopped> {
+    fn end(&mut self) -> Result<Option<Bytes>, IntakeError> {
         let Some(mut unpacker) = self.unpacker.take() else { return Ok(None) };
-        unpacker.try_finish().map_err(|_| Stopped::NotGzip)?;
+        unpacker.try_finish().map_err(|_| IntakeError::NotGzip)?;
         let rest = std::mem::take(unpacker.get_mut());
         if rest.is_empty() { Ok(None) } else { self.count(rest.into()).map(Some) }
     }
 
-    fn count(&mut self, piece: Bytes) -> Result<Bytes, Stopped> {
+    fn count(&mut self, piece: Bytes) -> Result<Bytes, IntakeError> {
         self.taken += piece.len() as u64;
-        if self.taken > TOTAL { Err(Stopped::TooMuch) } else { Ok(piece) }
+        if self.taken > TOTAL { Err(IntakeError::TooMuch) } else { Ok(piece) }
     }
 }
 
-impl Stopped {
+impl IntakeError {
     /// As the answer to a request of which nothing was taken.
     pub fn refused(self) -> ApiError {
         let code = match &self {

@@ -8,7 +8,7 @@ use rmcp::{
 };
 use tokio::sync::mpsc;
 
-use super::{elicitation, question::Way};
+use super::{elicitation, question::QuestionChannel};
 use crate::mcp::{Visit, client};
 use cardinal_base::config::Confirm;
 
@@ -57,11 +57,11 @@ impl Asker {
     }
 
     /// How a question reaches a person; `fits` says whether a client can be shown all of it.
-    pub fn way(&self, confirm: Confirm, fits: bool) -> Way {
+    pub fn way(&self, confirm: Confirm, fits: bool) -> QuestionChannel {
         match confirm {
-            Confirm::Auto if self.can_elicit && fits && self.is_modern => Way::InputRequired,
-            Confirm::Auto if self.can_elicit && fits && self.frames.is_some() => Way::Session,
-            _ => Way::Admin,
+            Confirm::Auto if self.can_elicit && fits && self.is_modern => QuestionChannel::InputRequired,
+            Confirm::Auto if self.can_elicit && fits && self.frames.is_some() => QuestionChannel::Session,
+            _ => QuestionChannel::Admin,
         }
     }
 

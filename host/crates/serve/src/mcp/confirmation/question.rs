@@ -10,7 +10,7 @@ use rmcp::model::JsonObject;
 
 /// How a question reaches a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum QuestionChannel {
     /// A request to the client, on the stream of the call, in its session.
     Session,
     /// The answer to the call, which the client repeats with its user's answer.
@@ -19,7 +19,7 @@ pub enum Way {
     Admin,
 }
 
-impl Way {
+impl QuestionChannel {
     pub const fn asked(self) -> FirstAsked {
         match self {
             Self::Session | Self::InputRequired => FirstAsked::Client,
@@ -30,7 +30,7 @@ impl Way {
 
 /// A tool whose calls have to be confirmed.
 #[derive(Clone, Copy)]
-pub struct ToConfirm<'a> {
+pub struct ConfirmableTool<'a> {
     pub name: &'a str,
     pub title: Option<&'a str>,
     /// What its caller has to hold.
@@ -42,7 +42,7 @@ pub struct ToConfirm<'a> {
 
 /// A call of it.
 pub struct ToolCall<'a> {
-    pub tool: ToConfirm<'a>,
+    pub tool: ConfirmableTool<'a>,
     /// None for a tool of the core.
     pub plugin: Option<Plugin>,
     /// Canonical JSON: each member once, in the order of the names, numbers with every digit.
@@ -58,7 +58,7 @@ pub struct ToolCall<'a> {
 impl<'a> ToolCall<'a> {
     /// `None` when the arguments cannot be written canonically, since they are nested too deeply.
     pub(in crate::mcp) fn new(
-        tool: ToConfirm<'a>,
+        tool: ConfirmableTool<'a>,
         plugin: Option<Plugin>,
         visit: &'a Visit,
         arguments: &JsonObject,
