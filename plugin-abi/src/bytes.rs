@@ -1,10 +1,15 @@
 //! Bytes that are lent ([`Slice`]) and bytes that change hands ([`Bytes`]), both without copying.
+//!
+//! Neither says what the bytes are: text is UTF-8 where a function says that it takes text, and the receiver checks it.
+//! Both may be sent to and read from any thread.
 
 use std::{marker::PhantomData, ptr};
 
 use abi_stable::StableAbi;
 
 /// Bytes lent for the duration of one call. The receiver copies what it wants to keep.
+///
+/// The lender keeps them alive and unchanged until that call returns; nobody frees anything.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy)]
 pub struct Slice<'a> {
@@ -19,17 +24,19 @@ unsafe impl Send for Slice<'_> {}
 unsafe impl Sync for Slice<'_> {}
 
 impl<'a> Slice<'a> {
-    /// Lends `bytes`.
+    /// Lends `bytes`, which are not copied.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { ptr: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
     }
 
-    /// Lends the bytes of `text`.
+    /// Lends the bytes of `text`, without an end mark.
     pub const fn text(text: &'a str) -> Self {
         Self::new(text.as_bytes())
     }
 
-    /// The lent bytes.
+    /// The lent bytes; none for a null pointer.
+    ///
+    /// They live as long as the call that lends them, not as long as this value.
     pub const fn get(&self) -> &'a [u8] {
         if self.ptr.is_null() {
             return &[];
@@ -39,6 +46,8 @@ impl<'a> Slice<'a> {
     }
 
     /// The lent bytes as text, `None` when they are not UTF-8.
+    ///
+    /// Takes time in proportion to the length: the other side's word is not enough.
     pub fn as_text(&self) -> Option<&'a str> {
         std::str::from_utf8(self.get()).ok()
     }
@@ -52,6 +61,9 @@ impl Default for Slice<'_> {
 
 /// Bytes that the receiver owns. Dropping them calls back into the side that made them, from
 /// whichever thread drops them.
+///
+/// They never change. They may be kept after the call that gave them, and after the plugin has stopped: the library of
+/// either side stays loaded.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct Bytes {
@@ -71,12 +83,14 @@ impl Bytes {
     /// No bytes; nothing to free.
     pub const EMPTY: Self = Self::from_static(&[]);
 
-    /// Bytes that live as long as the program (the libraries are never unloaded).
+    /// Bytes that live as long as the program (the libraries are never unloaded). Nothing is copied, and nothing freed.
     pub const fn from_static(bytes: &'static [u8]) -> Self {
         Self { ptr: bytes.as_ptr(), len: bytes.len(), owner: ptr::null_mut(), free: None }
     }
 
     /// Hands over a vector without copying it (but for shrinking spare capacity away).
+    ///
+    /// It is freed in this library, by the allocator that it came from.
     pub fn from_vec(bytes: Vec<u8>) -> Self {
         if bytes.is_empty() {
             return Self::EMPTY;
@@ -99,7 +113,7 @@ impl Bytes {
         Self { ptr: bytes.as_ptr(), len: bytes.len(), owner: owner.cast(), free: Some(free_owner::<O>) }
     }
 
-    /// The bytes.
+    /// The bytes, for as long as this value lives.
     pub fn get(&self) -> &[u8] {
         if self.len == 0 {
             return &[];
@@ -109,7 +123,7 @@ impl Bytes {
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }
 
-    /// The bytes as text, `None` when they are not UTF-8.
+    /// The bytes as text, `None` when they are not UTF-8. Checked each time that it is asked.
     pub fn as_text(&self) -> Option<&str> {
         std::str::from_utf8(self.get()).ok()
     }

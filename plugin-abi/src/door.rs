@@ -1,4 +1,8 @@
 //! The one way to run our code when the other side calls: nothing unwinds out of it.
+//!
+//! Unwinding into code of another compilation is undefined, so that every `extern "C"` function of this crate and of the
+//! SDK runs its body through [`guard`] or [`contain`], but for the clone of a waker, which aborts. It works with `panic = "unwind"` alone; a library that aborts
+//! instead is refused before it is opened ([`crate::section::PANIC_ABORT`]).
 
 use std::{
     any::Any,
@@ -20,6 +24,8 @@ pub const END: u8 = 4;
 
 /// Runs `body`, writes what it gives to `out` or its error to `err`, and says which, as a tag of
 /// this module. A panic of `body` becomes [`PANICKED`].
+///
+/// Exactly one of `out` and `err` is written, and then belongs to the caller, who has to drop it.
 ///
 /// # Safety
 /// `out` and `err` must be valid for one write each of their types, and need not be initialised.
@@ -44,7 +50,7 @@ pub unsafe fn guard<T>(out: *mut T, err: *mut Error, body: impl FnOnce() -> Resu
 }
 
 /// Runs `body` and drops whatever it panics with; says whether it came through. For doors that
-/// have no place to report to: drops, wakers, log lines.
+/// have no place to report to: drops, wakers, log lines. The panic hook of this side has reported the panic by then.
 pub fn contain(body: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(()) => true,
@@ -55,7 +61,7 @@ pub fn contain(body: impl FnOnce()) -> bool {
     }
 }
 
-/// The text of a panic's payload, and its safe end.
+/// The text of a panic's payload, and its safe end: a payload may panic itself when it is dropped.
 pub fn payload_message(payload: Box<dyn Any + Send>) -> String {
     let text = match payload.downcast_ref::<&'static str>() {
         Some(text) => (*text).to_owned(),

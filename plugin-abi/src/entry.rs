@@ -1,4 +1,5 @@
-//! How a host gets from a library's file to its root table: one symbol of the contract's own.
+//! How a host gets from a library's file to its root table: one symbol of the contract's own. Looking it up runs what the
+//! library does when it is opened, and nothing else.
 
 use abi_stable::{
     StableAbi,
@@ -41,7 +42,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry of a library that is built with this crate.
+    /// The entry of a library that is built with this crate. `open` has to keep what [`Entry::open`] says, and must not
+    /// unwind.
     pub const fn new(open: unsafe extern "C" fn(out: *mut *const (), err: *mut Error) -> u8) -> Self {
         Self {
             size: size_of::<Self>() as u32,
@@ -61,7 +63,7 @@ extern "C" fn layouts() -> *const () {
 }
 
 impl PluginModuleRef {
-    /// The table as [`Entry::open`] gives it.
+    /// The table as [`Entry::open`] gives it: the address of a static, which nobody frees.
     pub fn into_raw(self) -> *const () {
         self.to_prefix_ref().to_raw_ptr().cast()
     }

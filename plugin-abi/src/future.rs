@@ -1,4 +1,7 @@
 //! The one future that crosses, either way.
+//!
+//! Every function that takes time gives one: host functions to plugins, handlers to the host. Neither side knows the
+//! other's runtime, and needs none to poll: the waker crosses with each poll ([`crate::waker`]).
 
 use std::{
     future::Future,
@@ -21,6 +24,8 @@ use crate::{
 ///
 /// A panic in a poll is its result ([`crate::error::PANICKED`]); a panic in its drop is swallowed.
 /// Polling it again after it was ready gives [`crate::error::BAD_HANDLE`].
+///
+/// Whoever holds it owns it: it must be dropped once, by that side, and it is freed by the side that made it.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct Fut<T> {
@@ -35,7 +40,10 @@ unsafe impl<T> Send for Fut<T> {}
 impl<T> Unpin for Fut<T> {}
 
 impl<T> Fut<T> {
-    /// Hands `future` over.
+    /// Hands `future` over. It is boxed here, and polled and dropped by the other side, on threads of its choice: hence
+    /// `Send` and `'static`.
+    ///
+    /// Its output `T` is written into memory of the other side as it is, so it must be a type of this crate or plain data.
     pub fn new<F>(future: F) -> Self
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -44,7 +52,7 @@ impl<T> Fut<T> {
         Self { data: Box::into_raw(cell).cast(), poll: poll_cell::<T, F>, drop: drop_cell::<F> }
     }
 
-    /// A future that is ready.
+    /// A future that is ready: its first poll gives `outcome`.
     pub fn ready(outcome: Result<T, Error>) -> Self
     where
         T: Send + 'static,
@@ -52,7 +60,10 @@ impl<T> Fut<T> {
         Self::new(std::future::ready(outcome))
     }
 
-    /// Runs the synchronous part that makes a future; its panic becomes the future's result.
+    /// Runs the synchronous part that makes a future; its panic becomes the future's result
+    /// ([`crate::error::PANICKED`]).
+    ///
+    /// For functions that read what the other side lends before they begin to wait.
     pub fn guarded<F>(make: impl FnOnce() -> F) -> Self
     where
         T: Send + 'static,

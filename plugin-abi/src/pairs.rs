@@ -8,7 +8,10 @@ use crate::record::word;
 const HEAD: usize = 4;
 const ENTRY: usize = 8;
 
-/// Writes pairs.
+/// Writes pairs, in their order. No pairs are an empty buffer.
+///
+/// Names and values are bytes as they are: whoever reads them decides whether they are text. Each may have up to 4 GiB,
+/// which nothing that is written here comes near.
 pub fn write<'a, I>(pairs: I) -> Vec<u8>
 where
     I: IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -33,7 +36,8 @@ where
     out
 }
 
-/// The pairs of `buffer`; none when it is empty, `None` when it is malformed.
+/// The pairs of `buffer`; none when it is empty, `None` when it is malformed: cut off, too long, or with lengths that do
+/// not add up. Nothing is copied, and all lengths are checked here, once.
 pub fn read(buffer: &[u8]) -> Option<Pairs<'_>> {
     if buffer.is_empty() {
         return Some(Pairs { buffer, left: 0, entry: 0, at: 0 });
@@ -48,7 +52,7 @@ pub fn read(buffer: &[u8]) -> Option<Pairs<'_>> {
     (end == buffer.len()).then_some(Pairs { buffer, left: count, entry: HEAD, at: table })
 }
 
-/// The pairs of a buffer that [`read`] has checked.
+/// The pairs of a buffer that [`read`] has checked, in their order; they borrow from it.
 #[derive(Clone)]
 pub struct Pairs<'a> {
     buffer: &'a [u8],

@@ -1,6 +1,7 @@
 //! What a library carries in two ELF sections, so that a host can judge it without running it.
 //!
-//! Both are found by section name and read by file offset alone; they survive LTO and strip.
+//! Both are found by section name and read by file offset alone; they survive LTO and strip. A host reads them before it
+//! trusts the file, so that every reader here takes any bytes and never panics.
 //! Integers are little-endian.
 
 use std::collections::HashSet;
@@ -56,7 +57,8 @@ pub struct Header {
 pub const TARGET: usize = 24;
 
 impl Header {
-    /// The header of the library that is being compiled.
+    /// The header of the library that is being compiled. Only right in the plugin's own crate: target and way to panic are
+    /// those of the compilation that evaluates it.
     pub const fn of_this_build() -> Self {
         let panic = if cfg!(panic = "unwind") { PANIC_UNWIND } else { PANIC_ABORT };
         Self {
@@ -72,7 +74,8 @@ impl Header {
         }
     }
 
-    /// Reads a section; `None` when it is not such a header.
+    /// Reads a section; `None` when it is not such a header: shorter than 64 bytes, or without the magic. Format and API
+    /// are the caller's to judge.
     pub fn read(section: &[u8]) -> Option<Self> {
         let bytes: &[u8; 64] = section.get(..64)?.try_into().ok()?;
         let (magic, rest) = bytes.split_first_chunk()?;
@@ -97,7 +100,7 @@ impl Header {
         (header.magic == HEADER_MAGIC).then_some(header)
     }
 
-    /// The target as text.
+    /// The target as text, up to its first zero; what is not UTF-8 is replaced.
     pub fn target_text(&self) -> String {
         let end = self.target.iter().position(|byte| *byte == 0).unwrap_or(self.target.len());
         String::from_utf8_lossy(&self.target[..end]).into_owned()
@@ -154,7 +157,7 @@ const ENV: &str = if cfg!(target_env = "gnu") {
     "unknown"
 };
 
-/// The bytes that [`write_package`] needs.
+/// The bytes that [`write_package`] needs: its `N`.
 pub const fn package_size(files: &[(&str, &[u8])]) -> usize {
     let mut size = 12;
     let mut i = 0;
@@ -166,7 +169,11 @@ pub const fn package_size(files: &[(&str, &[u8])]) -> usize {
 }
 
 /// Lays out [`PACKAGE_SECTION`] at compile time: magic, `count: u32`, and for each file
-/// `{name_length: u32, data_length: u32, name, data}`.
+/// `{name_length: u32, data_length: u32, name, data}`. Nothing is compressed or aligned.
+///
+/// # Panics
+/// When `N` is less than [`package_size`] says, which stops the compilation. Names are the author's to keep plain: a host
+/// refuses others ([`read_package`]).
 pub const fn write_package<const N: usize>(files: &[(&str, &[u8])]) -> [u8; N] {
     let mut out = [0; N];
     let mut at = copy(&mut out, 0, &PACKAGE_MAGIC);

@@ -1,4 +1,7 @@
 //! The one stream that crosses, either way: request bodies, reply bodies, rows, COPY data.
+//!
+//! A stream is made of pieces of bytes. How they are cut carries no meaning, except where a function says so (rows come
+//! in whole rows, see [`crate::values`]).
 
 use std::{
     mem::MaybeUninit,
@@ -17,13 +20,21 @@ use crate::{
 
 /// What a side implements to give a stream away. (The `Stream` of the `futures` crates, which this
 /// crate does not depend on.)
+///
+/// It is polled and dropped by the other side, by one thread at a time but not always the same.
 pub trait Source: Send {
     /// The next piece; `None` ends the stream. Not called again after an end or an error.
+    ///
+    /// A piece may be empty and may have any size: the receiver bounds what it keeps. A panic ends the stream like an
+    /// error, with [`crate::error::PANICKED`].
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>>;
 }
 
 /// A stream of byte pieces of the other side. Dropping it cancels what feeds it. Pieces are pulled
 /// one at a time, which is the back-pressure: nothing is made before it is asked for.
+///
+/// Whoever holds it owns it, and may read and drop it on any thread. Its source is freed as soon as it has ended or
+/// failed, else with the stream.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct Stream {
@@ -39,18 +50,20 @@ impl Stream {
     /// No stream: ends at once.
     pub const NONE: Self = Self { data: ptr::null_mut(), poll: None, drop: None };
 
-    /// Hands `source` over.
+    /// Hands `source` over, boxed. The other side polls and drops it: hence `Send` and `'static`.
     pub fn new<S: Source + 'static>(source: S) -> Self {
         let cell: Box<Cell<S>> = Box::new(Some(source));
         Self { data: Box::into_raw(cell).cast(), poll: Some(poll_cell::<S>), drop: Some(drop_cell::<S>) }
     }
 
-    /// Whether this is [`Stream::NONE`].
+    /// Whether this is [`Stream::NONE`]. A stream that has ended is not.
     pub fn is_none(&self) -> bool {
         self.poll.is_none()
     }
 
-    /// The next piece; `None` at the end, and for ever after.
+    /// The next piece; `None` at the end, and for ever after. An error is the last thing that comes before that.
+    ///
+    /// While it is pending, the waker of the last poll is woken when there is something to fetch.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         let Some(poll) = self.poll else { return Poll::Ready(None) };
         let mut out = MaybeUninit::uninit();
@@ -70,7 +83,7 @@ impl Stream {
         })
     }
 
-    /// The next piece, as a future.
+    /// The next piece, as a future. Dropping that loses no piece.
     pub async fn next(&mut self) -> Option<Result<Bytes, Error>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }

@@ -4,9 +4,12 @@
 //! * **Rows**, one batch per stream piece: `{column_count: u16}` and the columns as above, row
 //!   after row to the end of the piece. A piece never ends inside a row.
 //!
-//! All integers are in network byte order, as in PostgreSQL's protocol.
+//! All integers are in network byte order, as in PostgreSQL's protocol. What the bytes of a value mean, the type of its
+//! parameter or column says, which the host tells when it prepares the statement.
 
-/// Appends one value; `None` is NULL. Values over 2 GiB can't be written (`false`).
+/// Appends one value; `None` is NULL. Values over 2 GiB can't be written (`false`, and `out` is as it was).
+///
+/// An empty value is not NULL: of a text it is the empty one.
 pub fn push(out: &mut Vec<u8>, value: Option<&[u8]>) -> bool {
     match value {
         None => out.extend_from_slice(&(-1i32).to_be_bytes()),
@@ -19,12 +22,12 @@ pub fn push(out: &mut Vec<u8>, value: Option<&[u8]>) -> bool {
     true
 }
 
-/// Begins a row of `columns` columns; [`push`] its values after it.
+/// Begins a row of `columns` columns; [`push`] its values after it, as many as that.
 pub fn push_row(out: &mut Vec<u8>, columns: u16) {
     out.extend_from_slice(&columns.to_be_bytes());
 }
 
-/// Reads values one by one. After `None` nothing more can be read.
+/// Reads values one by one, without copying them. After `None` nothing more can be read.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -36,7 +39,7 @@ impl<'a> Reader<'a> {
         Self { bytes }
     }
 
-    /// Whether everything has been read.
+    /// Whether everything has been read: tells the end from a malformed buffer after [`next`](Self::next) gave `None`.
     pub fn is_done(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -59,7 +62,7 @@ impl<'a> Reader<'a> {
         Some(Some(value))
     }
 
-    /// The column count of the next row.
+    /// The column count of the next row; its values follow. `None` at the end, or for a buffer that is cut off.
     pub fn row(&mut self) -> Option<u16> {
         let (count, rest) = self.bytes.split_first_chunk::<2>()?;
         self.bytes = rest;

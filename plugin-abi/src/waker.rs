@@ -25,7 +25,7 @@ pub struct RawWaker {
 }
 
 impl RawWaker {
-    /// Lends `waker` for the duration of `poll`. No allocation. The receiver clones it, or wakes it
+    /// Lends `waker` for the duration of `poll`, which runs at once and on this thread. No allocation. The receiver clones it, or wakes it
     /// by reference during the poll; it does not drop it nor wake it by value.
     ///
     /// A waker that came over this very border goes back as what it was, so that the other side
@@ -91,7 +91,8 @@ unsafe extern "C" fn drop_waker(data: *const (), vtable: *const ()) {
 }
 
 /// Polls something of ours with a waker of the other side. The std waker that `poll` sees is
-/// borrowed: it costs nothing until it is cloned.
+/// borrowed: it costs nothing until it is cloned. A clone is a box of this side around a clone of the other, and may be
+/// kept as long as it is wanted.
 ///
 /// # Safety
 /// `raw` must point to a [`RawWaker`] that stays valid during this call.

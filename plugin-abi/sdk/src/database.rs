@@ -9,6 +9,7 @@ mod from_row;
 pub(crate) mod json;
 mod row;
 pub(crate) mod shape;
+mod statement;
 mod transaction;
 mod types;
 
@@ -16,9 +17,10 @@ use std::future::Future;
 
 use serde::Deserialize;
 
-pub use connection::{Connection, Statement, ToStatement};
+pub use connection::Connection;
 pub use from_row::FromRow;
 pub use row::{Column, OwnedRows, Row, RowIndex, RowStream};
+pub use statement::{Statement, ToStatement};
 pub use transaction::Transaction;
 
 use crate::{PluginContext, Result};

@@ -24,6 +24,10 @@ pub enum Level {
 /// The plugin's metrics. Names are snake_case; the host puts its own prefix and the plugin's name
 /// on them.
 ///
+/// All of it may be called from any thread, within calls and outside, and never waits. A plugin has up to 500 series, a name
+/// up to 100 bytes, a series up to 8 labels with values of up to 200 bytes; what is over is dropped, and counted in
+/// `cardinal_plugin_metrics_dropped_total`. A name keeps the kind that it was used with first.
+///
 /// ```
 /// # fn f(ctx: &cardinal_plugin::PluginContext) {
 /// ctx.metrics().count("pages_fetched", 1);
@@ -52,17 +56,17 @@ impl<'a> Metrics<'a> {
         self
     }
 
-    /// Adds `n` to a counter.
+    /// Adds `n` to a counter. The exposition ends its name with `_total`.
     pub fn count(&self, name: &str, n: u64) {
         self.send(COUNTER, name, n as f64);
     }
 
-    /// Sets a gauge.
+    /// Sets a gauge, which keeps its value until it is set again or the plugin stops.
     pub fn gauge(&self, name: &str, value: f64) {
         self.send(GAUGE, name, value);
     }
 
-    /// Puts a value into a histogram; times in seconds.
+    /// Puts a value into a histogram; times in seconds, sizes in bytes. Its buckets are the host's, from 0.001 to 1,000,000.
     pub fn observe(&self, name: &str, value: f64) {
         self.send(HISTOGRAM, name, value);
     }

@@ -60,7 +60,7 @@ impl Response {
         }
     }
 
-    /// Plain text in UTF-8.
+    /// Plain text in UTF-8 (`text/plain; charset=utf-8`).
     pub fn text(text: impl Into<String>) -> Self {
         Self::with_type("text/plain; charset=utf-8", Bytes::from(text.into()))
     }
@@ -95,7 +95,7 @@ impl Response {
         Self { body: Body::Stream(Box::new(give)), ..Self::with_type(content_type, Bytes::new()) }
     }
 
-    /// Sets the status.
+    /// Sets the status: 200 to 599. Another one makes the call fail, as a fault of the plugin.
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.status = status;

@@ -32,7 +32,11 @@ impl ByteStream {
         Self { ahead: Some(bytes).filter(|bytes| !bytes.is_empty()), inner: abi::Stream::NONE }
     }
 
-    /// The next piece; `None` at the end.
+    /// The next piece; `None` at the end, and after an error.
+    ///
+    /// # Errors
+    /// 400 or 413 for a body that breaks off or is larger than the route allows; PostgreSQL's for COPY. All can be passed
+    /// on with `?`.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

@@ -75,6 +75,10 @@ impl PluginContext {
     }
 
     /// A page of cards that match `query`, which the service user reads outside a call.
+    ///
+    /// # Errors
+    /// A query that the list of the API would refuse, with what is wrong; a cursor of another query; a call that may not
+    /// read cards.
     pub fn list_cards(&self, query: CardQuery) -> impl Future<Output = Result<CardPage>> + Send + use<> {
         let answer = serde_json::to_vec(&query).map(|query| {
             let list = self.core.host.list_cards();
@@ -84,6 +88,10 @@ impl PluginContext {
     }
 
     /// Removes one of the plugin's own sources of a card. Gives the card's new version.
+    ///
+    /// # Errors
+    /// When there is no such card or source ([`Error::is_not_found`]), for a source of another plugin, and for a call without
+    /// the right to write.
     pub fn remove_source(
         &self,
         card_id: Uuid,

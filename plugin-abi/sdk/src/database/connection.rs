@@ -8,14 +8,14 @@ use std::{
     task::{Context, Poll, Waker, ready},
 };
 
-use bytes::{Bytes, BytesMut};
-use cardinal_plugin_abi::{Answer, Fut, Slice, host::ConnId, values};
+use bytes::Bytes;
+use cardinal_plugin_abi::{Answer, Fut, Slice, host::ConnId};
 use futures_util::{FutureExt, Stream};
-use postgres_types::{IsNull, ToSql, Type};
+use postgres_types::ToSql;
 
 use super::{
-    row::{Column, OwnedRows, Row, RowStream},
-    shape::Shape,
+    row::{OwnedRows, Row, RowStream},
+    statement::{Source, Statement, StatementInner, ToStatement},
     transaction::Transaction,
 };
 use crate::{ByteStream, Error, PluginContext, Result, context::Core, stream};
@@ -26,6 +26,10 @@ use crate::{ByteStream, Error, PluginContext, Result, context::Core, stream};
 /// first use and kept with the connection. Dropping a future of it cancels the statement.
 /// Dropping the connection gives it back; the host cleans it (open transaction, role, settings,
 /// LISTEN, locks) before anybody else gets it.
+///
+/// It works on any thread, with or without a runtime. Statements of one connection run one after another. PostgreSQL ends
+/// one that takes longer than 15 s (SQLSTATE 57014) and a transaction in which nothing happens for 15 s; a wait for a lock
+/// ends after 3 s (55P03).
 ///
 /// ```
 /// # use cardinal_plugin::{PluginContext, Result};
@@ -67,95 +71,6 @@ pub(super) struct Afterwork {
     queued: Option<String>,
 }
 
-/// A prepared statement of one connection. Cheap to clone.
-#[derive(Clone)]
-pub struct Statement {
-    inner: Arc<StatementInner>,
-}
-
-struct StatementInner {
-    conn: ConnId,
-    shape: Arc<Shape>,
-}
-
-impl Statement {
-    /// The types of the parameters.
-    pub fn params(&self) -> &[Type] {
-        &self.inner.shape.params
-    }
-
-    /// The columns of the result; none when it has no rows.
-    pub fn columns(&self) -> &[Column] {
-        &self.inner.shape.columns
-    }
-
-    /// The parameters on their way to the host; checks number and types.
-    fn encode(&self, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<u8>> {
-        let types = self.params();
-        if types.len() != params.len() {
-            let text = format!("the statement takes {} parameters, {} were given", types.len(), params.len());
-            return Err(Error::internal(text));
-        }
-        let (mut out, mut value) = (Vec::new(), BytesMut::new());
-        for (i, (param, of)) in params.iter().zip(types).enumerate() {
-            value.clear();
-            let fault = |error| Error::internal(format!("parameter ${} of type {of}: {error}", i + 1));
-            let written = match param.to_sql_checked(of, &mut value).map_err(fault)? {
-                IsNull::Yes => values::push(&mut out, None),
-                IsNull::No => values::push(&mut out, Some(&value)),
-            };
-            if !written {
-                return Err(Error::internal(format!("parameter ${} is larger than PostgreSQL takes", i + 1)));
-            }
-        }
-        Ok(out)
-    }
-}
-
-impl fmt::Debug for Statement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Statement").field("params", &self.inner.shape.params).finish_non_exhaustive()
-    }
-}
-
-/// SQL text, or a [`Statement`] that [`Connection::prepare`] made.
-pub trait ToStatement: sealed::Sealed + Sync {
-    #[doc(hidden)]
-    fn source(&self) -> Source<'_>;
-}
-
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum Source<'a> {
-    Sql(&'a str),
-    Prepared(&'a Statement),
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for str {}
-    impl Sealed for String {}
-    impl Sealed for super::Statement {}
-}
-
-impl ToStatement for str {
-    fn source(&self) -> Source<'_> {
-        Source::Sql(self)
-    }
-}
-
-impl ToStatement for String {
-    fn source(&self) -> Source<'_> {
-        Source::Sql(self)
-    }
-}
-
-impl ToStatement for Statement {
-    fn source(&self) -> Source<'_> {
-        Source::Prepared(self)
-    }
-}
-
 impl Connection {
     pub(crate) fn open(ctx: &PluginContext) -> impl Future<Output = Result<Self>> + Send + use<> {
         let ctx = ctx.clone();
@@ -169,6 +84,9 @@ impl Connection {
 
     /// Prepares a statement. [`query`](Self::query) and the others do so themselves when they get
     /// text, and remember it; doing it oneself tells the types.
+    ///
+    /// # Errors
+    /// PostgreSQL's, for text that is no single statement or names what is not there, and when the connection is lost.
     pub async fn prepare(&self, sql: &str) -> Result<Statement> {
         if let Some(statement) = lock(&self.statements).get(sql) {
             return Ok(statement.clone());
@@ -199,6 +117,9 @@ impl Connection {
     }
 
     /// Runs a statement that gives exactly one row; more or none is an error.
+    ///
+    /// # Errors
+    /// Those of [`query`](Self::query), and another number of rows: an internal error for the client.
     pub async fn query_one<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Row>
     where
         T: ToStatement + ?Sized,
@@ -208,6 +129,9 @@ impl Connection {
     }
 
     /// Runs a statement that gives one row or none; more is an error.
+    ///
+    /// # Errors
+    /// Those of [`query`](Self::query), and more than one row.
     pub async fn query_opt<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>>
     where
         T: ToStatement + ?Sized,
@@ -221,6 +145,9 @@ impl Connection {
     }
 
     /// Runs a statement and gives its rows as they come, in constant memory.
+    ///
+    /// # Errors
+    /// Those of [`query`](Self::query) up to the first answer of the server; later ones come as an item of the stream.
     pub async fn query_stream<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<RowStream>
     where
         T: ToStatement + ?Sized,
@@ -252,7 +179,10 @@ impl Connection {
         Ok(OwnedRows::new(rows, self))
     }
 
-    /// Runs a statement; gives how many rows it changed.
+    /// Runs a statement; gives how many rows it changed, 0 for one that changes none.
+    ///
+    /// # Errors
+    /// Those of [`query`](Self::query).
     pub async fn execute<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<u64>
     where
         T: ToStatement + ?Sized,
@@ -264,19 +194,31 @@ impl Connection {
         answer.await.map(|answer| answer.number).map_err(|error| self.fault(&statement, error))
     }
 
-    /// Runs several statements, separated by `;`, without parameters and rows.
+    /// Runs several statements, separated by `;`, without parameters and rows. They are one transaction unless they say
+    /// otherwise.
+    ///
+    /// # Errors
+    /// PostgreSQL's, of the first that fails; nothing behind it has run.
     pub async fn batch_execute(&self, sql: &str) -> Result<()> {
         self.settle().await?;
         self.batch(sql).await.map(drop).map_err(Error::of_host)
     }
 
     /// Begins a transaction. It is rolled back unless [`commit`](Transaction::commit) succeeds.
+    ///
+    /// # Errors
+    /// When the connection is lost.
     pub async fn transaction(&mut self) -> Result<Transaction<'_>> {
         Transaction::begin(self, None).await
     }
 
     /// `COPY ... FROM STDIN`: the pieces are sent as they come, in the format that the SQL names.
     /// Gives the number of rows. An error among the pieces undoes it.
+    ///
+    /// `pieces` is polled on a thread of the plugin's, one piece ahead of what PostgreSQL takes.
+    ///
+    /// # Errors
+    /// PostgreSQL's, and the first error of `pieces` as it was.
     pub async fn copy_in<S>(&self, sql: &str, pieces: S) -> Result<u64>
     where
         S: Stream<Item = Result<Bytes>> + Send + 'static,
@@ -289,7 +231,11 @@ impl Connection {
         answer.await.map(|answer| answer.number).map_err(Error::of_host)
     }
 
-    /// `COPY ... TO STDOUT`, piece by piece. Dropping it before its end cancels the statement.
+    /// `COPY ... TO STDOUT`, piece by piece, in the format that the SQL names. Dropping it before its end cancels the
+    /// statement. How it is cut into pieces means nothing.
+    ///
+    /// # Errors
+    /// PostgreSQL's when the statement begins; later ones come as an item of the stream.
     pub async fn copy_out(&self, sql: &str) -> Result<ByteStream> {
         self.settle().await?;
         let copy = self.core().host.db_copy_out();

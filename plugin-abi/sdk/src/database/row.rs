@@ -39,7 +39,7 @@ impl Column {
     }
 }
 
-/// A row of a result.
+/// A row of a result. It owns its values, which stay in the form in which PostgreSQL sent them until they are asked for.
 pub struct Row {
     columns: Arc<[Column]>,
     /// The batch that it came in; rows of one batch share it.
@@ -169,7 +169,10 @@ impl RowStream {
         &self.columns
     }
 
-    /// The next row; `None` at the end.
+    /// The next row; `None` at the end, and after an error.
+    ///
+    /// # Errors
+    /// PostgreSQL's, in the middle of the rows: those that came are good.
     pub async fn next(&mut self) -> Option<Result<Row>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

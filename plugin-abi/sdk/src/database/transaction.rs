@@ -41,11 +41,19 @@ impl<'a> Transaction<'a> {
     }
 
     /// A transaction inside this one (a savepoint), which can be rolled back alone.
+    ///
+    /// # Errors
+    /// When the connection is lost, or a statement of this transaction has failed: PostgreSQL then takes nothing but its end.
     pub async fn transaction(&mut self) -> Result<Transaction<'_>> {
         Transaction::begin(self.conn, Some(self.depth)).await
     }
 
-    /// Makes it last. When this fails, nothing of it has lasted.
+    /// Makes it last. When this fails, nothing of it has lasted, but for a connection that was lost while PostgreSQL
+    /// answered: then nobody knows.
+    ///
+    /// # Errors
+    /// What only the commit checks (deferred constraints, SQLSTATE 23...), a conflict with another transaction (40001), and
+    /// a lost connection.
     pub async fn commit(self) -> Result<()> {
         let sql = match self.depth {
             0 => "COMMIT".to_owned(),
@@ -55,6 +63,9 @@ impl<'a> Transaction<'a> {
     }
 
     /// Undoes it, and says whether that worked. Dropping does the same and says nothing.
+    ///
+    /// # Errors
+    /// When the connection is lost, which undoes it, too.
     pub async fn rollback(self) -> Result<()> {
         let sql = self.undo();
         self.end(&sql).await

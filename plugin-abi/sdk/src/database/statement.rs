@@ -1,0 +1,99 @@
+//! Prepared statements, and what a connection takes for a statement.
+
+use std::{fmt, sync::Arc};
+
+use bytes::BytesMut;
+use cardinal_plugin_abi::{host::ConnId, values};
+use postgres_types::{IsNull, ToSql, Type};
+
+use super::{row::Column, shape::Shape};
+use crate::{Error, Result};
+
+/// A prepared statement of one connection. Cheap to clone.
+#[derive(Clone)]
+pub struct Statement {
+    pub(super) inner: Arc<StatementInner>,
+}
+
+pub(super) struct StatementInner {
+    pub conn: ConnId,
+    pub shape: Arc<Shape>,
+}
+
+impl Statement {
+    /// The types of the parameters, `$1` first.
+    pub fn params(&self) -> &[Type] {
+        &self.inner.shape.params
+    }
+
+    /// The columns of the result, in their order; none when it has no rows.
+    pub fn columns(&self) -> &[Column] {
+        &self.inner.shape.columns
+    }
+
+    /// The parameters on their way to the host; checks number and types.
+    pub(super) fn encode(&self, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<u8>> {
+        let types = self.params();
+        if types.len() != params.len() {
+            let text = format!("the statement takes {} parameters, {} were given", types.len(), params.len());
+            return Err(Error::internal(text));
+        }
+        let (mut out, mut value) = (Vec::new(), BytesMut::new());
+        for (i, (param, of)) in params.iter().zip(types).enumerate() {
+            value.clear();
+            let fault = |error| Error::internal(format!("parameter ${} of type {of}: {error}", i + 1));
+            let written = match param.to_sql_checked(of, &mut value).map_err(fault)? {
+                IsNull::Yes => values::push(&mut out, None),
+                IsNull::No => values::push(&mut out, Some(&value)),
+            };
+            if !written {
+                return Err(Error::internal(format!("parameter ${} is larger than PostgreSQL takes", i + 1)));
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Statement").field("params", &self.inner.shape.params).finish_non_exhaustive()
+    }
+}
+
+/// SQL text, or a [`Statement`] that [`Connection::prepare`](super::Connection::prepare) made.
+pub trait ToStatement: sealed::Sealed + Sync {
+    #[doc(hidden)]
+    fn source(&self) -> Source<'_>;
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Source<'a> {
+    Sql(&'a str),
+    Prepared(&'a Statement),
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for str {}
+    impl Sealed for String {}
+    impl Sealed for super::Statement {}
+}
+
+impl ToStatement for str {
+    fn source(&self) -> Source<'_> {
+        Source::Sql(self)
+    }
+}
+
+impl ToStatement for String {
+    fn source(&self) -> Source<'_> {
+        Source::Sql(self)
+    }
+}
+
+impl ToStatement for Statement {
+    fn source(&self) -> Source<'_> {
+        Source::Prepared(self)
+    }
+}
