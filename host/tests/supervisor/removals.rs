@@ -35,7 +35,7 @@ fn pools(database: &Database) -> Pools {
 }
 
 /// How long removals of cards, one after the other, waited at most beside this.
-async fn beside_removals<T>(database: &Database, work: impl Future<Output = T>) -> (T, Duration) {
+pub(super) async fn beside_removals<T>(database: &Database, work: impl Future<Output = T>) -> (T, Duration) {
     let (core, pools) = (database.core().await, pools(database));
     let (mut work, mut longest) = (std::pin::pin!(work), Duration::ZERO);
     loop {

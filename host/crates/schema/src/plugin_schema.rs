@@ -38,6 +38,7 @@ mod diff;
 pub mod drop_object;
 pub mod dump;
 mod keys;
+mod late_checks;
 pub mod purge;
 mod record;
 pub mod review;

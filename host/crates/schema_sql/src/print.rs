@@ -9,8 +9,9 @@ use squawk_syntax::{SyntaxNode, SyntaxToken};
 use super::error::{Position, SchemaError};
 use super::names::Words;
 use super::work::{self, Part};
-use super::{CardKey, Statement, keys, lexis, names, new_keys, overwrites, quadratic, syntax};
+use super::{CardKey, LateCheck, Statement, keys, lexis, names, new_keys, overwrites, quadratic, syntax};
 
+mod late_checks;
 mod options;
 
 pub(super) struct Printer<'a> {
@@ -25,6 +26,7 @@ pub(super) struct Printer<'a> {
     out: String,
     /// Keys to the cards, which are not in `out`.
     card_keys: Vec<CardKey>,
+    late_checks: Vec<LateCheck>,
 }
 
 type Printed = Result<(), SchemaError>;
@@ -32,13 +34,13 @@ type Printed = Result<(), SchemaError>;
 impl<'a> Printer<'a> {
     pub(super) fn new(schema: &'a str, text: &'a str, statement: &'a SyntaxNode, part: Part) -> Self {
         let (queries, out) = (HashSet::new(), String::new());
-        Self { schema, text, statement, part, queries, out, card_keys: Vec::new() }
+        Self { schema, text, statement, part, queries, out, card_keys: Vec::new(), late_checks: Vec::new() }
     }
 
     pub(super) fn print(mut self, position: Position) -> Result<Statement, SchemaError> {
         self.collect_queries()?;
         match self.part {
-            Part::Whole => self.node(&self.statement.clone())?,
+            Part::WHOLE => self.node(&self.statement.clone())?,
             part => self.alteration(&self.statement.clone(), part)?,
         }
         let work = work::of_part(self.statement, self.part, self.text)?;
@@ -46,23 +48,37 @@ impl<'a> Printer<'a> {
         let overwrites = overwrites::find(self.statement, self.text)?;
         let changes_types = overwrites::changes_types(self.statement);
         let constraint_names = new_keys::names(self.statement, self.text)?.into_iter().map(|(_, name)| name).collect();
+        let late_checks = self.take_late_checks()?;
         let (sql, card_keys) = (self.out, self.card_keys);
-        Ok(Statement { sql, card_keys, work, locked_by, constraint_names, overwrites, changes_types, position })
+        Ok(Statement {
+            sql,
+            card_keys,
+            late_checks,
+            work,
+            locked_by,
+            constraint_names,
+            overwrites,
+            changes_types,
+            position,
+        })
     }
 
-    /// Of an ALTER TABLE, the actions that drop something, or the others.
+    /// Of an ALTER TABLE, the actions of one part.
     fn alteration(&mut self, node: &SyntaxNode, part: Part) -> Printed {
         let mut is_first = true;
         for child in node.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
                 (Some(child), _) if work::is_action(child.kind()) => {
-                    if !work::belongs(child.kind(), part) {
+                    if !part.has(child) {
                         continue;
                     }
                     if !std::mem::take(&mut is_first) {
                         self.word(",");
                     }
-                    self.node(child)?;
+                    match part.is_late() {
+                        true => self.late_check(child)?,
+                        false => self.node(child)?,
+                    }
                 }
                 (Some(child), _) => self.node(child)?,
                 (_, Some(token)) if token.kind() == COMMA => {}
