@@ -2,13 +2,15 @@
 //! or a new one is filled beside the one in use and put in its place when it is complete.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures_util::SinkExt as _;
 use tokio_postgres::Client;
 
 use super::{
-    LOCK_MEMBER, Manifest, Plugin, Progress, Rows, SEALING_KEY_MEMBER, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
+    LOCK_MEMBER, LeftOut, Manifest, Plugin, Progress, Rows, SEALING_KEY_MEMBER, SETTINGS_MEMBER, Summary,
+    TOKEN_SECRET_MEMBER,
     archive::{Checked, Existing, Members},
 };
 use cardinal_base::{
@@ -32,6 +34,8 @@ use cardinal_supervisor::access::{Access, MissingDatabase};
 const RESTORED_SETTINGS_FILE: &str = "restored-settings.json";
 /// Databases that a server usually has, to stand on while ours is exchanged.
 const STANDPOINTS: [&str; 2] = ["postgres", "template1"];
+/// How long the rows of a plugin may be held against its own checks; what is not done then stays NOT VALID.
+const CHECKS_LIMIT: Duration = Duration::from_secs(60);
 const HEAD_PREFIX: &str = super::HEAD;
 
 /// Restores `file` into the database and `DATA_DIR` of these settings.
@@ -55,7 +59,10 @@ pub async fn restore(
             env!("CARGO_PKG_VERSION")
         );
     }
-    let is_there = |name: &String| archive.manifest.plugins.iter().any(|plugin| plugin.name == *name);
+    let (plugins, left_out) = (&archive.manifest.plugins, &archive.manifest.left_out);
+    let is_there = |name: &String| {
+        plugins.iter().any(|plugin| plugin.name == *name) || left_out.iter().any(|it| it.plugin == *name)
+    };
     if let Some(name) = without_plugins.iter().find(|name| !is_there(name)) {
         bail!("--without-plugin {name}: the backup has no tables of a plugin with this name");
     }
@@ -68,12 +75,19 @@ pub async fn restore(
         existing,
         without_plugins,
         progress,
-        without: Vec::new(),
+        without: missing(left_out, without_plugins),
     }
     .run()
     .await;
     access.close().await;
     restored
+}
+
+/// What the backup had to leave out.
+fn missing(left_out: &[LeftOut], asked: &[String]) -> Vec<LeftOut> {
+    let why = |it: &LeftOut| format!("the backup has none of them: {}", it.why);
+    let of = |it: &LeftOut| LeftOut { why: why(it), is_asked: asked.contains(&it.plugin), ..it.clone() };
+    left_out.iter().map(of).collect()
 }
 
 struct Restore<'a> {
@@ -84,8 +98,7 @@ struct Restore<'a> {
     /// Whose tables the operator leaves out.
     without_plugins: &'a [String],
     progress: &'a mut dyn Progress,
-    /// Plugins whose tables are not made again, and why.
-    without: Vec<String>,
+    without: Vec<LeftOut>,
 }
 
 impl Restore<'_> {
@@ -222,12 +235,22 @@ impl Restore<'_> {
                 continue;
             }
             let filled = self.fill_plugin(plugin, &mut members, &provisioner, &prepared).await;
-            filled.with_context(|| {
+            let Err(error) = filled else { continue };
+            if !dump::is_of_the_tables(&error) {
                 let name = &plugin.name;
-                format!("restoring plugin {name}; to restore everything else, add --without-plugin {name}")
-            })?;
+                let told = format!("restoring plugin {name}; to restore everything else, add --without-plugin {name}");
+                return Err(error.context(told));
+            }
+            self.skip_members(plugin, &mut members)?;
+            step(&plugin.name, "", "", &provisioner, &prepared).drop_all().await?;
+            self.leave_out(LeftOut::failed(&plugin.name, &error));
         }
         Ok(files)
+    }
+
+    fn leave_out(&mut self, left_out: LeftOut) {
+        self.progress.note(&format!("plugin {} is left out: {}", left_out.plugin, left_out.why));
+        self.without.push(left_out);
     }
 
     async fn fill_plugin(
@@ -255,11 +278,9 @@ impl Restore<'_> {
         let schema = plugin_schema_name(&plugin.name);
         let filled = match (self.is_complete(&writer, &schema).await, refused) {
             (Err(lacks), Some((version, fault))) => {
-                self.without.push(format!(
-                    "{}: schema.sql of version {version} is refused ({fault}), and {lacks:#}",
-                    plugin.name
-                ));
-                self.skip_schema(members, &schema)?;
+                let why = format!("schema.sql of version {version} is refused ({fault}), and {lacks:#}");
+                self.leave_out(LeftOut { plugin: plugin.name.clone(), why, is_asked: false });
+                self.skip_members(plugin, members)?;
                 drop(writer);
                 step.close_writer(&closer).await?;
                 return step.drop_all().await;
@@ -278,19 +299,16 @@ impl Restore<'_> {
 
     /// What the operator has left out.
     fn skip_plugin(&mut self, plugin: &Plugin, members: &mut Members<'_>) -> anyhow::Result<()> {
-        for index in 1..=plugin.steps.len() {
-            members.next(&format!("schema/{}/{index}.sql", plugin.name))?.context(
-                "one of its schema.sql files is \
-                missing",
-            )?;
-        }
-        self.skip_schema(members, &plugin_schema_name(&plugin.name))?;
-        self.without.push(format!("{}: left out by --without-plugin", plugin.name));
+        self.skip_members(plugin, members)?;
+        let why = "left out by --without-plugin".to_owned();
+        self.without.push(LeftOut { plugin: plugin.name.clone(), why, is_asked: true });
         Ok(())
     }
 
-    /// Rows of a plugin that has no tables for them.
-    fn skip_schema(&self, members: &mut Members<'_>, schema: &str) -> anyhow::Result<()> {
+    /// What is left in the archive of a plugin that has no tables for it.
+    fn skip_members(&self, plugin: &Plugin, members: &mut Members<'_>) -> anyhow::Result<()> {
+        while members.next(&format!("schema/{}/", plugin.name))?.is_some() {}
+        let schema = plugin_schema_name(&plugin.name);
         for rows in self.archive.manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
             while members.next(&format!("data/{}/", rows.number))?.is_some() {}
         }
@@ -301,7 +319,9 @@ impl Restore<'_> {
         let manifest: &Manifest = &self.archive.manifest;
         dump::begin_writing(client, schema).await?;
         let back = dump::stand_aside(client, schema).await?;
+        let mut checks = Vec::new();
         if schema != "public" {
+            checks = dump::checks_aside(client, schema).await?;
             dump::empty(client, schema).await?;
         }
         for rows in manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
@@ -309,6 +329,9 @@ impl Restore<'_> {
         }
         for sequence in manifest.sequences.iter().filter(|sequence| sequence.schema == schema) {
             dump::set_sequence(client, sequence).await?;
+        }
+        for open in dump::checks_again(client, &checks, CHECKS_LIMIT).await? {
+            self.progress.note(&format!("{schema}: a check holds for new rows alone: {open}"));
         }
         dump::stand_again(client, &back).await?;
         if schema == "public" {
