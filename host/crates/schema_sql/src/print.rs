@@ -29,6 +29,9 @@ pub(super) struct Printer<'a> {
     late_checks: Vec<LateCheck>,
 }
 
+const OBJECT_NUMBER_FIX: &str = "Its values are numbers of objects of this one database, which no backup can bring into another. Store \
+    the name as text, and cast it where it is used: `v::regclass`.";
+
 type Printed = Result<(), SchemaError>;
 
 impl<'a> Printer<'a> {
@@ -345,6 +348,14 @@ impl<'a> Printer<'a> {
         };
         let path = self.path(&path_node)?;
         let is_quoted = tokens_of(&path_node).any(|token| token.text().starts_with('"'));
+        if let [.., name] = path.as_slice()
+            && (path.len() == 1 || path[0] == "pg_catalog")
+            && names::is_object_number(name)
+            && !node.ancestors().any(|it| it.kind() == CAST_EXPR)
+        {
+            let what = format!("a column of type {name}");
+            return Err(self.refuse(node, &what, OBJECT_NUMBER_FIX));
+        }
         let built_in = match path.as_slice() {
             [name] => names::built_in_type(name, is_quoted),
             [schema, name] if schema == "pg_catalog" => names::built_in_type(name, true),
