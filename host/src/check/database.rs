@@ -112,7 +112,7 @@ fn unusable(error: &anyhow::Error) -> Finding {
 }
 
 /// What only a superuser can close, and has not.
-async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
+async fn open_doors(session: &Client, names: &RoleNames) -> anyhow::Result<Vec<Finding>> {
     let bootstrap = |code, message, expected| {
         let fix = "Have a superuser run the output of `cardinal database bootstrap-sql` once.";
         Finding::warning(code, "database", message).expected(expected).fix(fix)
@@ -162,6 +162,23 @@ async fn open_doors(session: &Client) -> anyhow::Result<Vec<Finding>> {
             "EXECUTE on jsonb_delete(jsonb, text[]) revoked from PUBLIC",
         ));
     }
+    if isolation::lock_looks_are_open(session).await? {
+        findings.push(bootstrap(
+            "lock-looks-open",
+            "Plugins can keep the server's table of locks busy, so that all work on cards takes seconds.",
+            "EXECUTE on pg_blocking_pids and similar functions revoked from PUBLIC",
+        ));
+    }
+    if isolation::temporary_files_are_unbounded(session, names).await? {
+        let message = "Plugins can fill the database's disk with temporary files of sorts and cursors.";
+        let finding = Finding::warning("temporary-files-unbounded", "database", message)
+            .expected("temp_file_limit set for the server, or for the plugins' logins")
+            .fix(
+                "Set temp_file_limit = '4GB' for the server, or have a superuser run the output of `cardinal database \
+                 bootstrap-sql` once and start the host.",
+            );
+        findings.push(finding);
+    }
     if isolation::ddl_is_unfenced(session).await? {
         findings.push(bootstrap(
             "ddl-unfenced",
@@ -198,7 +215,7 @@ impl DatabaseReport {
         let preparation = access.preparation();
         // It may be a superuser's: it looks at catalogs alone.
         let session = preparation.session().await?;
-        let open = open_doors(&session).await?;
+        let open = open_doors(&session, &preparation.names).await?;
         let is_used = dump::is_used(&session).await?;
         drop(session);
         if !is_used {
