@@ -10,6 +10,7 @@ mod changes;
 pub mod database;
 pub mod finding;
 mod machine;
+mod open_doors;
 mod plugins;
 mod provider;
 mod proxy;

@@ -5,7 +5,7 @@ use std::path::Path;
 use time::OffsetDateTime;
 use tokio_postgres::Client;
 
-use super::finding::Finding;
+use super::{finding::Finding, open_doors};
 use cardinal_base::config::{BadSettings, Config};
 use cardinal_database::{
     connect::ConnectParams,
@@ -111,111 +111,12 @@ fn unusable(error: &anyhow::Error) -> Finding {
     }
 }
 
-/// What only a superuser can close, and has not.
-async fn open_doors(session: &Client, names: &RoleNames) -> anyhow::Result<Vec<Finding>> {
-    let bootstrap = |code, message, expected| {
-        let fix = "Have a superuser run the output of `cardinal database bootstrap-sql` once.";
-        Finding::warning(code, "database", message).expected(expected).fix(fix)
-    };
-    let mut findings = Vec::new();
-    if isolation::large_objects_are_open(session).await? {
-        findings.push(bootstrap(
-            "large-objects-open",
-            "Plugins can create large objects, which live outside their schema.",
-            "EXECUTE on lo_create, lo_creat and lo_from_bytea revoked from PUBLIC",
-        ));
-    }
-    if isolation::advisory_locks_are_open(session).await? {
-        findings.push(bootstrap(
-            "advisory-locks-open",
-            "Plugins can take advisory locks until the server's lock table is full.",
-            "EXECUTE on pg_advisory_lock and similar functions revoked from PUBLIC",
-        ));
-    }
-    if isolation::log_messages_are_open(session).await? {
-        findings.push(bootstrap(
-            "log-messages-open",
-            "Plugins can write messages of any size into the write-ahead log, so that a crashed server cannot start \
-             again.",
-            "EXECUTE on pg_logical_emit_message revoked from PUBLIC",
-        ));
-    }
-    if isolation::snapshots_are_open(session).await? {
-        findings.push(bootstrap(
-            "snapshots-open",
-            "Plugins can export snapshots, whose files keep the server from stopping and starting for minutes.",
-            "EXECUTE on pg_export_snapshot revoked from PUBLIC",
-        ));
-    }
-    if isolation::object_locks_are_open(session).await? {
-        findings.push(bootstrap(
-            "object-locks-open",
-            "Plugins can lock objects that they do not own, and block other plugins from being started, updated or \
-             removed.",
-            "EXECUTE on pg_get_object_address revoked from PUBLIC",
-        ));
-    }
-    if isolation::json_deletion_is_open(session).await? {
-        findings.push(bootstrap(
-            "json-deletion-open",
-            "A plugin's schema.sql can hold a lock that nothing releases, and block the removal of cards.",
-            "EXECUTE on jsonb_delete(jsonb, text[]) revoked from PUBLIC",
-        ));
-    }
-    if isolation::lock_looks_are_open(session).await? {
-        findings.push(bootstrap(
-            "lock-looks-open",
-            "Plugins can keep the server's table of locks busy, so that all work on cards takes seconds.",
-            "EXECUTE on pg_blocking_pids and similar functions revoked from PUBLIC",
-        ));
-    }
-    if isolation::temporary_files_are_unbounded(session, names).await? {
-        let message = "Plugins can fill the database's disk with temporary files of sorts and cursors.";
-        let finding = Finding::warning("temporary-files-unbounded", "database", message)
-            .expected("temp_file_limit set for the server, or for the plugins' logins")
-            .fix(
-                "Set temp_file_limit = '4GB' for the server, or have a superuser run the output of `cardinal database \
-                 bootstrap-sql` once and start the host.",
-            );
-        findings.push(finding);
-    }
-    if isolation::ddl_is_unfenced(session).await? {
-        findings.push(bootstrap(
-            "ddl-unfenced",
-            "Plugin code that gets into a foreign key's check could change tables.",
-            "the event trigger cardinal_ddl_fence, which only a superuser can create",
-        ));
-    }
-    let databases = isolation::open_databases(session).await?;
-    if !databases.is_empty() {
-        let message = "Plugins' logins can connect to other databases of this server, where nothing restricts them: \
-            they can block logins for a while, and leave objects behind that prevent their data from being dropped.";
-        let finding = Finding::warning("other-databases-open", "database", message)
-            .expected("CONNECT on every other database revoked from PUBLIC")
-            .found(databases.join(", "))
-            .fix(
-                "Give Cardinal a server of its own, or revoke CONNECT on these databases from PUBLIC and grant it to \
-                  the roles that need it.",
-            );
-        findings.push(finding);
-    }
-    if isolation::transactions_can_be_prepared(session).await? {
-        let message = "Plugins can prepare transactions, whose locks outlive the plugin and which only a superuser \
-            can end.";
-        let finding = Finding::warning("prepared-transactions-on", "database", message)
-            .expected("max_prepared_transactions = 0, which is PostgreSQL's default")
-            .fix("Set max_prepared_transactions = 0 and restart the server, unless another program needs it.");
-        findings.push(finding);
-    }
-    Ok(findings)
-}
-
 impl DatabaseReport {
     async fn look(&mut self, access: &Access, now: OffsetDateTime) -> anyhow::Result<()> {
         let preparation = access.preparation();
         // It may be a superuser's: it looks at catalogs alone.
         let session = preparation.session().await?;
-        let open = open_doors(&session, &preparation.names).await?;
+        let open = open_doors::find(&session, &preparation.names).await?;
         let is_used = dump::is_used(&session).await?;
         drop(session);
         if !is_used {
@@ -320,6 +221,7 @@ async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]
         if !catalog::is_there(&work, &schema, &roles).await? {
             continue;
         }
+        found.extend(unindexed(&known.plugin, &catalog::unindexed_keys(&work, &schema).await?));
         let unknown = catalog::unknown(&work, &schema, &roles[0], &roles[1]).await?;
         if unknown.is_empty() {
             continue;
@@ -333,6 +235,16 @@ async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]
         found.push(told.expected(catalog::EXPECTED).fix(catalog::fix(&known.plugin)));
     }
     Ok(found)
+}
+
+/// A step gives new keys an index; those of older versions have none where their schema.sql made none.
+fn unindexed(plugin: &str, columns: &[String]) -> Option<Finding> {
+    if columns.is_empty() {
+        return None;
+    }
+    let message = format!("Removing any card reads whole tables of {plugin}: their keys to the cards have no index.");
+    let fix = "Add CREATE INDEX for these columns to schema.sql in the plugin's next version.";
+    Some(Finding::warning("card-key-unindexed", plugin, message).found(columns.join(", ")).fix(fix))
 }
 
 fn clocks(now: OffsetDateTime, database: &DatabaseTimes) -> Vec<Finding> {

@@ -21,7 +21,7 @@ use super::{
     late_checks::{Admission, Late, validate_checks},
     rows::RowChanges,
 };
-use cardinal_base::hex::hex;
+use cardinal_base::{hex::hex, printable::plain};
 use cardinal_database::{connect, sql};
 use cardinal_schema_sql::Statement;
 
@@ -391,7 +391,7 @@ fn describe(said: &DbError, statement: Option<&Statement>) -> String {
     if let Some(statement) = statement {
         text.push_str(&format!(", in the statement at {}", statement.position));
     }
-    text
+    plain(&text)
 }
 
 fn advice(code: &str) -> &'static str {
