@@ -140,6 +140,20 @@ EXCEPTION WHEN insufficient_privilege THEN
   RAISE WARNING 'a plugin''s schema.sql can hold a lock that nothing ends: a superuser has to revoke EXECUTE on jsonb_delete(jsonb, text[]) from PUBLIC';
 END $$;
 
+-- Sorts and cursors of a plugin write temporary files for as long as there is room on the disk. Where the server has no bound, the
+-- maker of roles gives their logins one, which takes a superuser's leave. The leave is one for the whole server, so it is
+-- given once.
+DO $$
+BEGIN
+  IF NOT has_parameter_privilege({{role_maker_literal}}, 'temp_file_limit', 'SET') THEN
+    GRANT SET ON PARAMETER temp_file_limit TO {{role_maker}};
+  END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+  IF current_setting('temp_file_limit') = '-1' THEN
+    RAISE WARNING 'plugins can fill the disk with temporary files: set temp_file_limit for the server, or have a superuser run the output of `cardinal database bootstrap-sql`';
+  END IF;
+END $$;
+
 -- As defaults of the logins too, since a pooler between may refuse the same as start-up options.
 ALTER ROLE {{core}} IN DATABASE {{database}} SET search_path = public, pg_temp;
 ALTER ROLE {{core}} IN DATABASE {{database}} SET statement_timeout = '30s';
@@ -273,6 +287,10 @@ BEGIN
   ] LOOP
     EXECUTE format('ALTER ROLE %I IN DATABASE %I SET %s', runtime_role, current_database(), setting);
   END LOOP;
+  -- A bound of the server's own may be a lower one.
+  IF current_setting('temp_file_limit') = '-1' AND has_parameter_privilege('temp_file_limit', 'SET') THEN
+    EXECUTE format('ALTER ROLE %I IN DATABASE %I SET temp_file_limit = %L', runtime_role, current_database(), '4GB');
+  END IF;
 END $body$;
 
 -- How many sessions the run-time login may have: the host divides what the server has among the plugins.

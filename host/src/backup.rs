@@ -3,7 +3,8 @@
 //! PostgreSQL to any other and from any kind of login to any other.
 //!
 //! A plugin's tables are not described but made again: the archive holds each schema.sql that was run, in order, and a
-//! restore runs them as they were run then. What an administrator changed in a plugin's schema by hand is
+//! restore runs them as they were run then. A plugin whose tables cannot be read or filled is left out, with its name and
+//! why: it is not to cost everybody else theirs. What an administrator changed in a plugin's schema by hand is
 //! therefore not in it; a restore that would lose a column by that is refused.
 
 use std::path::PathBuf;
@@ -46,7 +47,26 @@ pub struct Manifest {
     pub tables: Vec<Rows>,
     pub sequences: Vec<Sequence>,
     pub plugins: Vec<Plugin>,
+    /// Whose tables could not be read.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
     pub secrets: bool,
+}
+
+/// A plugin whose tables are not in an archive, or not restored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub plugin: String,
+    pub why: String,
+    /// Whether the operator wanted it so.
+    #[serde(skip)]
+    pub is_asked: bool,
+}
+
+impl LeftOut {
+    fn failed(plugin: &str, error: &anyhow::Error) -> Self {
+        Self { plugin: plugin.to_owned(), why: format!("{error:#}"), is_asked: false }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,8 +112,7 @@ pub struct Summary {
     pub secrets: bool,
     /// Plugins whose secret settings do not open here: they have to be given again.
     pub unreadable: Vec<String>,
-    /// Plugins whose tables are not there, each with why.
-    pub without: Vec<String>,
+    pub without: Vec<LeftOut>,
     /// Files that were put in their place.
     pub files: Vec<PathBuf>,
     /// Files that stayed as they were, since there are such already.
@@ -101,6 +120,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Whether nobody's tables are missing but those that the operator left out.
+    pub fn is_whole(&self) -> bool {
+        self.without.iter().all(|left_out| left_out.is_asked)
+    }
+
     fn from_manifest(manifest: &Manifest) -> Self {
         let cards =
             manifest.tables.iter().find(|rows| rows.table.schema == "public" && rows.table.name == "master_cards");
@@ -110,7 +134,7 @@ impl Summary {
             plugins: manifest.plugins.iter().map(|plugin| plugin.name.clone()).collect(),
             secrets: manifest.secrets,
             unreadable: Vec::new(),
-            without: Vec::new(),
+            without: manifest.left_out.clone(),
             files: Vec::new(),
             kept: Vec::new(),
         }

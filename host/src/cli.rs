@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::backup::Summary;
 use cardinal_base::config::SettingsError;
 
 mod backup;
@@ -39,6 +40,8 @@ const KEY_WAS_SHOWN: &str = "Everyone on this machine could read the one you typ
     history: revoke it (`cardinal key revoke`) and create another one.";
 /// What a command that was written wrongly exits with (`EX_USAGE`); a bad setting too.
 const EXIT_USAGE: u8 = 64;
+/// What a backup or a restore exits with that had to leave a plugin out (`EX_DATAERR`).
+const EXIT_INCOMPLETE: u8 = 65;
 
 /// What a command's asynchronous work runs on: one thread does for a command.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
@@ -98,8 +101,8 @@ pub fn main() -> ExitCode {
         Command::Mcp(args) => mcp::run(&args),
         Command::Database(args) => database::run(&args),
         Command::Psql(args) => return psql::run(&args),
-        Command::Backup(args) => backup::run(&args),
-        Command::Restore(args) => restore::run(&args),
+        Command::Backup(args) => return exit_code_of(backup::run(&args)),
+        Command::Restore(args) => return exit_code_of(restore::run(&args)),
         Command::Version => version::run(),
         Command::Worker(args) => worker::run(&args),
         Command::Provision(args) => provision::run(&args),
@@ -134,8 +137,17 @@ fn wrong_line(told: &clap::Error) -> ExitCode {
 }
 
 fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
+    exit_code_of(outcome.map(|()| ExitCode::SUCCESS))
+}
+
+/// Of a backup or a restore that was made.
+fn whole_or_not(summary: &Summary) -> ExitCode {
+    if summary.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INCOMPLETE) }
+}
+
+fn exit_code_of(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // A setting that proved wrong in use says all there is to say.
             if let Some(bad) = error.downcast_ref::<SettingsError>() {

@@ -16,6 +16,8 @@ mod everywhere;
 mod floods;
 #[path = "supervisor/hostile.rs"]
 mod hostile;
+#[path = "supervisor/late_checks.rs"]
+mod late_checks;
 #[path = "supervisor/losses.rs"]
 mod losses;
 #[path = "supervisor/memory.rs"]

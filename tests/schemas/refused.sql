@@ -387,6 +387,22 @@ CREATE TABLE t (a xml);
 CREATE TABLE t (a pg_lsn);
 -- the type regproc
 SELECT CAST('now' AS regproc);
+-- a column of type regclass at line 1, column 19
+CREATE TABLE t (a regclass);
+-- a column of type regproc
+CREATE TABLE t (a pg_catalog.regproc[]);
+-- a column of type regconfig
+ALTER TABLE t ADD COLUMN a regconfig DEFAULT 'simple';
+-- a column of type regclass
+ALTER TABLE t ALTER COLUMN a TYPE regclass USING a::regclass;
+-- a column of type regconfig
+CREATE TYPE pair AS (a int, b regconfig);
+-- a column of type regclass
+ALTER TYPE pair ADD ATTRIBUTE c regclass;
+-- a column of type regtype
+CREATE DOMAIN d AS regtype;
+-- a column of type regclass
+CREATE TYPE span AS RANGE (subtype = regclass);
 -- the operator class gin_trgm_ops
 CREATE INDEX ON t USING gin (a gin_trgm_ops);
 -- the type regclass, called as a function,

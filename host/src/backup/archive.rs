@@ -2,7 +2,7 @@
 //! when it is whole and on disk.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Write as _};
+use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,12 @@ pub struct Writer {
     target: PathBuf,
     existing: Existing,
     members: Vec<Member>,
+}
+
+/// A place between two members of an archive that is being written.
+pub struct Mark {
+    position: u64,
+    members: usize,
 }
 
 impl Writer {
@@ -69,6 +75,31 @@ impl Writer {
             size: content.len() as u64,
             sha256: hex(&Sha256::digest(content)),
         });
+        Ok(())
+    }
+
+    /// Where the archive ends so far.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub fn mark(&mut self) -> anyhow::Result<Mark> {
+        let tar = self.tar.as_mut().context("the archive is finished")?;
+        let position = tar.get_mut().stream_position().with_context(|| format!("writing {}", self.draft.display()))?;
+        Ok(Mark { position, members: self.members.len() })
+    }
+
+    /// Takes everything out again that was added since.
+    ///
+    /// # Errors
+    /// As the system reports them.
+    pub fn back_to(&mut self, mark: &Mark) -> anyhow::Result<()> {
+        let buffer = self.tar.as_mut().context("the archive is finished")?.get_mut();
+        let mut cut = || -> io::Result<()> {
+            buffer.seek(io::SeekFrom::Start(mark.position))?;
+            buffer.get_ref().set_len(mark.position)
+        };
+        cut().with_context(|| format!("writing {}", self.draft.display()))?;
+        self.members.truncate(mark.members);
         Ok(())
     }
 

@@ -11,8 +11,8 @@ use time::format_description::well_known::Rfc3339;
 use tokio_postgres::{Client, CopyOutStream, error::SqlState};
 
 use super::{
-    FORMAT, HEAD, Head, LOCK_MEMBER, Manifest, PRODUCT, Plugin, Progress, Rows, SEALING_KEY_MEMBER, SETTINGS_MEMBER,
-    Summary, TOKEN_SECRET_MEMBER,
+    FORMAT, HEAD, Head, LOCK_MEMBER, LeftOut, Manifest, PRODUCT, Plugin, Progress, Rows, SEALING_KEY_MEMBER,
+    SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
     archive::{Existing, Writer},
 };
 use cardinal_base::{config::Config, secret_file::TOKEN_SECRET_FILE};
@@ -61,9 +61,17 @@ pub async fn make(
 ) -> anyhow::Result<Summary> {
     let writer = Writer::create(file, existing)?;
     let access = Access::open(config, MissingDatabase::Refused).await?;
-    let made = Backup { config, access: &access, writer, tables: Vec::new(), sequences: Vec::new(), progress }
-        .write(secrets)
-        .await;
+    let made = Backup {
+        config,
+        access: &access,
+        writer,
+        tables: Vec::new(),
+        sequences: Vec::new(),
+        left_out: Vec::new(),
+        progress,
+    }
+    .write(secrets)
+    .await;
     access.close().await;
     made
 }
@@ -74,6 +82,7 @@ struct Backup<'a> {
     writer: Writer,
     tables: Vec<Rows>,
     sequences: Vec<dump::Sequence>,
+    left_out: Vec<LeftOut>,
     progress: &'a mut dyn Progress,
 }
 
@@ -102,6 +111,7 @@ impl Backup<'_> {
             tables: self.tables,
             sequences: self.sequences,
             plugins,
+            left_out: self.left_out,
             secrets: secrets == Secrets::Included,
         };
         let manifest = self.writer.finish(manifest)?;
@@ -155,13 +165,17 @@ impl Backup<'_> {
         let preparation = self.access.preparation();
         let provision = preparation.names.provision();
         let provisioner = preparation.login.with_login(&provision, passwords.for_role(&provision));
+        for plugin in dump::unrecorded(owner).await? {
+            let why = anyhow::anyhow!(
+                "it is not recorded how its tables were made: start this version of the host once with that plugin, and \
+                 back up then"
+            );
+            self.leave_out(&plugin, &why);
+        }
         let mut plugins: Vec<Plugin> = Vec::new();
         let steps = dump::schema_steps(owner).await?;
         for of_plugin in steps.chunk_by(|one, other| one.plugin == other.plugin) {
             let name = &of_plugin[0].plugin;
-            for (index, step) in of_plugin.iter().enumerate() {
-                self.writer.add(&format!("schema/{name}/{}.sql", index + 1), step.schema_sql.as_bytes())?;
-            }
             let step = Step {
                 plugin: name,
                 version: "",
@@ -176,12 +190,38 @@ impl Backup<'_> {
                 is_kept: false,
                 replay: true,
             };
-            let reader = PluginReader::open(step, moment).await?;
-            self.plugin_schema(&reader).await?;
-            let versions = of_plugin.iter().map(|step| step.version.clone()).collect();
-            plugins.push(Plugin { name: name.clone(), steps: versions });
+            let before = (self.writer.mark()?, self.tables.len(), self.sequences.len());
+            let Err(error) = self.plugin(step, of_plugin, moment).await else {
+                let versions = of_plugin.iter().map(|step| step.version.clone()).collect();
+                plugins.push(Plugin { name: name.clone(), steps: versions });
+                continue;
+            };
+            if !dump::is_of_the_tables(&error) {
+                return Err(error);
+            }
+            // A server that is gone is nobody's fault.
+            dump::look_at_server(owner).await?;
+            let (mark, tables, sequences) = before;
+            self.writer.back_to(&mark)?;
+            self.tables.truncate(tables);
+            self.sequences.truncate(sequences);
+            self.leave_out(name, &error);
         }
         Ok(plugins)
+    }
+
+    fn leave_out(&mut self, plugin: &str, error: &anyhow::Error) {
+        let left_out = LeftOut::failed(plugin, error);
+        self.progress.note(&format!("plugin {plugin} is left out: {}", left_out.why));
+        self.left_out.push(left_out);
+    }
+
+    async fn plugin(&mut self, step: Step<'_>, steps: &[dump::SchemaStep], moment: &str) -> anyhow::Result<()> {
+        for (index, made) in steps.iter().enumerate() {
+            self.writer.add(&format!("schema/{}/{}.sql", step.plugin, index + 1), made.schema_sql.as_bytes())?;
+        }
+        let reader = PluginReader::open(step, moment).await?;
+        self.plugin_schema(&reader).await
     }
 
     async fn plugin_schema(&mut self, reader: &PluginReader<'_>) -> anyhow::Result<()> {

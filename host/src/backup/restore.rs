@@ -10,7 +10,7 @@ use tokio_postgres::Client;
 
 use self::fill::step;
 use super::{
-    LOCK_MEMBER, Progress, SEALING_KEY_MEMBER, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
+    LOCK_MEMBER, LeftOut, Progress, SEALING_KEY_MEMBER, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
     archive::{Checked, Existing, Members},
 };
 use cardinal_base::{
@@ -52,7 +52,10 @@ pub async fn restore(
             env!("CARGO_PKG_VERSION")
         );
     }
-    let is_there = |name: &String| archive.manifest.plugins.iter().any(|plugin| plugin.name == *name);
+    let (plugins, left_out) = (&archive.manifest.plugins, &archive.manifest.left_out);
+    let is_there = |name: &String| {
+        plugins.iter().any(|plugin| plugin.name == *name) || left_out.iter().any(|it| it.plugin == *name)
+    };
     if let Some(name) = without_plugins.iter().find(|name| !is_there(name)) {
         bail!("--without-plugin {name}: the backup has no tables of a plugin with this name");
     }
@@ -65,12 +68,19 @@ pub async fn restore(
         existing,
         without_plugins,
         progress,
-        without: Vec::new(),
+        without: missing(left_out, without_plugins),
     }
     .run()
     .await;
     access.close().await;
     restored
+}
+
+/// What the backup had to leave out.
+fn missing(left_out: &[LeftOut], asked: &[String]) -> Vec<LeftOut> {
+    let why = |it: &LeftOut| format!("the backup has none of them: {}", it.why);
+    let of = |it: &LeftOut| LeftOut { why: why(it), is_asked: asked.contains(&it.plugin), ..it.clone() };
+    left_out.iter().map(of).collect()
 }
 
 struct Restore<'a> {
@@ -81,8 +91,7 @@ struct Restore<'a> {
     /// Whose tables the operator leaves out.
     without_plugins: &'a [String],
     progress: &'a mut dyn Progress,
-    /// Plugins whose tables are not made again, and why.
-    without: Vec<String>,
+    without: Vec<LeftOut>,
 }
 
 impl Restore<'_> {
@@ -219,12 +228,22 @@ impl Restore<'_> {
                 continue;
             }
             let filled = self.fill_plugin(plugin, &mut members, &provisioner, &prepared).await;
-            filled.with_context(|| {
+            let Err(error) = filled else { continue };
+            if !dump::is_of_the_tables(&error) {
                 let name = &plugin.name;
-                format!("restoring plugin {name}; to restore everything else, add --without-plugin {name}")
-            })?;
+                let told = format!("restoring plugin {name}; to restore everything else, add --without-plugin {name}");
+                return Err(error.context(told));
+            }
+            self.skip_members(plugin, &mut members)?;
+            step(&plugin.name, "", "", &provisioner, &prepared).drop_all().await?;
+            self.leave_out(LeftOut::failed(&plugin.name, &error));
         }
         Ok(files)
+    }
+
+    fn leave_out(&mut self, left_out: LeftOut) {
+        self.progress.note(&format!("plugin {} is left out: {}", left_out.plugin, left_out.why));
+        self.without.push(left_out);
     }
 
     fn put_files(&self, files: Files) -> anyhow::Result<Summary> {

@@ -117,7 +117,7 @@ impl DatabaseReport {
         let preparation = access.preparation();
         // It may be a superuser's: it looks at catalogs alone.
         let session = preparation.session().await?;
-        let open = open_rights::find(&session).await?;
+        let open = open_rights::find(&session, &preparation.names).await?;
         let is_used = dump::is_used(&session).await?;
         drop(session);
         if !is_used {
@@ -222,6 +222,7 @@ async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]
         if !catalog::is_there(&work, &schema, &roles).await? {
             continue;
         }
+        found.extend(unindexed(&known.plugin, &catalog::unindexed_keys(&work, &schema).await?));
         let unknown = catalog::unknown(&work, &schema, &roles[0], &roles[1]).await?;
         if unknown.is_empty() {
             continue;
@@ -235,6 +236,16 @@ async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]
         found.push(told.expected(catalog::EXPECTED).fix(catalog::fix(&known.plugin)));
     }
     Ok(found)
+}
+
+/// A step gives new keys an index; those of older versions have none where their schema.sql made none.
+fn unindexed(plugin: &str, columns: &[String]) -> Option<Finding> {
+    if columns.is_empty() {
+        return None;
+    }
+    let message = format!("Removing any card reads whole tables of {plugin}: their keys to the cards have no index.");
+    let fix = "Add CREATE INDEX for these columns to schema.sql in the plugin's next version.";
+    Some(Finding::warning("card-key-unindexed", plugin, message).found(columns.join(", ")).fix(fix))
 }
 
 fn clocks(now: OffsetDateTime, database: &DatabaseTimes) -> Vec<Finding> {

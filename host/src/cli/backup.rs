@@ -1,9 +1,10 @@
-use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::Context as _;
-
-use super::progress::Lines;
+use super::{
+    progress::Lines,
+    text::{plain, print_line},
+};
 use crate::backup::{
     archive::Existing,
     make::{self, Secrets},
@@ -18,6 +19,8 @@ use cardinal_observe::log::Log;
 ///
 /// Without --with-secrets the secret that signs logins stays out: after a restore everybody has to log in again. API keys
 /// and passwords work either way, and the passwords of the database's roles are always made anew.
+///
+/// A plugin whose tables cannot be read is left out and named, and the exit code is 65: the file has everything else.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +39,7 @@ pub(super) struct Args {
     settings: Settings,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::read(&args.settings)?;
     Log::start_quiet(&config.observe)?;
     let existing = if args.overwrite { Existing::Replaced } else { Existing::Refused };
@@ -52,5 +55,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         made.cards,
         made.rows
     );
-    writeln!(std::io::stdout(), "{told}").context("writing to standard output")
+    print_line(&told)?;
+    for left_out in &made.without {
+        let why = plain(&left_out.why);
+        print_line(&format!("Not in the backup: the tables of {}: {why}", left_out.plugin))?;
+    }
+    Ok(super::whole_or_not(&made))
 }

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::text::plain;
 use crate::backup::Progress;
 
 /// On standard error, so that standard output stays the command's result.
@@ -23,7 +24,7 @@ impl Progress for Lines {
     fn rows(&mut self, what: &str, rows: u64) {
         self.rows = rows;
         if self.terminal {
-            let _ = write!(io::stderr(), "\r\x1b[K{what}: {rows} rows");
+            let _ = write!(io::stderr(), "\r\x1b[K{}: {rows} rows", plain(what));
         }
     }
 
@@ -31,12 +32,12 @@ impl Progress for Lines {
         let rows = std::mem::take(&mut self.rows);
         let start = if self.terminal { "\r\x1b[K" } else { "" };
         let rows = if what.contains('.') { format!(": {rows} rows") } else { String::new() };
-        let _ = writeln!(io::stderr(), "{start}{what}{rows}");
+        let _ = writeln!(io::stderr(), "{start}{}{rows}", plain(what));
     }
 
     fn note(&mut self, text: &str) {
         let start = if self.terminal { "\r\x1b[K" } else { "" };
-        let _ = writeln!(io::stderr(), "{start}{text}");
+        let _ = writeln!(io::stderr(), "{start}{}", plain(text));
     }
 }
 

@@ -1,9 +1,10 @@
-use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::Context as _;
-
-use super::progress::Lines;
+use super::{
+    progress::Lines,
+    text::{plain, print_line},
+};
 use crate::backup::{archive::Existing, restore};
 use cardinal_base::config::{Config, Settings};
 use cardinal_observe::log::Log;
@@ -13,7 +14,8 @@ use cardinal_observe::log::Log;
 /// The file is checked to its last byte before anything is touched. Into an empty database (a new DATA_DIR, or an empty
 /// database behind DATABASE_URL) it goes at once. A database in use is left alone unless --replace is said: then a new
 /// one is filled beside it and put in its place when it is complete; a host that is running should be started again
-/// afterwards. When anything fails, the database holds what it held before.
+/// afterwards. When anything fails, the database holds what it held before; but a plugin whose tables cannot be filled is left
+/// out and named, and the exit code is 65.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,7 +35,7 @@ pub(super) struct Args {
     settings: Settings,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::read(&args.settings)?;
     Log::start_quiet(&config.observe)?;
     let existing = if args.replace { Existing::Replaced } else { Existing::Refused };
@@ -57,11 +59,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             "\nSecret settings of plugins were stored with another key and have to be entered again: {plugins}."
         ));
     }
-    for plugin in &done.without {
+    for left_out in &done.without {
+        let (plugin, why) = (&left_out.plugin, plain(&left_out.why));
         told.push_str(&format!(
-            "\nNot restored: the tables of {plugin}. The backup has their rows: keep it until a version with a schema.sql that \
+            "\nNot restored: the tables of {plugin}: {why}. The backup has their rows: keep it until a version with a schema.sql that \
              passes `cardinal plugin check` has been restored with them."
         ));
     }
-    writeln!(std::io::stdout(), "{told}").context("writing to standard output")
+    print_line(&told)?;
+    Ok(super::whole_or_not(&done))
 }

@@ -1,5 +1,6 @@
 //! What waits for the operator's word, and what does not: on each version, since the server itself counts rows.
 
+use cardinal_control::link::ProvisionFault;
 use cardinal_database::connect;
 use tokio_postgres::Client;
 
@@ -160,4 +161,19 @@ async fn what_loses_none_does_not(place: Place) {
         (row.get::<_, &str>(0), row.get::<_, &str>(1), row.get::<_, i32>(2), row.get::<_, i32>(3)),
         ("x", "x", 4, 5)
     );
+}
+
+/// Names go into messages and logs, where a line is a line.
+#[tokio::test]
+async fn a_name_makes_no_line_of_its_own() {
+    let database = Database::new().await;
+    database.provision("odd", "CREATE TABLE \"a\nINFO fine\" (\"b\tc\" int)").await.unwrap();
+    let drop = "ALTER TABLE \"a\nINFO fine\" DROP COLUMN \"b\tc\"";
+    let refused = database.provision("odd", drop).await;
+    let Err(ProvisionFault::Refused { losses, .. }) = &refused else { panic!("{refused:?}") };
+    assert_eq!(losses, &[r"column a\u{a}INFO fine.b\u{9}c is dropped"]);
+    assert_eq!(found_in(refused, "destructive-migration"), r"column a\u{a}INFO fine.b\u{9}c is dropped");
+    let found =
+        found_in(database.provision("odd", "INSERT INTO \"a\nINFO fine\" (missing) VALUES (1)").await, "schema-failed");
+    assert!(found.contains(r"a\u{a}INFO fine") && !found.contains('\n'), "{found}");
 }

@@ -2,6 +2,7 @@
 
 use cardinal_control::link::{PluginDatabase, ProvisionFault};
 use cardinal_database::connect;
+use cardinal_schema::isolation;
 use tokio_postgres::Client;
 
 use super::database::{Database, Login, Place, found_in};
@@ -74,6 +75,65 @@ async fn a_bomb_in_schema_sql_is_refused_with_its_place() {
         assert!(fix.contains("views"), "{fix}");
         let found = found_in(refused, "schema-failed");
         assert!(found.starts_with("53200 out of memory") && found.contains("line 2, column 2"), "{found}");
+    }
+}
+
+/// On a server without a bound a step gives the plugin's login one, as far as a superuser has allowed it.
+#[tokio::test]
+async fn temporary_files_have_a_bound_on_every_server() {
+    for (major, login, bound) in [
+        (15, Login::Superuser, "4GB"),
+        (18, Login::Superuser, "4GB"),
+        (18, Login::Plain, "4GB"),
+        (15, Login::Owner, "-1"),
+    ] {
+        let Some(place) = Place::new(major, login) else { continue };
+        let (admin, login) = place.empty_database().await;
+        let name = admin.dbname.clone();
+        let unbound = format!("ALTER DATABASE {name} SET temp_file_limit = -1");
+        connect::connect(&admin).await.unwrap().batch_execute(&unbound).await.unwrap();
+        let database = Database::prepared(admin, &login).await;
+        let made = database.provision("sorts", "CREATE TABLE items (v text)").await.unwrap();
+        let admin = database.admin().await;
+        let unbounded = isolation::temporary_files_are_unbounded(&admin, &database.prepared.names).await.unwrap();
+        assert_eq!(unbounded, bound == "-1", "{place:?}");
+        let plugin = connect::connect(&made.connect).await.unwrap();
+        assert_eq!(shown(&plugin, "SHOW temp_file_limit").await, bound, "{place:?}");
+        for lift in ["SET temp_file_limit = -1", "RESET temp_file_limit"] {
+            let session = connect::connect(&made.connect).await.unwrap();
+            let _ = session.batch_execute(lift).await;
+            assert_eq!(shown(&session, "SHOW temp_file_limit").await, bound, "{lift}");
+        }
+        for lift in ["SET temp_file_limit = -1", "RESET temp_file_limit", "RESET ALL"] {
+            for place in ["", &format!("IN DATABASE {name}")] {
+                let _ = plugin.batch_execute(&format!("ALTER ROLE CURRENT_USER {place} {lift}")).await;
+                let session = connect::connect(&made.connect).await.unwrap();
+                assert_eq!(shown(&session, "SHOW temp_file_limit").await, bound, "{lift} {place}");
+            }
+        }
+    }
+}
+
+/// What a cursor keeps behind its transaction counts, too.
+#[tokio::test]
+async fn sorts_and_cursors_stay_within_the_bound() {
+    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
+        let database = place.database().await;
+        let made = database.provision("sorts", "CREATE TABLE items (v text)").await.unwrap();
+        let less =
+            format!("ALTER ROLE {} IN DATABASE {} SET temp_file_limit = '1MB'", made.role, database.admin.dbname);
+        database.admin().await.batch_execute(&less).await.unwrap();
+        let plugin = connect::connect(&made.connect).await.unwrap();
+        plugin.batch_execute("SET work_mem = '64kB'").await.unwrap();
+        let rows = "SELECT md5(n::text) AS v FROM generate_series(1, 100000) n";
+        for statement in [
+            format!("BEGIN; DECLARE kept CURSOR WITH HOLD FOR {rows}; COMMIT"),
+            format!("SELECT count(*) FROM ({rows} ORDER BY v) AS sorted (v) WHERE v > ''"),
+        ] {
+            let refused = plugin.batch_execute(&statement).await.unwrap_err();
+            assert_eq!(refused.code().unwrap().code(), "53400", "{statement}: {refused}");
+            plugin.batch_execute("ROLLBACK").await.unwrap();
+        }
     }
 }
 

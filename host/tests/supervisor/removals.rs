@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::{connect, pool::Pools};
-use cardinal_schema::plugin_schema::{StepError, close, purge::Purge};
+use cardinal_schema::plugin_schema::{StepError, catalog, close, purge::Purge};
 use cardinal_store::{plugin_state, reaper};
 
 use super::database::{Database, Login, Place, found_in};
@@ -35,7 +35,7 @@ fn pools(database: &Database) -> Pools {
 }
 
 /// How long removals of cards, one after the other, waited at most beside this.
-async fn beside_removals<T>(database: &Database, work: impl Future<Output = T>) -> (T, Duration) {
+pub(super) async fn beside_removals<T>(database: &Database, work: impl Future<Output = T>) -> (T, Duration) {
     let (core, pools) = (database.core().await, pools(database));
     let (mut work, mut longest) = (std::pin::pin!(work), Duration::ZERO);
     loop {
@@ -56,6 +56,23 @@ async fn beside_removals<T>(database: &Database, work: impl Future<Output = T>) 
         if let Some(done) = done {
             return (done, longest);
         }
+    }
+}
+
+/// As it is where an older version made the key.
+#[tokio::test]
+async fn a_key_without_an_index_is_named() {
+    for database in places().await {
+        let keys =
+            format!("{KEYED}; CREATE TABLE parts (n int, c uuid REFERENCES public.master_cards) PARTITION BY LIST (n)");
+        database.provision("named", &keys).await.unwrap();
+        let admin = database.admin().await;
+        assert_eq!(catalog::unindexed_keys(&admin, "plugin_named").await.unwrap(), [""; 0]);
+        let drop = "DO $$ DECLARE i regclass; BEGIN
+            FOR i IN SELECT indexrelid FROM pg_index WHERE indrelid::regclass::text LIKE 'plugin_named.%' LOOP EXECUTE 'DROP INDEX ' || i; END LOOP; END $$;
+            CREATE INDEX ON plugin_named.parts (n, c)";
+        admin.batch_execute(drop).await.unwrap();
+        assert_eq!(catalog::unindexed_keys(&admin, "plugin_named").await.unwrap(), ["keyed.card_id", "parts.c"]);
     }
 }
 

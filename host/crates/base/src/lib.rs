@@ -20,6 +20,7 @@ pub mod mac;
 pub mod memory;
 pub mod page;
 pub mod password;
+pub mod printable;
 pub mod request_id;
 pub mod schema;
 pub mod scope;

@@ -22,7 +22,8 @@ pub const CRATES: [LogCrate; 13] = [
         name: "base",
         shown: "cardinal",
         modules: "account card_size clock codes coding config db_error exact hex hop_by_hop http_client \
-                  input log_targets mac memory page password request_id schema scope seal secret_file spelling strict",
+                  input log_targets mac memory page password printable request_id schema scope seal secret_file spelling \
+                  strict",
     },
     LogCrate {
         name: "cards",
@@ -63,7 +64,7 @@ pub const CRATES: [LogCrate; 13] = [
     LogCrate {
         name: "schema_sql",
         shown: "cardinal::schema_sql",
-        modules: "actions cost error keys lexis mistakes names new_keys operations overwrites print \
+        modules: "actions calls cost error keys late_checks lexis mistakes names new_keys operations overwrites print \
                   quadratic syntax totals work",
     },
     LogCrate {

@@ -2,12 +2,16 @@
 //! that have to stand aside while rows come in in any order. Names come back qualified, since `search_path` is
 //! `pg_catalog` in these sessions.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use tokio_postgres::{Client, CopyInSink, CopyOutStream};
+use tokio_postgres::{Client, CopyInSink, CopyOutStream, error::SqlState};
 
 use super::prepare;
 use cardinal_database::sql;
+
+mod checks;
+
+pub use checks::{Check, checks_again, checks_aside};
 
 /// Text forms that any version reads back, and no time-outs: a large table takes what it takes.
 const SESSION_SQL: &str =
@@ -181,7 +185,7 @@ pub async fn set_sequence(client: &Client, sequence: &Sequence) -> anyhow::Resul
 /// What schema.sql each plugin was given, in order. Read as the owner of the core's tables.
 ///
 /// # Errors
-/// As the server reports them; a plugin with tables of which it is not recorded how they were made.
+/// As the server reports them.
 pub async fn schema_steps(client: &Client) -> anyhow::Result<Vec<SchemaStep>> {
     let rows = client
         .query(
@@ -198,22 +202,37 @@ pub async fn schema_steps(client: &Client) -> anyhow::Result<Vec<SchemaStep>> {
             schema_sql: row.try_get("schema_sql")?,
         })
     };
-    let unknown = client
+    rows.iter().map(step).collect()
+}
+
+/// Plugins with tables of which it is not recorded how they were made.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn unrecorded(client: &Client) -> anyhow::Result<Vec<String>> {
+    let rows = client
         .query(
             "SELECT s.plugin FROM public.plugin_schema_state s WHERE s.schema_sha256 IS NOT NULL
-             AND NOT EXISTS (SELECT FROM public.plugin_schema_steps t WHERE t.plugin = s.plugin)",
+             AND NOT EXISTS (SELECT FROM public.plugin_schema_steps t WHERE t.plugin = s.plugin) ORDER BY 1",
             &[],
         )
         .await
         .context("looking for schemas of unknown making")?;
-    if let Some(row) = unknown.first() {
-        let plugin: String = row.try_get(0)?;
-        bail!(
-            "it is not recorded how the tables of plugin {plugin} were made: start this version of the host once with \
-             that plugin, and back up then"
-        );
-    }
-    rows.iter().map(step).collect()
+    Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
+}
+
+/// Whether the server would not do something with a plugin's tables, and is there for all others: not a server that stops, has
+/// no room on its disk, or is gone.
+pub fn is_of_the_tables(error: &anyhow::Error) -> bool {
+    let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
+    let code = said.and_then(tokio_postgres::Error::code).map(SqlState::code);
+    code.is_some_and(|code| !["08", "57P", "58", "53100", "53300"].iter().any(|other| code.starts_with(other)))
+}
+
+/// # Errors
+/// The server is not there any more.
+pub async fn look_at_server(client: &Client) -> anyhow::Result<()> {
+    client.batch_execute("SELECT 1").await.context("looking whether the server is there")
 }
 
 /// # Errors

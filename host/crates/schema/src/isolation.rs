@@ -10,8 +10,9 @@ mod attempts;
 mod open_rights;
 
 pub use open_rights::{
-    advisory_locks_are_open, json_deletion_is_open, large_objects_are_open, log_messages_are_open,
-    object_locks_are_open, open_databases, snapshots_are_open, transactions_can_be_prepared,
+    advisory_locks_are_open, json_deletion_is_open, large_objects_are_open, lock_looks_are_open, log_messages_are_open,
+    object_locks_are_open, open_databases, snapshots_are_open, temporary_files_are_unbounded,
+    transactions_can_be_prepared,
 };
 
 use self::attempts::Attempt;

@@ -39,6 +39,7 @@ pub mod drop_object;
 pub mod dump;
 mod failure;
 mod keys;
+mod late_checks;
 mod plugin_roles;
 pub mod purge;
 mod record;

@@ -16,9 +16,11 @@ use squawk_syntax::syntax_error::SyntaxError;
 use squawk_syntax::{SourceFile, SyntaxKind, SyntaxNode};
 
 mod actions;
+mod calls;
 mod cost;
 mod error;
 mod keys;
+mod late_checks;
 mod lexis;
 mod mistakes;
 mod names;
@@ -35,6 +37,7 @@ mod work;
 
 pub use error::{Position, SchemaError};
 pub use keys::{CardKey, KeyPlace};
+pub use late_checks::{LateCheck, LateChecks};
 pub use new_keys::PARTITION_FIX;
 pub use overwrites::Overwrite;
 use print::Printer;
@@ -61,6 +64,8 @@ pub struct Statement {
     pub sql: String,
     /// In the order of their places.
     pub card_keys: Vec<CardKey>,
+    /// Of a statement that adds nothing but checks, which may be made NOT VALID and validated later.
+    pub late_checks: Option<LateChecks>,
     pub work: Work,
     /// What makes it take the lock on the cards, although it is not quick.
     pub locked_by: Vec<LockedBy>,
@@ -75,11 +80,24 @@ pub struct Statement {
 }
 
 impl Statement {
+    pub fn may_lock_cards(&self) -> bool {
+        self.work == Work::Drops || !self.locked_by.is_empty()
+    }
+
     /// The text, with what this writes in the places of the keys.
     pub fn with_keys(&self, mut write: impl FnMut(usize, &CardKey) -> String) -> String {
         let mut text = self.sql.clone();
         for (number, key) in self.card_keys.iter().enumerate().rev() {
             text.insert_str(key.at, &format!(" {}", write(number, key)));
+        }
+        text
+    }
+
+    /// The text of a statement with late checks, which leaves the rows that are there unchecked.
+    pub fn with_checks_not_valid(&self) -> String {
+        let mut text = self.sql.clone();
+        for check in self.late_checks.iter().flat_map(|late| late.checks.iter().rev()) {
+            text.insert_str(check.end, " not valid");
         }
         text
     }
@@ -118,6 +136,7 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
     let mut statements = Vec::new();
     let (mut actions, mut new_keys) = (actions::Actions::default(), new_keys::NewKeys::default());
     let mut totals = totals::Totals::default();
+    let inheriting = late_checks::Inheriting::in_file(&parsed.syntax_node(), text)?;
     for node in parsed.syntax_node().children() {
         let position = Position::in_text(text, start(&node));
         syntax::check_statement(&node, text)?;
@@ -128,7 +147,8 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
             continue;
         }
         let first = statements.len();
-        for part in work::parts(&node) {
+        let may_check_later = inheriting.allows(&node, text)?;
+        for part in work::parts(&node, may_check_later) {
             statements.push(Printer::new(schema, text, &node, part).print(position)?);
         }
         mistakes::check(&node, text)?;
@@ -136,6 +156,7 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
         totals.read(text, &node, statements[first..].iter().flat_map(|it| &it.card_keys))?;
         new_keys.read(text, &node, statements[first..].iter().flat_map(|it| &it.card_keys))?;
         actions.read(text, &node)?;
+        calls::check(&node, text)?;
     }
     match mistakes.first() {
         Some(mistake) => Err(SchemaError::not_sql(text, mistake)),

@@ -50,6 +50,12 @@ pub(super) fn is_other_type(name: &str) -> bool {
     OTHER_TYPES.contains(name) || is_reserved(name)
 }
 
+/// Whether its values are numbers of objects of one database. Their names are looked up anew when the rows come into another
+/// one, and PostgreSQL does not upgrade a server that stores most of them: they may stand in an expression, and in no column.
+pub(super) fn is_object_number(name: &str) -> bool {
+    name.starts_with("reg") && (TYPES.contains(name) || OTHER_TYPES.contains(name))
+}
+
 /// Whether PostgreSQL keeps the name for its own catalogs.
 pub(super) fn is_reserved(name: &str) -> bool {
     name.starts_with("pg_")

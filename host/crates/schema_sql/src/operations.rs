@@ -351,7 +351,7 @@ pub(super) fn is_callee(node: &SyntaxNode) -> bool {
 }
 
 /// A value that PostgreSQL keeps as it is: to bring a text to a length, as `::varchar(9)` does, is computed each time.
-fn is_constant(node: &SyntaxNode) -> bool {
+pub(super) fn is_constant(node: &SyntaxNode) -> bool {
     match node.kind() {
         LITERAL => true,
         CAST_EXPR if node.children().any(|it| is_type(&it) && it.text().to_string().contains('(')) => false,

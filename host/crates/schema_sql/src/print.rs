@@ -9,11 +9,13 @@ use squawk_syntax::{SyntaxNode, SyntaxToken};
 use super::error::{Position, SchemaError};
 use super::names::Words;
 use super::work::{self, Part};
-use super::{CardKey, Statement, keys, lexis, names, new_keys, overwrites, quadratic, syntax};
+use super::{CardKey, LateCheck, Statement, keys, lexis, names, new_keys, overwrites, quadratic, syntax};
 
 mod calls;
 mod foreign_keys;
+mod late_checks;
 mod options;
+mod types;
 
 pub(super) struct Printer<'a> {
     /// The plugin's own.
@@ -27,6 +29,7 @@ pub(super) struct Printer<'a> {
     out: String,
     /// Keys to the cards, which are not in `out`.
     card_keys: Vec<CardKey>,
+    late_checks: Vec<LateCheck>,
 }
 
 type PrintResult = Result<(), SchemaError>;
@@ -34,13 +37,13 @@ type PrintResult = Result<(), SchemaError>;
 impl<'a> Printer<'a> {
     pub(super) fn new(schema: &'a str, text: &'a str, statement: &'a SyntaxNode, part: Part) -> Self {
         let (queries, out) = (HashSet::new(), String::new());
-        Self { schema, text, statement, part, queries, out, card_keys: Vec::new() }
+        Self { schema, text, statement, part, queries, out, card_keys: Vec::new(), late_checks: Vec::new() }
     }
 
     pub(super) fn print(mut self, position: Position) -> Result<Statement, SchemaError> {
         self.collect_queries()?;
         match self.part {
-            Part::Whole => self.node(&self.statement.clone())?,
+            Part::WHOLE => self.node(&self.statement.clone())?,
             part => self.alteration(&self.statement.clone(), part)?,
         }
         let work = work::of_part(self.statement, self.part, self.text)?;
@@ -48,23 +51,37 @@ impl<'a> Printer<'a> {
         let overwrites = overwrites::find(self.statement, self.text)?;
         let changes_types = overwrites::changes_types(self.statement);
         let constraint_names = new_keys::names(self.statement, self.text)?.into_iter().map(|(_, name)| name).collect();
+        let late_checks = self.take_late_checks()?;
         let (sql, card_keys) = (self.out, self.card_keys);
-        Ok(Statement { sql, card_keys, work, locked_by, constraint_names, overwrites, changes_types, position })
+        Ok(Statement {
+            sql,
+            card_keys,
+            late_checks,
+            work,
+            locked_by,
+            constraint_names,
+            overwrites,
+            changes_types,
+            position,
+        })
     }
 
-    /// Of an ALTER TABLE, the actions that drop something, or the others.
+    /// Of an ALTER TABLE, the actions of one part.
     fn alteration(&mut self, node: &SyntaxNode, part: Part) -> PrintResult {
         let mut is_first = true;
         for child in node.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
                 (Some(child), _) if work::is_action(child.kind()) => {
-                    if !work::belongs(child.kind(), part) {
+                    if !part.has(child) {
                         continue;
                     }
                     if !std::mem::take(&mut is_first) {
                         self.word(",");
                     }
-                    self.node(child)?;
+                    match part.is_late() {
+                        true => self.late_check(child)?,
+                        false => self.node(child)?,
+                    }
                 }
                 (Some(child), _) => self.node(child)?,
                 (_, Some(token)) if token.kind() == COMMA => {}
@@ -276,38 +293,6 @@ impl<'a> Printer<'a> {
             TRUE_KW | FALSE_KW | NULL_KW | DEFAULT_KW => self.put(&first.text().to_ascii_lowercase()),
             _ => self.put(&lexis::literal(self.text, &first, tokens)?),
         }
-    }
-
-    /// A built-in type, or one of the plugin's own.
-    fn named_type(&mut self, node: &SyntaxNode) -> PrintResult {
-        let Some(path_node) = node.children().find(|child| child.kind() == PATH_REF) else {
-            return Err(syntax::refuse_node(node, self.text));
-        };
-        let path = self.path(&path_node)?;
-        let is_quoted = tokens_of(&path_node).any(|token| token.text().starts_with('"'));
-        let built_in = match path.as_slice() {
-            [name] => names::built_in_type(name, is_quoted),
-            [schema, name] if schema == "pg_catalog" => names::built_in_type(name, true),
-            _ => None,
-        };
-        match (built_in, path.as_slice()) {
-            (Some(printed), _) => self.word(&printed),
-            (None, [name]) if !names::is_other_type(name) => self.own(name),
-            (None, [schema, name]) if schema == self.schema => self.own(name),
-            _ => {
-                let fix = "Use a plain built-in type, or one that this schema.sql makes.";
-                return Err(self.refuse(node, &format!("the type {}", path.join(".")), fix));
-            }
-        }
-        for child in node.children_with_tokens() {
-            match (child.as_node(), child.as_token()) {
-                (Some(child), _) if child.kind() == PATH_REF => {}
-                (Some(child), _) => self.node(child)?,
-                (_, Some(token)) => self.token(token, &[])?,
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// Signs that belong together stay together.

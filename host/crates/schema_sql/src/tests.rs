@@ -178,6 +178,36 @@ fn a_key_to_the_cards_is_taken_out_of_its_statement() {
     refused("create table t (c uuid references public.master_cards on delete set null (c))");
 }
 
+/// Names of what a later statement puts below another table, and statements with other actions.
+#[test]
+fn checks_are_apart_from_other_changes() {
+    let parts = |sql: &str| read("plugin_x", sql).unwrap();
+    let of_two =
+        parts("alter table t add constraint c check (a > 0), add column a int, add check ((b) ~ 'x') no inherit");
+    let [columns, checks] = of_two.as_slice() else { panic!("{of_two:#?}") };
+    assert_eq!((columns.sql.contains("check"), &columns.late_checks), (false, &None));
+    let late = checks.late_checks.as_ref().unwrap();
+    assert_eq!((late.table.as_str(), late.are_small), ("t", false));
+    let expressions: Vec<&str> = late.checks.iter().map(|it| checks.sql[it.expression.clone()].trim()).collect();
+    assert_eq!(expressions, ["\"a\" > 0", "( \"b\" ) ~ 'x'"]);
+    assert_eq!(late.checks.iter().map(|it| it.is_own).collect::<Vec<_>>(), [false, true]);
+    let not_valid = checks.with_checks_not_valid();
+    assert!(
+        not_valid.contains("> 0 ) not valid , add check") && not_valid.ends_with("no inherit not valid"),
+        "{not_valid}"
+    );
+    assert!(parts("alter table t add check (length(a) < 9)")[0].late_checks.as_ref().unwrap().are_small);
+    for as_written in [
+        "alter table t add check (a ~ 'x') not valid",
+        "alter table t add check (a ~ 'x'); alter table t inherit u",
+        "alter table t add check (a ~ 'x'); alter table u attach partition t default",
+        "create table t (a text check (a ~ 'x'))",
+        "alter domain t add check (value ~ 'x')",
+    ] {
+        assert!(parts(as_written).iter().all(|it| it.late_checks.is_none()), "{as_written}");
+    }
+}
+
 /// What may run while cards are locked, and what may lock them.
 #[test]
 fn the_work_of_a_statement_is_known_by_its_shape() {
@@ -237,7 +267,8 @@ fn an_alteration_drops_first() {
         parts,
         [
             format!("{head} drop column \"b\" cascade , drop constraint \"k\""),
-            format!("{head} add check ( \"a\" > 0 ) , add column \"c\" int"),
+            format!("{head} add column \"c\" int"),
+            format!("{head} add check ( \"a\" > 0 )"),
         ]
     );
     assert_eq!(printed("alter table t alter b type int using c, drop column c").len(), 1);

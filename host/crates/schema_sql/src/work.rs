@@ -40,33 +40,65 @@ impl LockedBy {
 }
 
 /// What of a statement is run by itself. PostgreSQL drops first, whatever the order of an ALTER TABLE; so the part that
-/// may take the lock can be apart from the part that may take long.
+/// may take the lock can be apart from the part that may take long. Checks it adds behind all other changes of the table; so
+/// they can be apart as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    Whole,
-    Drops,
-    Others,
+pub(super) struct Part {
+    drops: bool,
+    late_checks: bool,
+    others: bool,
 }
 
-pub(super) fn parts(statement: &SyntaxNode) -> Vec<Part> {
-    let actions = || statement.children().filter(|it| is_action(it.kind()));
-    let is_mixed = statement.kind() == ALTER_TABLE
-        && actions().any(|it| is_drop(it.kind()))
-        && actions().any(|it| !is_drop(it.kind()));
-    // An expression of USING may read a column that the same statement drops.
-    match is_mixed && !statement.descendants().any(|it| it.kind() == USING_EXPR) {
-        true => vec![Part::Drops, Part::Others],
-        false => vec![Part::Whole],
+impl Part {
+    pub(super) const WHOLE: Self = Self { drops: true, late_checks: true, others: true };
+
+    /// Whether it is nothing but checks that may be made without a look at the rows.
+    pub(super) fn is_late(self) -> bool {
+        !self.drops && !self.others
     }
+
+    pub(super) fn has(self, action: &SyntaxNode) -> bool {
+        match action.kind() {
+            kind if is_drop(kind) => self.drops,
+            _ if is_late_check(action) => self.late_checks,
+            _ => self.others,
+        }
+    }
+}
+
+/// `may_check_later`: whether checks may be apart.
+pub(super) fn parts(statement: &SyntaxNode, may_check_later: bool) -> Vec<Part> {
+    let actions: Vec<SyntaxNode> = statement.children().filter(|it| is_action(it.kind())).collect();
+    if statement.kind() != ALTER_TABLE || actions.is_empty() {
+        return vec![Part::WHOLE];
+    }
+    let late = Part { drops: false, late_checks: true, others: false };
+    let has_late = may_check_later && actions.iter().any(|it| late.has(it));
+    let changes = Part { late_checks: !has_late, ..Part::WHOLE };
+    // An expression of USING may read a column that the same statement drops.
+    let mut parts = match statement.descendants().any(|it| it.kind() == USING_EXPR) {
+        true => vec![changes],
+        false => vec![Part { drops: true, late_checks: false, others: false }, Part { drops: false, ..changes }],
+    };
+    parts.extend(has_late.then_some(late));
+    parts.retain(|part| actions.iter().any(|it| part.has(it)));
+    parts
+}
+
+/// Whether an action of an ALTER TABLE adds a check that the author wants for the rows that are there as well.
+pub(super) fn is_late_check(action: &SyntaxNode) -> bool {
+    action.kind() == ADD_CONSTRAINT
+        && check_of(action).is_some()
+        && !action.descendants().any(|it| it.kind() == NOT_VALID)
+}
+
+pub(super) fn check_of(action: &SyntaxNode) -> Option<SyntaxNode> {
+    action.children().find(|it| it.kind() == CHECK_CONSTRAINT)
 }
 
 /// Whether this is one of an ALTER TABLE's actions.
 pub(super) fn is_action(kind: SyntaxKind) -> bool {
     !matches!(kind, IF_EXISTS | TABLE_RELATION_NAME | WHITESPACE | COMMENT)
-}
-
-pub(super) fn belongs(action: SyntaxKind, part: Part) -> bool {
-    part == Part::Whole || is_drop(action) == (part == Part::Drops)
 }
 
 fn is_drop(action: SyntaxKind) -> bool {
@@ -158,7 +190,7 @@ fn is_quick_table(statement: &SyntaxNode, text: &str) -> Result<bool, SchemaErro
 
 fn alteration(statement: &SyntaxNode, part: Part, text: &str) -> Result<Work, SchemaError> {
     let mut work = Work::Drops;
-    for action in statement.children().filter(|it| is_action(it.kind()) && belongs(it.kind(), part)) {
+    for action in statement.children().filter(|it| is_action(it.kind()) && part.has(it)) {
         work = match (work, of_action(&action, text)?) {
             (work, Work::Drops) => work,
             (Work::Slow, _) | (_, Work::Slow) => Work::Slow,

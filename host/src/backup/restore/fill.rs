@@ -1,11 +1,13 @@
 //! Tables filled with the rows of an archive, those of plugins after their schema steps were made again.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, bail};
 use futures_util::SinkExt as _;
 use tokio_postgres::Client;
 
 use super::Restore;
-use crate::backup::{Manifest, Plugin, Rows, archive::Members};
+use crate::backup::{LeftOut, Manifest, Plugin, Rows, archive::Members};
 use cardinal_database::{connect::ConnectParams, roles::plugin_schema_name};
 use cardinal_package::manifest::CONNECTIONS_DEFAULT;
 use cardinal_schema::{
@@ -13,6 +15,9 @@ use cardinal_schema::{
     plugin_schema::{SCHEMA_TIMEOUT, Step, StepError},
     prepare::Prepared,
 };
+
+/// How long the rows of a plugin may be held against its own checks; what is not done then stays NOT VALID.
+const CHECKS_LIMIT: Duration = Duration::from_secs(60);
 
 impl Restore<'_> {
     pub(super) async fn fill_plugin(
@@ -40,11 +45,9 @@ impl Restore<'_> {
         let schema = plugin_schema_name(&plugin.name);
         let filled = match (self.is_complete(&writer, &schema).await, refused) {
             (Err(lacks), Some((version, fault))) => {
-                self.without.push(format!(
-                    "{}: schema.sql of version {version} is refused ({fault}), and {lacks:#}",
-                    plugin.name
-                ));
-                self.skip_schema(members, &schema)?;
+                let why = format!("schema.sql of version {version} is refused ({fault}), and {lacks:#}");
+                self.leave_out(LeftOut { plugin: plugin.name.clone(), why, is_asked: false });
+                self.skip_members(plugin, members)?;
                 drop(writer);
                 step.close_writer(&closer).await?;
                 return step.drop_all().await;
@@ -63,19 +66,16 @@ impl Restore<'_> {
 
     /// What the operator has left out.
     pub(super) fn skip_plugin(&mut self, plugin: &Plugin, members: &mut Members<'_>) -> anyhow::Result<()> {
-        for index in 1..=plugin.steps.len() {
-            members.next(&format!("schema/{}/{index}.sql", plugin.name))?.context(
-                "one of its schema.sql files is \
-                missing",
-            )?;
-        }
-        self.skip_schema(members, &plugin_schema_name(&plugin.name))?;
-        self.without.push(format!("{}: left out by --without-plugin", plugin.name));
+        self.skip_members(plugin, members)?;
+        let why = "left out by --without-plugin".to_owned();
+        self.without.push(LeftOut { plugin: plugin.name.clone(), why, is_asked: true });
         Ok(())
     }
 
-    /// Rows of a plugin that has no tables for them.
-    fn skip_schema(&self, members: &mut Members<'_>, schema: &str) -> anyhow::Result<()> {
+    /// What is left in the archive of a plugin that has no tables for it.
+    pub(super) fn skip_members(&self, plugin: &Plugin, members: &mut Members<'_>) -> anyhow::Result<()> {
+        while members.next(&format!("schema/{}/", plugin.name))?.is_some() {}
+        let schema = plugin_schema_name(&plugin.name);
         for rows in self.archive.manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
             while members.next(&format!("data/{}/", rows.number))?.is_some() {}
         }
@@ -91,7 +91,9 @@ impl Restore<'_> {
         let manifest: &Manifest = &self.archive.manifest;
         dump::begin_writing(client, schema).await?;
         let back = dump::stand_aside(client, schema).await?;
+        let mut checks = Vec::new();
         if schema != "public" {
+            checks = dump::checks_aside(client, schema).await?;
             dump::empty(client, schema).await?;
         }
         for rows in manifest.tables.iter().filter(|rows| rows.table.schema == schema) {
@@ -99,6 +101,9 @@ impl Restore<'_> {
         }
         for sequence in manifest.sequences.iter().filter(|sequence| sequence.schema == schema) {
             dump::set_sequence(client, sequence).await?;
+        }
+        for open in dump::checks_again(client, &checks, CHECKS_LIMIT).await? {
+            self.progress.note(&format!("{schema}: a check holds for new rows alone: {open}"));
         }
         dump::stand_again(client, &back).await?;
         if schema == "public" {

@@ -3,11 +3,13 @@
 use tokio_postgres::Client;
 
 use crate::check::finding::Finding;
+use cardinal_database::roles::RoleNames;
 use cardinal_schema::isolation;
 
 /// Each right that everybody has, as a warning.
-pub(super) async fn find(session: &Client) -> anyhow::Result<Vec<Finding>> {
+pub(super) async fn find(session: &Client, names: &RoleNames) -> anyhow::Result<Vec<Finding>> {
     let mut findings = left_by_bootstrap(session).await?;
+    findings.extend(temporary_files(session, names).await?);
     findings.extend(other_databases(session).await?);
     if isolation::transactions_can_be_prepared(session).await? {
         let message = "Plugins can prepare transactions, whose locks outlive the plugin and which only a superuser \
@@ -62,6 +64,12 @@ async fn left_by_bootstrap(session: &Client) -> anyhow::Result<Vec<Finding>> {
             "EXECUTE on jsonb_delete(jsonb, text[]) revoked from PUBLIC",
         ),
         (
+            isolation::lock_looks_are_open(session).await?,
+            "lock-looks-open",
+            "Plugins can keep the server's table of locks busy, so that all work on cards takes seconds.",
+            "EXECUTE on pg_blocking_pids and similar functions revoked from PUBLIC",
+        ),
+        (
             isolation::ddl_is_unfenced(session).await?,
             "ddl-unfenced",
             "Plugin code that gets into a foreign key's check could change tables.",
@@ -73,6 +81,19 @@ async fn left_by_bootstrap(session: &Client) -> anyhow::Result<Vec<Finding>> {
     Ok(open
         .map(|(_, code, message, expected)| Finding::warning(code, "database", message).expected(expected).fix(fix))
         .collect())
+}
+
+async fn temporary_files(session: &Client, names: &RoleNames) -> anyhow::Result<Option<Finding>> {
+    let is_unbounded = isolation::temporary_files_are_unbounded(session, names).await?;
+    Ok(is_unbounded.then(|| {
+        let message = "Plugins can fill the database's disk with temporary files of sorts and cursors.";
+        Finding::warning("temporary-files-unbounded", "database", message)
+            .expected("temp_file_limit set for the server, or for the plugins' logins")
+            .fix(
+                "Set temp_file_limit = '4GB' for the server, or have a superuser run the output of `cardinal database \
+                 bootstrap-sql` once and start the host.",
+            )
+    }))
 }
 
 async fn other_databases(session: &Client) -> anyhow::Result<Option<Finding>> {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use cardinal_base::printable::plain;
 use cardinal_database::connect::ConnectParams;
 use cardinal_schema_sql::SchemaError;
 
@@ -40,9 +41,10 @@ pub enum ProvisionFault {
 }
 
 impl ProvisionFault {
+    /// What was found has names in it that a plugin chose.
     pub fn refused(code: &str, expected: impl Into<String>, found: impl Into<String>, fix: impl Into<String>) -> Self {
         let (code, losses) = (code.to_owned(), Vec::new());
-        Self::Refused { code, expected: expected.into(), found: found.into(), fix: fix.into(), losses }
+        Self::Refused { code, expected: expected.into(), found: plain(&found.into()), fix: fix.into(), losses }
     }
 
     /// Names what an operator would have to agree to.

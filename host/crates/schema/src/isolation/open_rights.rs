@@ -3,6 +3,8 @@
 use anyhow::Context as _;
 use tokio_postgres::Client;
 
+use cardinal_database::roles::RoleNames;
+
 /// Whether plugins can make large objects, which lie outside of any schema.
 ///
 /// # Errors
@@ -58,6 +60,27 @@ pub async fn json_deletion_is_open(session: &Client) -> anyhow::Result<bool> {
     public_may_call(session, "pg_catalog.jsonb_delete(jsonb, text[])")
         .await
         .context("asking who may delete keys of JSON")
+}
+
+/// Whether the temporary files of a plugin's session have no bound: neither the server nor a step gives one.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn temporary_files_are_unbounded(session: &Client, names: &RoleNames) -> anyhow::Result<bool> {
+    let asked = "SELECT s.reset_val = '-1' AND NOT EXISTS (
+                   SELECT FROM pg_catalog.pg_roles r
+                   WHERE r.rolname = $1 AND has_parameter_privilege(r.oid, 'temp_file_limit', 'SET'))
+                 FROM pg_catalog.pg_settings s WHERE s.name = 'temp_file_limit'";
+    let row = session.query_one(asked, &[&names.role_maker()]).await.context("asking for temp_file_limit")?;
+    Ok(row.try_get(0)?)
+}
+
+/// Whether plugins can make the server lock its whole table of locks.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn lock_looks_are_open(session: &Client) -> anyhow::Result<bool> {
+    public_may_call(session, "pg_catalog.pg_blocking_pids(integer)").await.context("asking who may look for blockers")
 }
 
 /// Whether plugins can prepare transactions, whose locks stay when their session has ended.

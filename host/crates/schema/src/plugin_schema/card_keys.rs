@@ -5,12 +5,14 @@
 //! table afterwards comes out the same.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio_postgres::Transaction;
 
 use super::{failure::Failure, keys::Key};
+use crate::keyed_tables::INDEXED;
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::sql;
 use cardinal_schema_sql::{CardKey, KeyPlace, Position, Statement};
@@ -42,14 +44,13 @@ const PLACES: &str = "
     WHERE n.nspname = $1 AND k.contype = 'c' AND pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $2) > 0
     ORDER BY k.oid";
 
-/// Whether PostgreSQL finds the rows of a card without reading the whole table.
-const IS_INDEXED: &str = "
-    SELECT EXISTS (
-      SELECT FROM pg_catalog.pg_index i
-      JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
-      JOIN pg_catalog.pg_am m ON m.oid = c.relam
-      JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-      WHERE i.indrelid = $1 AND a.attname = $2 AND i.indisvalid AND i.indpred IS NULL AND m.amname IN ('btree', 'hash'))";
+/// Of a table and the name of a column.
+static IS_INDEXED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {INDEXED} FROM (
+           SELECT attrelid, attnum FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attname = $2) key (relation, number)"
+    )
+});
 
 /// The keys of one run.
 pub(super) struct CardKeys<'a> {
@@ -268,7 +269,7 @@ impl ReadyKeys<'_> {
     /// would read the whole of it.
     pub(super) async fn index(&self, work: &Transaction<'_>) -> Result<(), Failure> {
         for (place, _) in &self.keys {
-            let row = work.query_one(IS_INDEXED, &[&place.relation, &place.column]).await;
+            let row = work.query_one(IS_INDEXED.as_str(), &[&place.relation, &place.column]).await;
             let is_indexed = row.and_then(|row| row.try_get(0)).context("looking for the index of a key")?;
             if is_indexed {
                 continue;

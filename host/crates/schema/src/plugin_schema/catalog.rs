@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 use super::{Step, StepError};
-use crate::sql_failure;
+use crate::{keyed_tables::INDEXED, sql_failure};
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::{
     roles::{self, RoleNames},
@@ -103,6 +103,27 @@ pub async fn unknown(
     let mut unknown = rows.iter().map(read_object).collect::<Result<Vec<_>, _>>()?;
     unknown.extend(unbounded(session, schema).await?);
     Ok(unknown)
+}
+
+/// Columns of the schema with a key to the cards and no index, each with its table: every removal of a card reads these tables whole.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn unindexed_keys(session: &impl GenericClient, schema: &str) -> anyhow::Result<Vec<String>> {
+    let asked = format!(
+        "SELECT t.relname::text, a.attname::text
+         FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class t ON t.oid = k.conrelid
+         JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
+         JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1],
+         LATERAL (SELECT k.conrelid, a.attnum) key (relation, number)
+         WHERE n.nspname = $1 AND k.contype = 'f' AND k.confrelid = 'public.master_cards'::pg_catalog.regclass AND NOT {INDEXED}
+         ORDER BY 1, 2"
+    );
+    let rows = session.query(&asked, &[&schema]).await.context("looking for keys without an index")?;
+    let name = |row: &tokio_postgres::Row| -> Result<String, tokio_postgres::Error> {
+        Ok(format!("{}.{}", row.try_get::<_, String>(0)?, row.try_get::<_, String>(1)?))
+    };
+    Ok(rows.iter().map(name).collect::<Result<_, _>>()?)
 }
 
 /// What a card's removal would compute without a bound.

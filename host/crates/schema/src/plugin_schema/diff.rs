@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context as _;
 use tokio_postgres::Transaction;
 
+use cardinal_base::printable::plain;
 use cardinal_control::link::ProvisionFault;
 
 /// What holds data, by what the server calls it inside, so that a table or column that was dropped and made again under
@@ -50,7 +51,8 @@ const STORED: &str = "
         SELECT t.typelem UNION ALL SELECT t.typbasetype
         UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a
                   WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
-        UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+        UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid
+        UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngmultitypid = t.oid
       ) AS part(type) WHERE part.type <> 0
     )";
 const TABLES: &str = "
@@ -70,7 +72,7 @@ pub(super) async fn holders(work: &Transaction<'_>, schema: &str) -> anyhow::Res
     let (mut holders, own) = (Holders::default(), format!("{schema}."));
     for row in asked(work, TABLES, schema).await? {
         let table = holders.tables.entry(row.try_get("oid")?).or_insert(Table {
-            name: row.try_get("relname")?,
+            name: name(row.try_get("relname")?),
             is_type: row.try_get("is_type")?,
             is_logged: row.try_get("is_logged")?,
             columns: BTreeMap::new(),
@@ -79,17 +81,23 @@ pub(super) async fn holders(work: &Transaction<'_>, schema: &str) -> anyhow::Res
         if let Some(number) = row.try_get::<_, Option<i16>>("attnum")? {
             let type_id = (row.try_get("atttypid")?, row.try_get("atttypmod")?);
             // With the schema or without, by the search path of the moment.
-            let kind: String = row.try_get::<_, String>("kind")?.replace(&own, "");
-            table.columns.insert(number, Column { name: row.try_get("attname")?, kind, type_id });
+            let kind = name(row.try_get::<_, String>("kind")?.replace(&own, ""));
+            table.columns.insert(number, Column { name: name(row.try_get("attname")?), kind, type_id });
         }
     }
     for row in asked(work, LABELS, schema).await? {
-        holders.labels.insert(row.try_get("oid")?, (row.try_get("typname")?, row.try_get("enumlabel")?));
+        let label = (name(row.try_get("typname")?), name(row.try_get("enumlabel")?));
+        holders.labels.insert(row.try_get("oid")?, label);
     }
     for row in asked(work, PARENTS, schema).await? {
         holders.parents.insert((row.try_get("inhrelid")?, row.try_get("inhparent")?));
     }
     Ok(holders)
+}
+
+/// As operators see it, and confirm it.
+fn name(written: String) -> String {
+    plain(&written)
 }
 
 async fn asked(work: &Transaction<'_>, what: &str, schema: &str) -> anyhow::Result<Vec<tokio_postgres::Row>> {

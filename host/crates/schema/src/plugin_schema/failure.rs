@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio_postgres::error::{DbError, SqlState};
 
 use super::StepError;
+use cardinal_base::printable::plain;
 use cardinal_control::link::ProvisionFault;
 use cardinal_schema_sql::Statement;
 
@@ -35,6 +36,15 @@ impl Failure {
             }
             code => refuse(code),
         }
+    }
+
+    /// With one more thing to know about what was found.
+    pub(super) fn adding(mut self, more: &str) -> Self {
+        if let Self::Refused(ProvisionFault::Refused { found, .. }) = &mut self {
+            found.push_str("; ");
+            found.push_str(more);
+        }
+        self
     }
 }
 
@@ -71,7 +81,7 @@ fn describe(said: &DbError, statement: Option<&Statement>) -> String {
     if let Some(statement) = statement {
         text.push_str(&format!(", in the statement at {}", statement.position));
     }
-    text
+    plain(&text)
 }
 
 fn advice(code: &str) -> &'static str {

@@ -147,8 +147,8 @@ impl RowChanges {
             self.lost.extend(diff::converted(before, &self.holders, &now));
             self.holders = now;
         }
-        // These write no rows, and there may be many of them.
-        if !matches!(statement.work, Work::Drops | Work::Quick) {
+        // These delete and update no rows, and there may be many of them; in a new schema none do.
+        if !before.tables.is_empty() && !matches!(statement.work, Work::Drops | Work::Quick | Work::QuickOn(_)) {
             let counts = counts(work, schema).await?;
             self.note_counts(before, writes, counts);
         }

@@ -19,13 +19,14 @@ use super::{
     diff::{self, Holders},
     failure::{Failure, too_large},
     keys,
+    late_checks::{Admission, Late, validate_checks},
     rows::RowChanges,
 };
 use cardinal_base::hex::hex;
 use cardinal_database::{connect, sql};
-use cardinal_schema_sql::{Statement, Work};
+use cardinal_schema_sql::Statement;
 
-const LOCK_TIMEOUT: &str = "1s";
+pub(super) const LOCK_TIMEOUT: &str = "1s";
 /// Of a statement that may have to lock the cards: their writers queue behind it while it waits.
 const DROP_LOCK_TIMEOUT: &str = "200ms";
 const LOOK_TIMEOUT: &str = "10s";
@@ -85,25 +86,17 @@ impl<'a> Run<'a> {
         let before = diff::holders(&work, &schema).await?;
         let relations_before = relations(&work, &schema).await?;
         prepare(&work, &schema, &runtime_role).await?;
-        let (mut lock, mut card_keys) = (CardLock::new(&schema), CardKeys::new(&schema, &random_tag()?));
-        let mut rows = RowChanges::new(&before);
+        let mut notes = Notes::new(&schema, &before)?;
         for statement in statements {
-            let may_lock = statement.work == Work::Drops || !statement.locked_by.is_empty();
-            if may_lock {
+            if statement.may_lock_cards() {
                 turn.take().await?;
             }
-            lock.admit(&work, statement, &card_keys).await?;
-            let writes = rows.prepare(&work, &schema, &before, statement).await?;
-            let text = card_keys.hold_places(&work, statement).await?;
-            let left = step.schema_timeout.saturating_sub(started.elapsed());
-            let sql = format!("{}; {}", statement_settings(lock.limit(left), may_lock), in_block(&text)?);
-            lock.run(&work, statement, &sql).await?;
-            card_keys.remember(&work, statement).await?;
-            rows.note(&work, &schema, &before, statement, &writes).await?;
-            if !lock.is_taken() {
+            notes.run(&work, statement, step.schema_timeout.saturating_sub(started.elapsed())).await?;
+            if !notes.lock.is_taken() {
                 turn.give_back().await?;
             }
         }
+        let Notes { card_keys, rows, late, .. } = notes;
         check_constraints(&work).await?;
         work.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
         check_size(&work, &schema, relations_before).await?;
@@ -111,6 +104,7 @@ impl<'a> Run<'a> {
         if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
             return Err(Failure::Refused(refusal));
         }
+        let late = late.finish(&work).await?;
         let keys = card_keys.give_up_places(&work, step.schema_timeout.saturating_sub(started.elapsed())).await?;
         keys.index(&work).await?;
         if let Some(refusal) = step.catalog_refusal(&work).await? {
@@ -127,21 +121,22 @@ impl<'a> Run<'a> {
         is_committing.store(true, Ordering::Relaxed);
         work.commit().await.map_err(|error| Failure::from_statement(error, None))?;
         turn.give_back().await?;
-        self.validate_keys(&made).await?;
+        let end = Instant::now() + step.schema_timeout;
+        self.validate_keys(&made, end).await?;
+        validate_checks(&self.session, step, &late, end).await?;
         Ok(Done { lost })
     }
 
     /// Keys to the cards, checked once more, without the lock that writers of cards wait for. Their rows were checked before
     /// the commit and new ones always are, so a key that PostgreSQL has no time to validate holds all the same.
-    async fn validate_keys(&self, made: &[NewKey]) -> Result<(), Failure> {
-        let end = Instant::now() + self.step.schema_timeout;
+    async fn validate_keys(&self, made: &[NewKey], end: Instant) -> Result<(), Failure> {
         for made in made.iter().filter(|made| made.is_checked) {
             let left = end.saturating_duration_since(Instant::now()).as_millis().max(1);
             let limits = format!("SET lock_timeout = '{LOCK_TIMEOUT}'; SET statement_timeout = {left}");
             self.session.batch_execute(&limits).await.context("preparing to validate keys")?;
             let Err(error) = keys::validate(&self.session, &made.key).await else { continue };
             match error.code() {
-                Some(&SqlState::QUERY_CANCELED | &SqlState::LOCK_NOT_AVAILABLE) => {
+                _ if keys::ran_out_of_time(&error) => {
                     tracing::warn!(
                         plugin = self.step.plugin,
                         key = made.key.name,
@@ -157,6 +152,47 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// What is known of a run while its statements are under way.
+struct Notes<'a> {
+    schema: &'a str,
+    before: &'a Holders,
+    lock: CardLock<'a>,
+    card_keys: CardKeys<'a>,
+    late: Late<'a>,
+    rows: RowChanges,
+}
+
+impl<'a> Notes<'a> {
+    fn new(schema: &'a str, before: &'a Holders) -> anyhow::Result<Self> {
+        let (lock, card_keys) = (CardLock::new(schema), CardKeys::new(schema, &random_tag()?));
+        Ok(Self { schema, before, lock, card_keys, late: Late::new(schema), rows: RowChanges::new(before) })
+    }
+
+    /// Runs a statement within the time that is left.
+    async fn run(&mut self, work: &Transaction<'_>, statement: &Statement, left: Duration) -> Result<(), Failure> {
+        self.lock.admit(work, statement, &self.card_keys).await?;
+        let writes = self.rows.prepare(work, self.schema, self.before, statement).await?;
+        let settings = statement_settings(self.lock.limit(left), statement.may_lock_cards());
+        let late = self.late.admit(work, statement, self.before).await?;
+        let text = match &late {
+            Admission::AsWritten => self.card_keys.hold_places(work, statement).await?,
+            Admission::NotValid { looks } => {
+                for look in looks {
+                    let look = format!("{settings}; {look}");
+                    work.batch_execute(&look).await.map_err(|error| Failure::from_statement(error, Some(statement)))?;
+                }
+                statement.with_checks_not_valid()
+            }
+        };
+        self.lock.run(work, statement, &format!("{settings}; {}", in_block(&text)?)).await?;
+        if matches!(late, Admission::NotValid { .. }) {
+            self.late.remember(work).await?;
+        }
+        self.card_keys.remember(work, statement).await?;
+        Ok(self.rows.note(work, self.schema, self.before, statement, &writes).await?)
     }
 }
 
@@ -225,8 +261,12 @@ async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> an
 /// One statement, in a block that cannot be left: PostgreSQL itself refuses there to begin, commit or roll back. The tag
 /// is random, so that no text can contain it and end the block early.
 fn in_block(statement: &str) -> anyhow::Result<String> {
+    block_of(&format!("BEGIN EXECUTE {}; END", sql::literal(statement)))
+}
+
+pub(super) fn block_of(body: &str) -> anyhow::Result<String> {
     let tag = format!("$block_{}$", random_tag()?);
-    Ok(format!("DO {tag} BEGIN EXECUTE {}; END {tag}", sql::literal(statement)))
+    Ok(format!("DO {tag} {body} {tag}"))
 }
 
 /// What no text of a file can know.

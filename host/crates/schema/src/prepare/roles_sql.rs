@@ -58,6 +58,7 @@ pub(super) fn names_only(names: &RoleNames) -> Vec<(&'static str, String)> {
     .into();
     places.push(("owner_literal", sql::literal(&names.owner())));
     places.push(("cards_literal", sql::literal(&names.cards())));
+    places.push(("role_maker_literal", sql::literal(&names.role_maker())));
     places.push(("plugin_literal", sql::literal(&names.plugin())));
     places.push(("plugin_ddl_literal", sql::literal(&names.plugin_ddl())));
     places

@@ -216,3 +216,26 @@ fn what_follows_a_table_whose_key_sets_a_value_computes_nothing_large() {
         "create table t (card_id uuid references public.master_cards on delete set default, at timestamptz default now(), n int default 3)",
     );
 }
+
+/// PostgreSQL computes all of them for a row before it looks at a time-out.
+#[test]
+fn a_declaration_has_a_bounded_number_of_calls() {
+    let (call, most) = ("md5(v) <> ''", 30);
+    let of = |count: usize| vec![call; count].join(" and ");
+    for declaration in ["alter table t add check (X)", "create index on t (v) where X", "alter domain d add check (X)"]
+    {
+        printed(&declaration.replace('X', &of(most)));
+        let refused = refused(&declaration.replace('X', &of(most + 2)));
+        assert!(refused.found.contains("more than 32 calls in the expressions of one statement"), "{refused}");
+    }
+    let nested = |count: usize| format!("{}v{}", "upper(".repeat(count), ")".repeat(count));
+    for computed in
+        ["alter column v type text using X", "add column w text generated always as (X) stored", "add check (X = v)"]
+    {
+        printed(&format!("alter table t {}", computed.replace('X', &nested(30))));
+        let refused = refused(&format!("alter table t {}", computed.replace('X', &nested(33))));
+        assert!(refused.found.contains("calls in the expressions"), "{refused}");
+    }
+    printed(&format!("create table t (a int, check ({}))", vec!["a > 3"; 200].join(" and ")));
+    printed(&format!("update t set v = v where {}", of(40)));
+}

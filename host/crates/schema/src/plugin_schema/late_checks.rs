@@ -1,0 +1,163 @@
+//! Checks that schema.sql adds to tables that were there. PostgreSQL would compute them for each row while it keeps everybody
+//! from the table, and it does not interrupt every expression. So the rows are looked at before the table is locked, the check is
+//! made NOT VALID, which holds for new rows, and it is validated behind the commit, while others read and write.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use tokio_postgres::{Client, Transaction};
+
+use super::Step;
+use super::diff::Holders;
+use super::failure::Failure;
+use super::keys::{self, Key};
+use super::run::{LOCK_TIMEOUT, block_of};
+use crate::keyed_tables::STRONG_MODES;
+use cardinal_database::sql;
+use cardinal_schema_sql::{LateCheck, LateChecks, Statement};
+
+/// With a check that reads its values once, the rows of such a table are checked in the blink of an eye.
+const SMALL_TABLE_BYTES: i64 = 8 * 1024 * 1024;
+
+/// The table and its size with those below it, and whether this session keeps others from writing to it.
+const TARGET: &str = "
+    WITH RECURSIVE named AS (
+      SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname::text = $1 AND c.relname::text = $2 AND c.relkind IN ('r', 'p')
+    ), below (oid) AS (
+      SELECT oid FROM named UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below ON below.oid = i.inhparent
+    )
+    SELECT named.oid, (SELECT sum(pg_catalog.pg_table_size(below.oid))::bigint FROM below),
+           EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = pg_catalog.pg_backend_pid() AND l.granted
+                   AND l.locktype = 'relation' AND l.relation IN (SELECT oid FROM below) AND l.mode IN STRONG_MODES)
+    FROM named";
+const NOT_VALID: &str = "
+    SELECT k.oid, c.relname::text, k.conname::text
+    FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+    WHERE n.nspname::text = $1 AND k.contype = 'c' AND NOT k.convalidated AND k.coninhcount = 0 ORDER BY k.oid";
+
+/// The checks of one run that are to be validated.
+pub(super) struct Late<'a> {
+    schema: &'a str,
+    pending: BTreeSet<u32>,
+    /// NOT VALID before the statement that is under way.
+    known: BTreeSet<u32>,
+}
+
+/// What a statement with checks needs.
+pub(super) enum Admission {
+    AsWritten,
+    /// With the statements that look for rows that break the checks, where nobody is kept from the table yet.
+    NotValid {
+        looks: Vec<String>,
+    },
+}
+
+impl<'a> Late<'a> {
+    pub(super) fn new(schema: &'a str) -> Self {
+        Self { schema, pending: BTreeSet::new(), known: BTreeSet::new() }
+    }
+
+    /// How the checks of the statement are made.
+    pub(super) async fn admit(
+        &mut self,
+        work: &Transaction<'_>,
+        statement: &Statement,
+        before: &Holders,
+    ) -> Result<Admission, Failure> {
+        let Some(late) = &statement.late_checks else { return Ok(Admission::AsWritten) };
+        let query = TARGET.replace("STRONG_MODES", STRONG_MODES);
+        let target = work.query_opt(&query, &[&self.schema, &late.table]).await.context("looking for a table")?;
+        // When there is no such table, the statement fails, or it is IF EXISTS.
+        let Some(target) = target else { return Ok(Admission::AsWritten) };
+        let (table, size, is_locked): (u32, i64, bool) = (target.get(0), target.get(1), target.get(2));
+        if !before.tables.contains_key(&table) || (late.are_small && size <= SMALL_TABLE_BYTES) {
+            return Ok(Admission::AsWritten);
+        }
+        self.known = self.not_valid(work).await?.into_iter().map(|(id, _)| id).collect();
+        let looks = late.checks.iter().filter(|_| !is_locked).map(|check| self.look(statement, late, check));
+        Ok(Admission::NotValid { looks: looks.collect::<anyhow::Result<_>>()? })
+    }
+
+    fn look(&self, statement: &Statement, late: &LateChecks, check: &LateCheck) -> anyhow::Result<String> {
+        let only = if check.is_own { "ONLY" } else { "" };
+        let (schema, table) = (sql::identifier(self.schema), sql::identifier(&late.table));
+        let expression = statement.sql.get(check.expression.clone()).context("a check has no expression")?;
+        let look = format!("SELECT EXISTS (SELECT FROM {only} {schema}.{table} WHERE ({expression}) IS FALSE)");
+        let message = sql::literal(&format!("check constraint of table {} is violated by some row", late.table));
+        block_of(&format!(
+            "DECLARE broken boolean; BEGIN EXECUTE {} INTO broken;
+             IF broken THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = {message}; END IF; END",
+            sql::literal(&look)
+        ))
+    }
+
+    /// Notes the checks that the statement has made NOT VALID.
+    pub(super) async fn remember(&mut self, work: &Transaction<'_>) -> Result<(), Failure> {
+        let now = self.not_valid(work).await?;
+        self.pending.extend(now.into_iter().map(|(id, _)| id).filter(|id| !self.known.contains(id)));
+        Ok(())
+    }
+
+    async fn not_valid(&self, work: &Transaction<'_>) -> anyhow::Result<Vec<(u32, Key)>> {
+        let rows = work.query(NOT_VALID, &[&self.schema]).await.context("listing checks that are not valid")?;
+        let read = |row: &tokio_postgres::Row| {
+            (row.get(0), Key { schema: self.schema.to_owned(), table: row.get(1), name: row.get(2) })
+        };
+        Ok(rows.iter().map(read).collect())
+    }
+
+    /// Those that are there still at the end of the file, by the names that they have now.
+    pub(super) async fn finish(self, work: &Transaction<'_>) -> anyhow::Result<Vec<Key>> {
+        if self.pending.is_empty() {
+            return Ok(Vec::new());
+        }
+        let open = self.not_valid(work).await?;
+        Ok(open.into_iter().filter(|(id, _)| self.pending.contains(id)).map(|(_, key)| key).collect())
+    }
+}
+
+/// PostgreSQL does not interrupt every expression: so long after its time-out a session is left to its end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Has the rows checked while others read and write. One that breaks its check was written since it was looked for, or could not
+/// be looked for: the check goes, and the step is refused.
+pub(super) async fn validate_checks(
+    session: &Client,
+    step: &Step<'_>,
+    checks: &[Key],
+    end: Instant,
+) -> Result<(), Failure> {
+    for (number, check) in checks.iter().enumerate() {
+        let left = end.saturating_duration_since(Instant::now());
+        let limits =
+            format!("SET lock_timeout = '{LOCK_TIMEOUT}'; SET statement_timeout = {}", left.as_millis().max(1));
+        session.batch_execute(&limits).await.context("preparing to validate checks")?;
+        let Ok(validated) = tokio::time::timeout(left + GRACE, keys::validate(session, check)).await else {
+            for unchecked in &checks[number..] {
+                warn_unchecked(step, unchecked);
+            }
+            return Ok(());
+        };
+        let Err(error) = validated else { continue };
+        if keys::ran_out_of_time(&error) {
+            warn_unchecked(step, check);
+            continue;
+        }
+        for open in &checks[number..] {
+            keys::drop(session, open).await?;
+        }
+        return Err(Failure::from_statement(error, None).adding("the rest of the file has run, and stays"));
+    }
+    Ok(())
+}
+
+fn warn_unchecked(step: &Step<'_>, check: &Key) {
+    tracing::warn!(
+        plugin = step.plugin,
+        check = check.name,
+        table = check.table,
+        "no time to validate a check; it holds for new rows"
+    );
+}
