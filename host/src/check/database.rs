@@ -5,7 +5,7 @@ use std::path::Path;
 use time::OffsetDateTime;
 use tokio_postgres::Client;
 
-use super::{finding::Finding, open_doors};
+use super::open_doors;
 use cardinal_base::config::{BadSettings, Config};
 use cardinal_database::{
     connect::ConnectParams,
@@ -20,6 +20,7 @@ use cardinal_schema::{
     plugin_schema::catalog,
     prepare::{self, SecretSource},
 };
+use cardinal_serve::check::finding::Finding;
 use cardinal_store::{kinds, plugin_owners, plugin_state, proxy_routes};
 use cardinal_supervisor::{
     access::{Access, MissingDatabase},

@@ -2,9 +2,9 @@
 
 use tokio_postgres::Client;
 
-use super::finding::Finding;
 use cardinal_database::roles::RoleNames;
 use cardinal_schema::isolation;
+use cardinal_serve::check::finding::Finding;
 
 pub(super) async fn find(session: &Client, names: &RoleNames) -> anyhow::Result<Vec<Finding>> {
     let bootstrap = |code, message, expected| {
