@@ -158,7 +158,10 @@ export interface PluginHost {
   getState(): HostState;
   /** A copy of the card that is open, as it was read last. */
   getCardDetail(): CardDetail;
-  /** `tabId` is one of the manifest's `contributes.cardTabs[].id`. */
+  /**
+   * `tabId` is one of the manifest's `contributes.cardTabs[].id`. With `frame: true` there, the tab is drawn in a
+   * sandboxed frame: with this host and its own element, and without the page, its storage or other servers.
+   */
   registerCardTabRenderer(tabId: string, fn: CardTabRenderer): void;
 
   // Beyond version 1's eight members, and so optional: test for them (`host.css?.(…)`).

@@ -1,4 +1,7 @@
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { json } from 'node:stream/consumers';
 import { createCard, expect, expectAccessible, expectReflows, intercept, signIn, test, uniqueSku } from './support.ts';
 import { signedIn } from './requests.ts';
 
@@ -185,6 +188,49 @@ test('a dropped file is imported, and a cancel ends this import and no other', a
   await page.getByRole('button', { name: 'Cancel' }).click();
   await expect(page.getByText('Cancelled. What was written before stays.')).toBeVisible();
   expect(cancelled).toBe('/v1/admin/jobs/own/cancel');
+});
+
+test('what the filter shows is exported, and nothing else', async ({ page }) => {
+  const prefix = uniqueSku();
+  const rows = ['draft', 'active', 'draft'].map((status, n) => JSON.stringify({ title: `Exported ${n}`, sku: `${prefix}-${n}`, status })).join('\n');
+  await signedIn(page, 'POST', '/master-cards/import', rows, 'application/x-ndjson');
+  // The browser's own dialog for a file cannot be answered; without it the file is a download.
+  await page.addInitScript(() => Reflect.deleteProperty(globalThis, 'showSaveFilePicker'));
+  await page.goto(`/admin/cards?q=${prefix}&status=draft`);
+  await expect(page.getByRole('row')).toHaveCount(3);
+  const save = async (format: string) => {
+    await page.getByRole('button', { name: 'Export', exact: true }).click();
+    const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('menuitem', { name: format }).click()]);
+    return readFileSync(await file.path(), 'utf8').trim().split('\n');
+  };
+  const csv = await save('As CSV');
+  expect(csv[0]).toMatch(/\bsku\b/);
+  expect(csv.slice(1).map((line) => line.match(/Exported \d/)?.[0]).toSorted()).toEqual(['Exported 0', 'Exported 2']);
+  await expect(page.getByText('Cards exported')).toBeVisible();
+  const ndjson = (await save('As NDJSON')).map((line) => JSON.parse(line) as { sku: string });
+  expect(ndjson.map(({ sku }) => sku).toSorted()).toEqual([`${prefix}-0`, `${prefix}-2`]);
+});
+
+test('a job that runs is cancelled from the drawer, on any page', async ({ page, baseURL }) => {
+  const token = await page.evaluate(() => sessionStorage.getItem('cardinal.token'));
+  // An import goes on as long as its file comes.
+  const upload = httpRequest(new URL('/v1/admin/master-cards/import?dry_run=false', baseURL), { method: 'POST', headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/x-ndjson' } });
+  const answered = once(upload, 'response') as Promise<[IncomingMessage]>;
+  upload.on('error', () => {}); // the rest of the file is not wanted
+  upload.write(`${JSON.stringify({ title: 'In a long file', sku: uniqueSku() })}\n`);
+  await page.goto('/admin/kinds');
+  await page.keyboard.press('g');
+  await page.keyboard.press('j');
+  const drawer = page.getByRole('complementary', { name: 'Jobs' });
+  const running = drawer.getByRole('listitem').filter({ has: page.getByRole('progressbar') });
+  await expect(running).toHaveCount(1);
+  await expectAccessible(page);
+  await running.getByRole('button', { name: 'Cancel' }).click();
+  const [answer] = await answered;
+  expect(((await json(answer)) as { item: { state: string } }).item.state).toBe('cancelled');
+  upload.destroy();
+  await expect(running).toHaveCount(0);
+  await expect(drawer.getByRole('listitem').filter({ hasText: 'Cancelled' }).first()).toBeVisible();
 });
 
 test('the list is accessible and fits a narrow screen', async ({ page }) => {

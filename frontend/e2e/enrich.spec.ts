@@ -1,5 +1,6 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { signedIn } from './requests.ts';
 import { createCard, expect, expectAccessible, expectReflows, signIn, test } from './support.ts';
 
 /** 1 × 1 pixel. */
@@ -8,22 +9,25 @@ const PRODUCT = {
   '@context': 'https://schema.org',
   '@type': 'Product',
   name: 'Desk lamp & shade "Lumo"',
-  brand: { '@type': 'Brand', name: 'Lumo' },
   sku: 'LUMO-1',
   image: ['/lamp.png'],
   offers: { '@type': 'Offer', price: '49.90', priceCurrency: 'EUR', availability: 'https://schema.org/InStock' },
 };
 
+const ANOTHER = '127.0.0.2';
+
 let shop: Server;
 let address = '';
 
 test.beforeAll(async () => {
-  const html = `<!doctype html><title>Lamp</title><script type="application/ld+json">${JSON.stringify(PRODUCT).replaceAll('<', '\\u003c')}</script>`;
-  shop = createServer(({ url }, response) => {
-    if (url === '/lamp.png') response.setHeader('content-type', 'image/png').end(PIXEL);
-    else response.setHeader('content-type', 'text/html; charset=utf-8').end(html);
+  const page = (product: object) => `<!doctype html><title>Lamp</title><script type="application/ld+json">${JSON.stringify(product).replaceAll('<', '\\u003c')}</script>`;
+  // By another of this machine's addresses it is another shop, with a brand of its own.
+  shop = createServer(({ url, headers }, response) => {
+    if (url === '/lamp.png') return response.setHeader('content-type', 'image/png').end(PIXEL);
+    const brand = headers.host?.startsWith(ANOTHER) ? 'Mirel' : 'Lumo';
+    return response.setHeader('content-type', 'text/html; charset=utf-8').end(page({ ...PRODUCT, brand }));
   });
-  await new Promise<void>((resolve) => shop.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => shop.listen(0, '0.0.0.0', resolve));
   address = `http://127.0.0.1:${(shop.address() as AddressInfo).port}/lamp`;
 });
 test.afterAll(() => shop.close());
@@ -71,4 +75,26 @@ test('a card is enriched from a page in the plugin’s tab, and shows it under i
   await expect(tab.getByRole('button', { name: 'Обогатить' })).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
+});
+
+test('two sources stand side by side, what differs first, and a value of either becomes the card’s', async ({ page }) => {
+  test.skip(!process.env.CARDINAL_PRIVATE_PAGES, 'set CARDINAL_PRIVATE_PAGES=1 when the host allows its plugin `supplier` private addresses');
+  await signIn(page);
+  const id = await createCard(page, 'In two shops');
+  for (const url of [address, address.replace('127.0.0.1', ANOTHER)]) await signedIn(page, 'POST', '/plugins/supplier/process', { card_id: id, url });
+  await page.goto(`/admin/cards/${id}?tab=sources`);
+  await page.getByRole('checkbox', { name: 'Compare supplier:127.0.0.1' }).check();
+  await page.getByRole('checkbox', { name: `Compare supplier:${ANOTHER}` }).check();
+  await expect(page.getByRole('heading', { name: 'Side by side' })).toBeVisible();
+  const rows = page.getByRole('table').locator('tbody').getByRole('row');
+  await expect(rows.first()).not.toHaveClass(/same/);
+  await expect(page.getByRole('row', { name: /^brand/ })).toContainText(/Lumo.*Mirel/);
+  await expect(page.getByRole('row', { name: /^sku/ })).toHaveClass(/same/);
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.getByRole('button', { name: `Use brand of supplier:${ANOTHER}` }).click();
+  await page.keyboard.press('Control+s');
+  await expect(page.getByText('Card saved')).toBeVisible();
+  const { item } = await signedIn<{ item: { attributes: { brand?: string } } }>(page, 'GET', `/master-cards/${id}`);
+  expect(item.attributes.brand).toBe('Mirel');
 });

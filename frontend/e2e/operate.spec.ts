@@ -211,6 +211,13 @@ test('the audit log is filtered by chips, shows before and after, and goes on by
 test('the system shows its checks and settings, and its log level is set for a while', async ({ page }) => {
   await signIn(page, '/admin/system');
   await expect(page.getByRole('region', { name: 'Checks' })).toContainText('Database answers');
+  const found = page.getByRole('region', { name: /cardinal check/ });
+  await expect(found.getByRole('listitem').filter({ hasText: 'All settings are valid.' })).toBeVisible();
+  await expect(found.getByRole('listitem').filter({ hasText: 'DATA_DIR' }).first()).toBeVisible();
+  await expect(found).toContainText('run “cardinal check” on the machine');
+  const again = page.waitForResponse(/\/system\/check$/);
+  await found.getByRole('button', { name: 'Check again' }).click();
+  expect((await again).status()).toBe(200);
   await expect(page.getByRole('row', { name: /ADMIN_TOKEN_SECRET / })).not.toContainText('=');
   await page.getByRole('searchbox', { name: 'Filter settings' }).fill('retention');
   await expect(page.getByRole('row', { name: /AUDIT_RETENTION_DAYS/ })).toBeVisible();

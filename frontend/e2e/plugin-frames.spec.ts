@@ -21,7 +21,7 @@ const LOOP: TestPlugin = {
 /** As a page leaves it that was ended while the tab was drawn in it. */
 async function leaveMark(page: Page, place: 'page' | 'frame'): Promise<void> {
   await page.evaluate(([name, where]) => {
-    const mark = JSON.stringify({ code: String(name), place: where });
+    const mark = JSON.stringify({ code: String(name), version: '1.0.0', place: where });
     localStorage.setItem('cardinal.tab-drawn.of-a-page-that-is-gone', mark);
   }, [await codeOf(page), place]);
 }
@@ -68,7 +68,7 @@ test('a tab that ended a page runs in a frame, and a loop without an end there e
   await page.getByRole('tab', { name: 'Overview' }).focus();
   await expect(page.getByRole('alert')).toContainText('did not answer for 5 seconds', { timeout: 20_000 });
   await expect(page.locator('iframe')).toHaveCount(0);
-  expect(reports.map(({ phase }) => phase)).toEqual(['late']);
+  expect(reports.map(({ phase }) => phase)).toEqual(['hang', 'hang']);
   await page.getByRole('button', { name: 'Retry' }).click();
   await expect(frame(page).getByText('apart Looped again for')).toBeVisible();
 });
@@ -87,10 +87,36 @@ test('safe mode draws no tab by itself', async ({ page }) => {
   await signIn(page);
   const id = await createCard(page, 'Safe');
   await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop&safe=1`);
-  await expect(page.getByText('Safe mode:')).toBeVisible();
+  await expect(page.getByText('Safe mode does not draw this')).toBeVisible();
   await expect(page.locator('[data-plugin="e2e-loop"]')).toHaveCount(0);
   await page.getByRole('button', { name: 'Open apart from the page' }).click();
   await expect(frame(page).getByText('apart Safe')).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
+  // It stays as long as the page is open, whatever the address says, and ends on request.
+  await page.getByRole('link', { name: 'Cards', exact: true }).first().click();
+  await expect(page.getByText('Safe mode: plugins draw nothing')).toBeVisible();
+  await page.getByRole('button', { name: 'Leave safe mode' }).click();
+  await expect(page.getByText('Safe mode')).toHaveCount(0);
+  await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop`);
+  await expect(page.getByText('in the page Safe')).toBeVisible();
+  await page.keyboard.press('Control+k');
+  await page.getByRole('combobox').fill('safe mode');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/tab=.*safe=1/);
+});
+
+test('a tab that asks for a frame has one from the first time on', async ({ page }) => {
+  await addPlugins(page, [{ ...LOOP, adds: { tabs: [{ id: 'loop', label: 'loop', frame: true }] } }]);
+  await signIn(page);
+  const id = await createCard(page, 'Framed');
+  await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop`);
+  await expect(frame(page).getByText('apart Framed for')).toBeVisible();
+  await expect(page.getByText('has held up the page before')).toHaveCount(0);
+  await leaveMark(page, 'frame');
+  await page.reload();
+  await expect(page.getByText('so it waits for you')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Open in the page' })).toHaveCount(0);
 });
 
 test('a script that holds up the page for seconds is remembered', async ({ page }) => {

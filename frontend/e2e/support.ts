@@ -23,6 +23,8 @@ export const test = base.extend<{ watched: { allow: (text: RegExp) => void } }>(
       });
       page.on('pageerror', (error) => seen.push(`uncaught: ${error.message}`));
       await use({ allow: (text) => allowed.push(text) });
+      // What the page still asks for at the end is nothing that fails the next test.
+      await page.unrouteAll({ behavior: 'ignoreErrors' });
       expect(seen.filter((text) => !allowed.some((pattern) => pattern.test(text)))).toEqual([]);
     },
     { auto: true },
@@ -73,7 +75,7 @@ export function uniqueSku(): string {
  * Colours as they stay: the page is styled anew, and no colour is on its way to another one. Waiting for frames or for
  * the ends of animations would hang on a machine that is too busy to draw.
  */
-function endAnimations(): void {
+export function endAnimations(): void {
   for (const animation of document.getAnimations()) {
     const endless = animation.effect?.getComputedTiming().endTime === Infinity;
     if (endless) animation.cancel();

@@ -8,22 +8,21 @@ use serde::Serialize;
 
 mod changes;
 pub mod database;
-pub mod finding;
-mod machine;
 mod plugins;
-mod provider;
-mod proxy;
 pub mod running;
-pub mod settings;
 
 use cardinal_base::{
     clock::Clock,
     config::{Config, SettingsError},
 };
 use cardinal_plugin_host::registry::preview;
+use cardinal_serve::check::{
+    finding::{Counts, Finding},
+    machine::{self, Asker},
+    provider, proxy, settings,
+};
 use cardinal_supervisor::data_dir::DataDir;
 use changes::Before;
-use finding::{Counts, Finding};
 use running::Answers;
 
 /// Everything that was found.
@@ -74,7 +73,7 @@ impl HostState {
 pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Result<Answers, String>>) -> Report {
     let host = if answers.is_some() { HostState::Running } else { HostState::Stopped };
     let mut findings = settings::check(config);
-    findings.extend(machine::check(config));
+    findings.extend(machine::check(config, Asker::Command));
     if host == HostState::Stopped {
         findings.extend(settings::addresses(config));
     }

@@ -212,6 +212,29 @@ export type Explained = {
   when: string;
 };
 
+/** One thing that was looked at. `code` is stable: scripts know a finding by it. */
+export type Finding = {
+  /** Of a plugin that is refused: the reason's own code. */
+  cause: string | null;
+  code: string;
+  expected: string | null;
+  /** What to do about it. */
+  fix: string | null;
+  found: string | null;
+  /** One plain sentence. */
+  message: string;
+  severity: Severity;
+  /** What was looked at: a setting, a file, a role, a plugin. */
+  subject: string;
+};
+
+/** How many findings there are of each severity. */
+export type FindingCounts = {
+  error: number;
+  ok: number;
+  warning: number;
+};
+
 /** One change of a card. */
 export type HistoryLine = {
   action: string;
@@ -473,6 +496,9 @@ export type SessionPage = {
   next_cursor: string | null;
 };
 
+/** How bad it is. Errors alone make the command fail. */
+export type Severity = "ok" | "warning" | "error";
+
 /** A source of a card. */
 export type Source = {
   data: Json;
@@ -512,6 +538,16 @@ export type System = {
   uptime_seconds: number;
   version: string;
   worker_restarts: number;
+};
+
+/** What a worker has found of its own host. */
+export type SystemCheck = {
+  checked_at: string;
+  counts: FindingCounts;
+  findings: Finding[];
+  host_id: string;
+  /** No finding is an error. */
+  ok: boolean;
 };
 
 /** The last hour of this host. */

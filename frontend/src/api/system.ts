@@ -1,4 +1,5 @@
 import { request } from './client.ts';
+import type { SystemCheck } from './generated.ts';
 import type { Json, JsonObject } from './types.ts';
 
 export interface PoolReport {
@@ -44,6 +45,11 @@ export interface System {
 
 export function getSystem(signal: AbortSignal): Promise<System> {
   return request('/system', { signal });
+}
+
+/** Asks other servers, too, so it may take some seconds. */
+export function checkSystem(signal: AbortSignal): Promise<SystemCheck> {
+  return request('/system/check', { signal });
 }
 
 /** What happened from one time to another. */

@@ -25,6 +25,8 @@ export type CardPage = Omit<CardPageAsSent, 'items'> & { items: ListedCard[] };
 export interface PluginTab {
   id: string;
   label: string;
+  /** Of a card's tab: it asks to be drawn apart from the page. */
+  frame?: boolean;
 }
 
 /** A column of the card list: a value of the plugin's own sources, or what a route of it says. */
@@ -176,6 +178,8 @@ export interface PluginCounters {
   in_flight: number;
   /** Failures of its frontend that browsers reported. */
   client_errors?: number;
+  /** Those among them in which it held up its page for seconds. */
+  client_hangs?: number;
   breaker?: { mode: string; state: string; retry_after_seconds?: number | null; opened: number; faults: number };
   causes?: Record<string, number>;
   recent_faults?: PluginFault[];

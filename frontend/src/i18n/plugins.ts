@@ -193,7 +193,7 @@ export const texts = {
   faultsForgotten: 'Their log lines are gone. The counters remain until a reload.',
   noFaults: 'No faults',
   noFaultsWhat: 'Failed calls and failures of its tabs in browsers appear here.',
-  faultCounts: 'Since it was loaded: {errors} errors, {panics} panics, {timeouts} timeouts, {browser} failures in browsers.',
+  faultCounts: 'Since it was loaded: {errors} errors, {panics} panics, {timeouts} timeouts, {browser} failures in browsers, {hangs} of them hangs.',
   byWhat: 'By what happened',
   ofLastLines: 'from the last 200 warnings and errors',
 

@@ -1,5 +1,6 @@
-export type FailurePhase = 'load' | 'activate' | 'register' | 'render' | 'late';
+export type FailurePhase = 'load' | 'activate' | 'register' | 'render' | 'late' | 'hang';
 
+/** Those that a frame may name; that it hangs the page alone can know. */
 const PHASES = new Set<FailurePhase>(['load', 'activate', 'register', 'render', 'late']);
 const MAX_RECEIVED = 2_000;
 

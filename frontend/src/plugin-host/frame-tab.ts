@@ -102,7 +102,7 @@ class Frame implements FramedTab {
     // A page that was asleep, or hidden, heard nothing either.
     if (document.hidden) this.#heard = performance.now();
     const limit = this.#isDrawn ? SILENCE_LIMIT_MS : START_LIMIT_MS;
-    if (performance.now() - this.#heard > limit) return this.#fail('late', t('silent', { seconds: limit / 1000 }));
+    if (performance.now() - this.#heard > limit) return this.#fail('hang', t('silent', { seconds: limit / 1000 }));
     this.#send({ kind: 'ping' });
   }
 

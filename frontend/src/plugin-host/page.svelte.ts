@@ -19,6 +19,7 @@ import type { Detail } from './loaded.ts';
 import { loadModule, pluginInStack } from './load.ts';
 import { keepPageLooks } from './page-looks.ts';
 import { PictureAddresses } from './pictures.ts';
+import { safeMode } from './safe-mode.ts';
 import { Strikes, type Place } from './strikes.ts';
 import { PAGE_SHEETS } from './page-sheets.ts';
 import { TAB_SHEET } from './tab-sheet.ts';
@@ -94,15 +95,26 @@ pluginHost.watchLateErrors(window);
 
 const strikes = new Strikes(storage(), locks());
 const marksRead = strikes.start();
-const safeMode = new URLSearchParams(location.search).get('safe') === '1';
+
+/** Whether the plugin itself asks for a frame around its tab. */
+export function asksForFrame(plugin: ActivePlugin, tabId: string): boolean {
+  return plugin.tabs.some(({ id, frame }) => id === tabId && frame);
+}
 
 /** Where a plugin's tab is to be drawn; `ask` when it is not to be drawn by itself. */
-export async function placeFor(plugin: ActivePlugin): Promise<Place | 'ask' | 'safe'> {
+export async function placeFor(plugin: ActivePlugin, tabId: string): Promise<Place | 'ask' | 'safe'> {
   if (safeMode) return 'safe';
   await marksRead;
   const struck = strikes.of(codeOf(plugin));
   if (struck === 'frame') return 'ask';
-  return struck ? 'frame' : 'page';
+  return struck || asksForFrame(plugin, tabId) ? 'frame' : 'page';
+}
+
+/** The server hears of tabs whose page never came back, from the next page that somebody is signed in on. */
+async function reportHangs(): Promise<void> {
+  for (const { code, version = '', place } of (await marksRead).splice(0)) {
+    reportClientError(pluginInStack(code) ?? code, { version, phase: 'hang', message: `The page ended while this was drawn in the ${place}.` });
+  }
 }
 
 /** Somebody wants it in the page all the same. */
@@ -116,7 +128,7 @@ export type TabEvents = Pick<FrameOptions, 'late' | 'touched' | 'closed'>;
 export function openTab(slot: HTMLElement, plugin: ActivePlugin, tabId: string, place: Place, events: TabEvents, detail: Detail = cardDetail()): MountedTab {
   const code = codeOf(plugin);
   const restoreLooks = keepPageLooks();
-  strikes.begin(code, place);
+  strikes.begin({ code, version: plugin.version, place });
   const tab = place === 'page' ? openInPage(slot, plugin, tabId, events, detail) : openInFrame(slot, plugin, tabId, events, detail);
   return {
     done: tab.done,
@@ -132,7 +144,7 @@ function openInPage(slot: HTMLElement, plugin: ActivePlugin, tabId: string, even
   const stopWatching = watchFrames(plugin.name, (ms) => {
     strikes.strike(codeOf(plugin), 'page');
     const message = t('heldUp', { seconds: Math.round(ms / 1000) });
-    reportClientError(plugin.name, { version: plugin.version, phase: 'late', message });
+    reportClientError(plugin.name, { version: plugin.version, phase: 'hang', message });
     events.late(message);
   });
   const tab = pluginHost.mount(slot, plugin, tabId, detail);
@@ -210,6 +222,9 @@ addEventListener('pagehide', () => strikes.hidden(true));
 document.addEventListener('visibilitychange', () => strikes.hidden(document.hidden));
 
 $effect.root(() => {
+  $effect(() => {
+    if (session.phase === 'signed-in') void reportHangs();
+  });
   // Another user gets plugins that never saw the first one.
   $effect(() => {
     if (session.phase !== 'signed-out') return;

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { Strikes, type Locks } from './strikes.ts';
+import { Strikes, type Locks, type Mark, type Place } from './strikes.ts';
+
+const mark = (code: string, place: Place): Mark => ({ code, place, version: '1.0.0' });
 
 /** A browser: one storage and the locks of all its pages. */
 class Browser implements Locks {
@@ -25,9 +27,12 @@ class Browser implements Locks {
     return this.names;
   }
 
+  /** What the page found that was opened last. */
+  gone: Mark[] = [];
+
   async page(): Promise<Strikes> {
     const page = new Strikes(this.storage, this);
-    await page.start();
+    this.gone = await page.start();
     return page;
   }
 
@@ -39,23 +44,26 @@ class Browser implements Locks {
 describe('strikes', () => {
   it('a page that ended with a tab drawn is a strike against the tab’s code, where it was drawn', async () => {
     const browser = new Browser();
-    (await browser.page()).begin('/a.js', 'page');
+    (await browser.page()).begin(mark('/a.js', 'page'));
     browser.endAllPages();
     const next = await browser.page();
     expect([next.of('/a.js'), next.of('/b.js')]).toEqual(['page', null]);
-    next.begin('/a.js', 'frame');
+    next.begin(mark('/a.js', 'frame'));
     browser.endAllPages();
     expect((await browser.page()).of('/a.js')).toBe('frame');
+    expect(browser.gone, 'for the server to hear of').toEqual([mark('/a.js', 'frame')]);
+    await browser.page();
+    expect(browser.gone, 'once').toEqual([]);
   });
 
   it('a page that lives is none, nor is a tab that was left or a page that nobody looked at', async () => {
     const browser = new Browser();
-    (await browser.page()).begin('/lives.js', 'page');
+    (await browser.page()).begin(mark('/lives.js', 'page'));
     const left = await browser.page();
-    left.begin('/left.js', 'page');
+    left.begin(mark('/left.js', 'page'));
     left.end('/left.js');
     const hidden = await browser.page();
-    hidden.begin('/hidden.js', 'page');
+    hidden.begin(mark('/hidden.js', 'page'));
     hidden.hidden(true);
     const other = await browser.page();
     expect(['/lives.js', '/left.js', '/hidden.js'].map((code) => other.of(code))).toEqual([null, null, null]);
@@ -68,8 +76,8 @@ describe('strikes', () => {
   it('an action above a tab leaves the tab’s mark when it is closed', async () => {
     const browser = new Browser();
     const page = await browser.page();
-    page.begin('/tab.js', 'page');
-    page.begin('/action.js', 'frame');
+    page.begin(mark('/tab.js', 'page'));
+    page.begin(mark('/action.js', 'frame'));
     page.end('/action.js');
     browser.endAllPages();
     const next = await browser.page();
@@ -87,7 +95,7 @@ describe('strikes', () => {
   it('does without storage, and with one that holds something else', async () => {
     const none = new Strikes(null, null);
     await none.start();
-    none.begin('/a.js', 'page');
+    none.begin(mark('/a.js', 'page'));
     expect(none.of('/a.js')).toBe(null);
     const browser = new Browser();
     browser.values.set('cardinal.tab-strikes', 'null');

@@ -8,8 +8,10 @@ import { randomId } from '../ui/random-id.ts';
 
 export type Place = 'page' | 'frame';
 
-interface Mark {
+export interface Mark {
   code: string;
+  /** Of the plugin. */
+  version: string;
   place: Place;
 }
 
@@ -43,22 +45,24 @@ export class Strikes {
     locks?.hold(this.#name);
   }
 
-  /** Turns marks of pages that are gone into strikes. */
-  async start(): Promise<void> {
-    if (!this.storage || !this.locks) return;
+  /** Turns marks of pages that are gone into strikes, and returns them. */
+  async start(): Promise<Mark[]> {
+    const gone: Mark[] = [];
+    if (!this.storage || !this.locks) return gone;
     const marks = this.#marks();
-    if (!marks.length) return;
+    if (!marks.length) return gone;
     const held = await this.locks.held();
     for (const name of marks.filter((other) => other !== this.#name && !held.has(other))) {
-      const left = parse<Mark | Mark[]>(this.storage.getItem(name)) ?? [];
+      gone.push(...[parse<Mark | Mark[]>(this.storage.getItem(name)) ?? []].flat());
       this.storage.removeItem(name);
-      for (const { code, place } of [left].flat()) this.strike(code, place);
     }
+    for (const { code, place } of gone) this.strike(code, place);
+    return gone;
   }
 
   /** A tab is on the page from now on. */
-  begin(code: string, place: Place): void {
-    this.#drawn.push({ code, place });
+  begin(mark: Mark): void {
+    this.#drawn.push(mark);
     this.#write();
   }
 

@@ -1,6 +1,7 @@
 import { session } from '../api/session.svelte.ts';
 import { t } from '../i18n/shell.ts';
 import { jobsDrawer } from '../jobs/drawer.svelte.ts';
+import { safeMode, switchSafeMode } from '../plugin-host/safe-mode.ts';
 import { router } from '../router.svelte.ts';
 import type { Action } from '../ui/actions.svelte.ts';
 import { preferences } from '../ui/preferences.svelte.ts';
@@ -18,6 +19,7 @@ export function everywhere(): Action[] {
     ...to('plugins:manage', t('uploadPlugin'), 'plug', '/plugins?new=1'),
     ...(session.can('jobs:read') ? [{ label: t('showJobs'), icon: 'list' as const, run: () => jobsDrawer.open() }] : []),
     { label: isDark ? t('lightTheme') : t('darkTheme'), icon: 'toggle', run: () => (preferences.theme = isDark ? 'light' : 'dark') },
+    { label: safeMode ? t('leaveSafeMode') : t('openSafeMode'), icon: 'plug', run: switchSafeMode },
     ...to('', t('account'), 'user', '/account'),
     { label: t('signOut'), icon: 'open', run: () => void session.signOut() },
   ];

@@ -8,7 +8,6 @@ use std::path::Path;
 use time::OffsetDateTime;
 use tokio_postgres::Client;
 
-use super::finding::Finding;
 use cardinal_base::config::{Config, SettingsError};
 use cardinal_database::{
     connect::ConnectParams,
@@ -23,6 +22,7 @@ use cardinal_schema::{
     plugin_schema::catalog,
     prepare::{self, SecretSource},
 };
+use cardinal_serve::check::finding::Finding;
 use cardinal_store::{kinds, plugin_owners, plugin_state, proxy_routes};
 use cardinal_supervisor::{
     access::{Access, MissingDatabase},

@@ -8,7 +8,6 @@ use sha2::{Digest as _, Sha256};
 use super::{
     changes::{self, Before, PublicSurface},
     database,
-    finding::Finding,
 };
 use cardinal_base::config::Config;
 use cardinal_package::{compat, state::State};
@@ -17,6 +16,7 @@ use cardinal_plugin_host::{
     settings::{UnusedSetting, of_no_plugin},
 };
 use cardinal_schema::isolation::PluginRecord;
+use cardinal_serve::check::finding::Finding;
 
 /// Every finding on plugins that needs no running host.
 pub(super) fn check(

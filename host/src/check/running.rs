@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::finding::Finding;
 use cardinal_base::config::Config;
+use cardinal_serve::check::finding::Finding;
 
 /// What the host has answered, at the socket in `DATA_DIR`.
 pub struct Answers {

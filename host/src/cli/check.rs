@@ -8,13 +8,10 @@ use super::{
     exit_code,
     text::plain,
 };
-use crate::check::{
-    self, HostState, Report,
-    finding::{Finding, Severity},
-    running::Answers,
-};
+use crate::check::{self, HostState, Report, running::Answers};
 use cardinal_base::config::{Config, Settings};
 use cardinal_observe::log::Log;
+use cardinal_serve::check::finding::{Finding, Severity};
 
 /// Tell whether the host is well: settings, database, every plugin
 ///

@@ -115,6 +115,7 @@ const CASES: &[Case] = &[
     Case("POST", "/v1/admin/plugin-registry/{name}/client-errors", Credential, 404),
     Case("GET", "/v1/admin/system", Scope("system:read"), 200),
     Case("GET", "/v1/admin/system/traffic", Scope("system:read"), 200),
+    Case("GET", "/v1/admin/system/check", Scope("system:read"), 200),
     Case("PUT", "/v1/admin/system/log-level", Scope("system:write"), 400),
     Case("GET", "/metrics", Scope("system:read"), 200),
     Case("POST", "/api", Scope("mcp:use"), 400),

@@ -1,8 +1,8 @@
 //! The Admin UI in a real browser: Playwright's tests of `frontend/e2e`, against hosts of their own.
 
-use std::process::Command;
+use std::{io::Cursor, process::Command};
 
-use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, Package, PluginsFolder, repository};
+use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, Package, PluginsFolder, built, repository};
 use minisign::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -74,4 +74,19 @@ async fn packages_are_rolled_back_agreed_to_and_accepted_in_chromium() {
         ("CARDINAL_PACKAGES_DIR", aside.path().to_str().unwrap()),
     ];
     playwright(&host, &["e2e/plugin-packages.spec.ts"], &environment).await;
+}
+
+#[tokio::test]
+async fn a_plugin_is_uploaded_in_chromium() {
+    let folder = tempfile::tempdir().unwrap();
+    let [vendor, stranger] = [(); 2].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
+    let library = std::fs::read(built("libquick.so")).unwrap();
+    let signed_by = |pair: &KeyPair| minisign::sign(None, &pair.sk, Cursor::new(&library), None, None).unwrap();
+    std::fs::write(folder.path().join("quick.so"), &library).unwrap();
+    std::fs::write(folder.path().join("quick.so.minisig"), signed_by(&vendor).into_string()).unwrap();
+    std::fs::write(folder.path().join("stranger.minisig"), signed_by(&stranger).into_string()).unwrap();
+    let keys = trusted(&vendor, folder.path(), "vendor.pub");
+    let host = Host::settings().set("PLUGIN_UPLOAD", "on").set("PLUGIN_TRUST_KEYS", keys).start().await;
+    let environment = [("CARDINAL_UPLOADS_DIR", folder.path().to_str().unwrap())];
+    playwright(&host, &["e2e/plugin-upload.spec.ts"], &environment).await;
 }

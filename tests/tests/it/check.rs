@@ -339,6 +339,28 @@ async fn proxied_html_beside_the_admin_ui_is_warned_about() {
     assert!(apart.codes().contains(&"proxy-route") && !apart.codes().contains(&"proxy-serves-html"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_worker_finds_what_the_command_finds_without_the_owners_rights() {
+    const CHECK: &str = "/v1/admin/system/check";
+    let pages = Pages::serve([("/shop/", "<html></html>".to_owned())]).await;
+    let route = format!("/shop={}", pages.url(""));
+    let host = Host::settings().plugins(PluginsFolder::default()).set("PROXY_ROUTES", &route).start().await;
+    let report = host.owner().await.get(CHECK).await.expect(200);
+    let worker = Checked { code: None, report };
+    assert_eq!(worker.finding_on("proxy-serves-html", "/shop")["severity"], "warning");
+    assert_eq!((&worker.report["ok"], worker.problems().len()), (&json!(true), 0), "{:#}", worker.report);
+    let command = tokio::task::block_in_place(|| check(&host, &["--proxy-routes", &route]));
+    let codes = ["settings-valid", "disk-space", "file-limit", "secrets-private", "proxy-serves-html"];
+    for code in codes {
+        assert_eq!(worker.finding(code)["severity"], command.finding(code)["severity"], "{code}");
+    }
+    // What takes the owner's rights, or opens packages, is the command's alone.
+    let beyond = |code: &&str| ["database", "migrations", "isolation", "plugin"].iter().any(|of| code.starts_with(of));
+    assert_eq!(worker.codes().into_iter().filter(beyond).collect::<Vec<_>>(), Vec::<&str>::new());
+    let again = host.owner().await.get(CHECK).await.expect(200);
+    assert_eq!(again["checked_at"], worker.report["checked_at"], "upstreams are not asked for each look");
+}
+
 #[tokio::test]
 async fn a_secret_that_others_may_read_is_an_error() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -267,6 +267,7 @@ async fn failures_in_browsers_are_shown_counted_and_bounded() {
     let line = page["items"].as_array().unwrap().iter().find(|line| line["source"] == "browser").unwrap().clone();
     assert_eq!((&line["fields"]["phase"], &line["level"]), (&json!("render"), &json!("warn")), "{line}");
     assert_eq!(line["fields"]["error"], "it broke\n\u{1b}[31m mpk_***", "{line}");
+    owner.post(CLIENT_ERRORS, &json!({"phase": "hang", "message": "it held up the page"})).await.expect(204);
     owner.post(CLIENT_ERRORS, &json!({"phase": "render", "stack": "x"})).await.refused(422, "validation-failed");
     let stranger = owner.key(&["plugin:quick:read", "plugins:manage"]).await;
     stranger.post(CLIENT_ERRORS, &report).await.refused(403, "insufficient-scope");
@@ -287,8 +288,11 @@ async fn failures_in_browsers_are_shown_counted_and_bounded() {
     assert!(refused.header("retry-after").is_some());
     let another = owner.make_user("editor").await;
     another.post(CLIENT_ERRORS, &report).await.expect(204);
-    let counted = owner.get(REPORT).await.expect(200)["item"]["counters"]["client_errors"].as_u64().unwrap();
+    let counters = owner.get(REPORT).await.expect(200)["item"]["counters"].clone();
+    let counted = counters["client_errors"].as_u64().unwrap();
     assert!(counted >= 30, "{counted}");
+    assert_eq!(counters["client_hangs"], 1, "a hang is counted as such, beside the others");
     let metrics = owner.get("/metrics").await.text();
     assert!(metrics.contains("cardinal_plugin_client_errors_total{plugin=\"unruly\"}"));
+    assert!(metrics.contains("cardinal_plugin_client_hangs_total{plugin=\"unruly\"} 1"));
 }

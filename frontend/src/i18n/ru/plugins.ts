@@ -186,7 +186,7 @@ const plugins: Translation<typeof texts> = {
   faultsForgotten: 'Строк журнала о них больше нет. Счётчики остаются до перезагрузки плагина.',
   noFaults: 'Сбоев нет',
   noFaultsWhat: 'Здесь появляются неудачные вызовы и сбои его вкладок в браузерах.',
-  faultCounts: 'С загрузки: ошибок {errors}, паник {panics}, не успели {timeouts} на сервере, сбоев в браузерах {browser}.',
+  faultCounts: 'С загрузки: ошибок {errors}, паник {panics}, не успели {timeouts} на сервере, сбоев в браузерах {browser}, из них зависаний {hangs}.',
   byWhat: 'По тому, что случилось',
   ofLastLines: 'из последних 200 предупреждений и ошибок',
   route: 'Маршрут',

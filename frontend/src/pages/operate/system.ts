@@ -1,3 +1,4 @@
+import type { Finding } from '../../api/generated.ts';
 import type { System } from '../../api/system.ts';
 import type { Json } from '../../api/types.ts';
 import { t } from '../../i18n/operate.ts';
@@ -6,6 +7,10 @@ export interface Check {
   tone: 'good' | 'warn' | 'bad';
   text: string;
   href?: string;
+  /** What was looked at. */
+  subject?: string;
+  /** What was found there, and what to do. */
+  notes?: string[];
 }
 
 /** Of the open files that a process may have, from here on somebody should look. */
@@ -28,8 +33,24 @@ export function checksOf(system: System): Check[] {
   if (restarts) checks.push({ tone: 'warn', text: t('check_restarts', { n: restarts }) });
   if (log.dropped_lines) checks.push({ tone: 'warn', text: t('check_dropped', { n: log.dropped_lines }) });
   if (proxies.length) checks.push({ tone: 'warn', text: t('check_proxies', { list: proxies.join(', ') }) });
-  const WORST = ['bad', 'warn', 'good'];
+  return worstFirst(checks);
+}
+
+const WORST = ['bad', 'warn', 'good'];
+const TONES = { error: 'bad', warning: 'warn', ok: 'good' } as const;
+
+function worstFirst(checks: readonly Check[]): Check[] {
   return checks.toSorted((a, b) => WORST.indexOf(a.tone) - WORST.indexOf(b.tone));
+}
+
+/** The same of what `cardinal check` says, in the server's words. */
+export function findingsOf(findings: readonly Finding[]): Check[] {
+  return worstFirst(findings.map(({ severity, subject, message, found, expected, fix }) => ({
+    tone: TONES[severity],
+    subject,
+    text: message,
+    notes: [found && t('foundWhat', { found }), expected && t('expectedWhat', { expected }), fix].filter((note) => typeof note === 'string'),
+  })));
 }
 
 /** A setting's value in one line. */

@@ -66,6 +66,8 @@ pub struct PluginMeter {
     causes: [Counter; Cause::ALL.len()],
     /// Failures of its frontend that browsers have reported.
     pub client_errors: Counter,
+    /// Those among them in which it held up the page, or its frame, for seconds.
+    pub client_hangs: Counter,
 }
 
 impl PluginMeter {

@@ -22,13 +22,14 @@ pub fn core_version() -> Version {
 
 /// The features that a manifest may name in `requires`: the parts of a manifest that this host heeds, and the host
 /// functions that came after others. A name never goes away or changes its meaning.
-pub const FEATURES: [&str; 13] = [
+pub const FEATURES: [&str; 14] = [
     "backend.jobs",
     "backend.routes",
     "backend.schedule",
     "card-events",
     "contributes.cardActions",
     "contributes.cardTabs",
+    "contributes.cardTabs.frame",
     "contributes.listColumns",
     "contributes.pages",
     "http-client",

@@ -15,6 +15,7 @@ use self::shared::SharedParts;
 use crate::http::error::ApiResult;
 use crate::{
     audit::{Audit, AuditAction},
+    check::LastCheck,
     client_errors::ClientErrors,
     http::{compression::Compression, cors::Origins, forwarded::UndeclaredProxies, host::Hosts, path::PLUGIN_PATHS},
     jobs::Jobs,
@@ -74,6 +75,7 @@ pub struct App {
     pub pictures: Pictures,
     pub documents: Documents,
     pub client_errors: ClientErrors,
+    pub last_check: LastCheck,
     /// Of plugins' lines.
     pub log_readers: Arc<StreamSlots>,
     pub telemetry: Arc<Telemetry>,
@@ -151,6 +153,7 @@ impl App {
             kinds: Kinds::default(),
             documents: Documents::default(),
             client_errors: ClientErrors::default(),
+            last_check: LastCheck::default(),
             log_readers: Arc::new(StreamSlots::new(LOG_READERS, LOG_READERS_PER_USER)),
             hosts,
             undeclared_proxies: UndeclaredProxies::default(),

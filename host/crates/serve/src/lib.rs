@@ -5,6 +5,7 @@ pub mod app;
 pub mod audit;
 pub mod audit_action;
 pub mod call;
+pub mod check;
 pub mod client_errors;
 pub mod http;
 pub mod jobs;

@@ -2,9 +2,9 @@
 
 use tokio_postgres::Client;
 
-use crate::check::finding::Finding;
 use cardinal_database::roles::RoleNames;
 use cardinal_schema::isolation;
+use cardinal_serve::check::finding::Finding;
 
 /// Each right that everybody has, as a warning.
 pub(super) async fn find(session: &Client, names: &RoleNames) -> anyhow::Result<Vec<Finding>> {

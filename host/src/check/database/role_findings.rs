@@ -1,7 +1,7 @@
 //! What the roles of the database were let do, as findings.
 
-use crate::check::finding::Finding;
 use cardinal_schema::isolation::{RoleReport, Violation};
+use cardinal_serve::check::finding::Finding;
 
 /// At most so many of the operations that a role was allowed are listed.
 const TOLD: usize = 5;

@@ -11,10 +11,7 @@ use std::{
 use anyhow::Context as _;
 use semver::Version;
 
-use crate::{
-    check::finding::Severity,
-    cli::{check::finding_text, text::plain},
-};
+use crate::cli::{check::finding_text, text::plain};
 use cardinal_package::{
     manifest::Manifest,
     package::{self, Form, Package},
@@ -26,6 +23,7 @@ use cardinal_plugin_host::{
     library::SealedLibrary,
     probe::Prober,
 };
+use cardinal_serve::check::finding::Severity;
 
 /// Check a plugin package as a host does before it loads it
 ///

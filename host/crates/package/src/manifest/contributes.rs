@@ -28,6 +28,8 @@ pub struct CardTab {
     pub id: String,
     pub label: String,
     pub icon: Option<String>,
+    /// Drawn in a sandboxed frame of its own, apart from the page.
+    pub frame: bool,
 }
 
 /// A page in the navigation, drawn by the plugin's frontend.
@@ -187,7 +189,7 @@ fn each<T>(
 
 fn card_tab(field: &Field) -> Option<CardTab> {
     let object = field.object()?;
-    object.done(&["id", "label", "icon"]);
+    object.done(&["id", "label", "icon", "frame"]);
     let id = object.required("id", "the id of the tab").and_then(|field| {
         let id = field.line(TAB_ID_LIMIT)?;
         let plain = !id.chars().any(char::is_whitespace);
@@ -198,7 +200,8 @@ fn card_tab(field: &Field) -> Option<CardTab> {
     });
     let label = label(&object);
     let icon = line(&object, "icon");
-    Some(CardTab { id: id?.to_owned(), label: label?, icon })
+    let frame = object.optional("frame").map_or(Some(false), |field| field.boolean());
+    Some(CardTab { id: id?.to_owned(), label: label?, icon, frame: frame? })
 }
 
 fn page(field: &Field) -> Option<PluginPage> {

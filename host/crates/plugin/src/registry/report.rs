@@ -159,6 +159,8 @@ pub struct Counters {
     pub in_flight: usize,
     /// Failures of its frontend that browsers have reported.
     pub client_errors: u64,
+    /// Those among them in which it held up the page, or its frame, for seconds.
+    pub client_hangs: u64,
     /// Lines that it has written, and lines too many that were dropped.
     pub log_lines: u64,
     pub log_lines_dropped: u64,
@@ -317,6 +319,7 @@ fn counters(service: &Service) -> Counters {
         refused: counted.refused.read(),
         in_flight: service.active.instance.in_flight(),
         client_errors: guard.meter.client_errors.read(),
+        client_hangs: guard.meter.client_hangs.read(),
         log_lines,
         log_lines_dropped,
         guard: guard.report(),

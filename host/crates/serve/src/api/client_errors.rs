@@ -14,6 +14,8 @@ use crate::{
     http::reply::{self, Reply},
 };
 
+/// The phase of a frontend that held up its page.
+const HANG: &str = "hang";
 /// Characters of a text that are shown.
 const SHOWN: usize = 1_000;
 
@@ -29,7 +31,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClientError {
-    /// Where it failed: `load`, `activate`, `render`.
+    /// Where it failed: `load`, `activate`, `register`, `render`, `late`; `hang` when it held up the page for seconds.
     #[serde(default)]
     phase: String,
     #[serde(default)]
@@ -49,6 +51,9 @@ async fn report(app: &Arc<App>, call: Call<NoQuery, Json<ClientError>>) -> ApiRe
     caller.require(&format!("plugin:{name}:read"))?;
     let body = call.body()?;
     active.guard.meter.client_errors.count();
+    if body.phase == HANG {
+        active.guard.meter.client_hangs.count();
+    }
     app.client_errors.take(name, caller.user_id, Instant::now())?;
     let [phase, error, version] = [&body.phase, &body.message, &body.version].map(|text| cut(text));
     let user = &caller.username;

@@ -15,6 +15,7 @@ use crate::{
     app::{App, Route},
     audit::AuditAction,
     call::{Call, Json, NoQuery},
+    check::SystemCheck,
     http::reply::{self, Reply},
 };
 use cardinal_base::{config::log_levels, log_targets, schema::DateTime};
@@ -37,6 +38,15 @@ pub fn routes() -> Vec<Route> {
             op.named("getTraffic", "system", "Requests to this host in the last hour, or since it started")
                 .notes("Only of the host that answers. Without health checks, metrics and the Admin UI's own files.")
                 .ok::<Traffic>();
+        }),
+        Route::get("/v1/admin/system/check", check).scope("system:read").describe(|op| {
+            op.named("checkSystem", "system", "What is wrong with settings, machine and proxy routes")
+                .notes(
+                    "Those findings of `cardinal check` that need no more than the worker has, on the host that \
+                     answers, made anew at most every 10 seconds. What needs the database's owner, and packages in \
+                     the plugins folder, only the command looks at.",
+                )
+                .ok::<SystemCheck>();
         }),
         Route::put("/v1/admin/system/log-level", set_log_level)
             .scope("system:write")
@@ -131,6 +141,15 @@ async fn traffic(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     let p99_ms = now.p99_us_since(&first).map(|us| us as f64 / 1_000.0);
     let TrafficSpan { from, to, requests, failed } = whole;
     reply::ok(&Traffic { host_id: app.host_id, from, to, requests, failed, p99_ms, spans })
+}
+
+async fn check(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
+    let make = async {
+        let stored = app.proxy_routes.read(&app.pools.core, &app.proxy).await?;
+        let now = app.clock.now().format(&Rfc3339).map_err(ApiError::internal)?;
+        Ok::<_, ApiError>(SystemCheck::make(&app.config, &stored.lines, app.host_id, now).await)
+    };
+    reply::ok(&*app.last_check.read(make).await?)
 }
 
 async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {

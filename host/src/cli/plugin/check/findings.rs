@@ -4,7 +4,6 @@ use semver::Version;
 use serde_json::Value;
 
 use super::pointer;
-use crate::check::finding::Finding;
 use cardinal_package::{
     compat,
     manifest::{Manifest, Problem, Problems},
@@ -12,6 +11,7 @@ use cardinal_package::{
     state::{Code, Refusal},
 };
 use cardinal_plugin_host::inspect::Inspection;
+use cardinal_serve::check::finding::Finding;
 
 /// Everything that was found. `text` is that of manifest.json, `core` another version of the core to judge by, too.
 pub(super) fn list(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec<Finding> {

@@ -10,13 +10,14 @@ const FORMATS: [&str; 4] = ["text", "number", "percent", "date"];
 const ACTION_METHODS: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 const ACTION_PLACES: [&str; 2] = ["card", "selection"];
 /// As in `host/crates/package/src/compat.rs`, which the test below holds this against. A later host may know more.
-const FEATURES: [&str; 13] = [
+const FEATURES: [&str; 14] = [
     "backend.jobs",
     "backend.routes",
     "backend.schedule",
     "card-events",
     "contributes.cardActions",
     "contributes.cardTabs",
+    "contributes.cardTabs.frame",
     "contributes.listColumns",
     "contributes.pages",
     "http-client",
@@ -38,6 +39,7 @@ impl Faults {
             self.named(items, what);
             for item in items {
                 match list {
+                    "cardTabs" => self.tab(item),
                     "listColumns" => self.column(item, document),
                     "cardActions" => self.action(item, document),
                     _ => {}
@@ -65,6 +67,14 @@ impl Faults {
                 self.add(item, format!("there are two {what}s of the id \"{id}\""));
             }
             seen.push(id);
+        }
+    }
+
+    fn tab(&mut self, tab: &Node) {
+        if let Some(frame) = tab.get("frame")
+            && !matches!(frame.value, Value::Other)
+        {
+            self.add(frame, "`frame` must be true or false");
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
 
 fn contributing() -> Value {
     let contributes = json!({
-        "cardTabs": [{"id": "prices", "label": "Prices"}],
+        "cardTabs": [{"id": "prices", "label": "Prices"}, {"id": "chart", "label": "Chart", "frame": true}],
         "pages": [{"id": "price-report", "label": "Price report", "icon": "chart"}],
         "listColumns": [{"id": "lowest", "label": "Lowest", "kind": "price", "value": "/lowest/0", "format": "number"}],
         "cardActions": [
@@ -31,7 +31,8 @@ fn problem_at(pointer: &str, value: Option<Value>) -> (String, Code, String) {
 fn contributions_are_read_with_their_defaults() {
     let (manifest, warnings) = read(&contributing()).unwrap();
     assert_eq!(warnings, []);
-    let Contributes { pages, list_columns, card_actions, .. } = &manifest.contributes;
+    let Contributes { card_tabs, pages, list_columns, card_actions } = &manifest.contributes;
+    assert_eq!(card_tabs.iter().map(|tab| tab.frame).collect::<Vec<_>>(), [false, true]);
     assert_eq!((pages[0].id.as_str(), pages[0].icon.as_deref()), ("price-report", Some("chart")));
     let expected = ColumnValues::Sources { kind: "price".to_owned(), value: "/lowest/0".to_owned() };
     assert_eq!(list_columns[0].values, expected);
@@ -45,6 +46,7 @@ fn contributions_are_read_with_their_defaults() {
 #[test]
 fn what_a_contribution_says_wrong_is_named_with_its_place() {
     let wrong = [
+        ("/contributes/cardTabs/1/frame", json!("true")),
         ("/contributes/pages/0/id", json!("Price Report")),
         ("/contributes/pages/0/label", json!("")),
         ("/contributes/listColumns/0/kind", json!("supplier")),

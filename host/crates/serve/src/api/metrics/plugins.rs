@@ -105,10 +105,17 @@ fn plugin_lines(page: &mut Exposition, app: &App) {
             page.sample(name, &[("plugin", plugin)], tail.counts().1);
         }
     }
+    let meters = app.telemetry.plugins.read();
     let name = "cardinal_plugin_client_errors_total";
     if page.family(name, Kind::Counter, "Failures of a plugin's frontend that browsers have reported.") {
-        for (plugin, meter) in app.telemetry.plugins.read() {
-            page.sample(name, &[("plugin", &plugin)], meter.client_errors.read());
+        for (plugin, meter) in &meters {
+            page.sample(name, &[("plugin", plugin)], meter.client_errors.read());
+        }
+    }
+    let name = "cardinal_plugin_client_hangs_total";
+    if page.family(name, Kind::Counter, "Reports of a plugin's frontend that held up its page for seconds.") {
+        for (plugin, meter) in &meters {
+            page.sample(name, &[("plugin", plugin)], meter.client_hangs.read());
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What a check has found, in a shape that people and programs can read.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How bad it is. Errors alone make the command fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     Ok,
@@ -12,7 +13,7 @@ pub enum Severity {
 }
 
 /// One thing that was looked at. `code` is stable: scripts know a finding by it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
     pub code: &'static str,
     pub severity: Severity,
@@ -68,7 +69,8 @@ impl Finding {
 }
 
 /// How many findings there are of each severity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "FindingCounts")]
 pub struct Counts {
     pub ok: usize,
     pub warning: usize,

@@ -28,14 +28,31 @@ fn private_files() -> impl Iterator<Item = &'static str> {
     OWN_SECRETS.into_iter().chain([local_socket::FILE, local_socket::TOKEN_FILE])
 }
 
-pub(super) fn check(config: &Config) -> Vec<Finding> {
+/// Whose process looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// The command, as the user who would run a host.
+    Command,
+    /// The worker: a host that root started gave it a user of its own, to whom the secrets do not belong.
+    Worker,
+}
+
+pub fn check(config: &Config, asker: Asker) -> Vec<Finding> {
+    let data_dir = &config.paths.data_dir;
     let mut found = disks(config);
     found.extend(limits());
-    found.extend(folder(&config.paths.data_dir));
-    found.extend(secrets(config));
+    found.extend(folder(data_dir, asker));
+    found.extend(secrets(config, asker));
     found.extend(config.secret_files().into_iter().filter_map(|(setting, file)| open_secret(setting, file)));
-    found.push(landlock(sandbox::is_supported(), rustix::process::geteuid().is_root()));
+    found.push(landlock(sandbox::is_supported(), is_roots_host(data_dir, asker)));
     found
+}
+
+fn is_roots_host(data_dir: &Path, asker: Asker) -> bool {
+    match asker {
+        Asker::Command => rustix::process::geteuid().is_root(),
+        Asker::Worker => fs::metadata(data_dir).is_ok_and(|found| found.uid() == 0),
+    }
 }
 
 fn open_secret(setting: &str, file: &Path) -> Option<Finding> {
@@ -141,7 +158,7 @@ fn file_limit(files: Option<u64>) -> Finding {
         .fix("Raise it: `ulimit -Hn 65536`, or LimitNOFILE=65536 of the service.")
 }
 
-fn folder(data_dir: &Path) -> Option<Finding> {
+fn folder(data_dir: &Path, asker: Asker) -> Option<Finding> {
     let Ok(found) = fs::metadata(data_dir) else {
         return Some(Finding::ok("data-dir-new", "DATA_DIR", format!("{} will be created.", data_dir.display())));
     };
@@ -157,13 +174,13 @@ fn folder(data_dir: &Path) -> Option<Finding> {
                 .fix(format!("Run: chmod 0700 '{}'", data_dir.display())),
         );
     }
-    owner(data_dir, found.uid())
+    owner(data_dir, found.uid(), asker)
 }
 
 /// A host that runs as another user than the one whose file this is cannot use it.
-fn owner(path: &Path, uid: u32) -> Option<Finding> {
+fn owner(path: &Path, uid: u32, asker: Asker) -> Option<Finding> {
     let me = rustix::process::geteuid().as_raw();
-    (uid != me && me != 0).then(|| {
+    (asker == Asker::Command && uid != me && me != 0).then(|| {
         Finding::error("owned-by-another", path.display().to_string(), "It belongs to another user.")
             .found(format!("uid {uid}"))
             .expected(format!("uid {me}, who runs this check"))
@@ -171,10 +188,10 @@ fn owner(path: &Path, uid: u32) -> Option<Finding> {
     })
 }
 
-fn secrets(config: &Config) -> Vec<Finding> {
+fn secrets(config: &Config, asker: Asker) -> Vec<Finding> {
     let in_data_dir = private_files().map(|name| config.paths.data_dir.join(name));
     let files: Vec<PathBuf> = in_data_dir.filter(|it| it.exists()).collect();
-    let mut found: Vec<Finding> = files.iter().filter_map(|file| secret(file)).collect();
+    let mut found: Vec<Finding> = files.iter().filter_map(|file| secret(file, asker)).collect();
     if found.is_empty() && !files.is_empty() {
         let message = format!("{} files with secrets are readable only by their owner.", files.len());
         found.push(Finding::ok("secrets-private", "secrets", message));
@@ -182,10 +199,10 @@ fn secrets(config: &Config) -> Vec<Finding> {
     found
 }
 
-fn secret(file: &Path) -> Option<Finding> {
+fn secret(file: &Path, asker: Asker) -> Option<Finding> {
     let stat = fs::symlink_metadata(file).ok()?;
     if stat.mode() & OTHERS == 0 || stat.is_symlink() {
-        return owner(file, stat.uid());
+        return owner(file, stat.uid(), asker);
     }
     let told =
         Finding::error("secret-readable", file.display().to_string(), "Other users may read or change a secret.");
@@ -236,10 +253,10 @@ mod tests {
         let file = folder.path().join("token-secret");
         fs::write(&file, "s").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        let found = secret(&file).unwrap();
+        let found = secret(&file, Asker::Command).unwrap();
         assert_eq!((found.code, found.found.as_deref()), ("secret-readable", Some("mode 0640")));
         assert!(found.fix.unwrap().starts_with("Run: chmod 0600"));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(secret(&file), None);
+        assert_eq!(secret(&file, Asker::Command), None);
     }
 }

@@ -5,7 +5,7 @@ use cardinal_base::{clock::Clock, config::Config};
 use cardinal_identity::auth::oidc::Oidc;
 
 /// Asks the provider once. While it is away, keys that a host has read go on counting: a warning.
-pub(super) async fn check(config: &Config) -> Option<Finding> {
+pub async fn check(config: &Config) -> Option<Finding> {
     let name = config.auth.auth_url.as_deref().or(config.auth.oidc_issuer.as_deref())?;
     let asked = match Oidc::configured(&config.auth, &config.http.base_url, &Clock::System) {
         Ok(Some(provider)) => provider.try_provider().await,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::{HeaderValue, header};
 use url::Url;
 
@@ -14,18 +15,19 @@ use cardinal_store::proxy_routes::ProxyRouteRow;
 
 /// From the look-up of the name to the answer's headers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Upstreams that are asked side by side.
+const ASKED_AT_ONCE: usize = 8;
 const AGENT: &str = concat!("cardinal-check/", env!("CARGO_PKG_VERSION"));
 
 /// Asks each upstream, those of the settings first.
-pub(super) async fn check(config: &Config, stored: &[ProxyRouteRow]) -> Vec<Finding> {
+pub async fn check(config: &Config, stored: &[ProxyRouteRow]) -> Vec<Finding> {
     let apart = !config.http.proxy_hosts.is_empty() || config.http.admin_listen_addr.is_some();
     let stored = stored.iter().filter_map(|line| ProxyRoute::parse(&line.prefix, &line.upstream).ok());
     let stored = stored.filter(|route| config.proxy.routes.iter().all(|own| own.prefix != route.prefix));
-    let mut found = Vec::new();
-    for route in config.proxy.routes.iter().cloned().chain(stored) {
-        found.push(judge(&route, apart, ask(config, &route).await));
-    }
-    found
+    let routes = config.proxy.routes.iter().cloned().chain(stored);
+    let asked: Vec<_> =
+        routes.map(|route| async move { judge(&route, apart, ask(config, &route).await) }.boxed()).collect();
+    stream::iter(asked).buffered(ASKED_AT_ONCE).collect().await
 }
 
 fn judge(route: &ProxyRoute, apart: bool, answer: anyhow::Result<Option<String>>) -> Finding {

@@ -1,0 +1,69 @@
+//! Whether a host is well: what both `cardinal check` and a worker can look at, because it takes no credential beyond the
+//! worker's own. What takes the owner's (roles, migrations, walls between plugins), or opens packages, stays with the
+//! command.
+
+pub mod finding;
+pub mod machine;
+pub mod provider;
+pub mod proxy;
+pub mod settings;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::sync::Mutex;
+
+use cardinal_base::{config::Config, schema::DateTime};
+use cardinal_store::proxy_routes::ProxyRouteRow;
+use finding::{Counts, Finding};
+use machine::Asker;
+
+/// Upstreams and the identity provider are asked no more often, however many people look.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What a worker has found of its own host.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SystemCheck {
+    pub host_id: uuid::Uuid,
+    #[schemars(with = "DateTime")]
+    pub checked_at: String,
+    /// No finding is an error.
+    pub ok: bool,
+    pub counts: Counts,
+    pub findings: Vec<Finding>,
+}
+
+impl SystemCheck {
+    pub async fn make(config: &Config, stored: &[ProxyRouteRow], host_id: uuid::Uuid, checked_at: String) -> Self {
+        let (provider, proxied) = tokio::join!(provider::check(config), proxy::check(config, stored));
+        let mut findings = settings::check(config);
+        findings.extend(machine::check(config, Asker::Worker));
+        findings.extend(provider);
+        findings.extend(proxied);
+        let counts = Counts::from_findings(&findings);
+        Self { host_id, checked_at, ok: counts.error == 0, counts, findings }
+    }
+}
+
+/// The last check. Whoever asks while another is made waits for it.
+#[derive(Debug, Default)]
+pub struct LastCheck(Mutex<Option<(Instant, Arc<SystemCheck>)>>);
+
+impl LastCheck {
+    /// The last one while it is fresh, else another.
+    pub async fn read<E>(&self, make: impl Future<Output = Result<SystemCheck, E>>) -> Result<Arc<SystemCheck>, E> {
+        let mut last = self.0.lock().await;
+        if let Some((made, check)) = &*last
+            && made.elapsed() < SHORTEST_PAUSE
+        {
+            return Ok(Arc::clone(check));
+        }
+        let check = Arc::new(make.await?);
+        *last = Some((Instant::now(), Arc::clone(&check)));
+        Ok(check)
+    }
+}
