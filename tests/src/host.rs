@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::client::Client;
+use crate::cluster;
 use crate::failure;
 use crate::plugins::{Package, PluginsFolder, open_folder};
 use crate::process::{Program, cardinal, cardinal_program, descendants, eventually};
@@ -75,8 +76,13 @@ impl HostSettings {
     /// Starts it, ready or not; for hosts that must refuse to start.
     pub fn launch(mut self) -> Host {
         failure::tell_at_once();
-        let new_folder = || open_folder("cardinal-test-");
-        let folder = self.folder.take().unwrap_or_else(new_folder);
+        let folder = self.folder.take().unwrap_or_else(|| {
+            let folder = open_folder("cardinal-test-");
+            if self.gets_server() {
+                cluster::lay_out(&data_folder(&folder));
+            }
+            folder
+        });
         let plugins = self.plugins.take().unwrap_or_default();
         let binary = self.program.clone().unwrap_or_else(cardinal_program);
         let log = folder.path().join("log");
@@ -87,6 +93,13 @@ impl HostSettings {
         let program = Program::start_as(self.user, &binary, &["serve"], environment, &log);
         let (changed, user) = (self.environment, self.user);
         Host { program, changed, user, address: None, plugins, owner: OnceCell::new(), folder }
+    }
+
+    /// Whether it starts on a copy of an empty server: it has one of its own, of the default programs.
+    fn gets_server(&self) -> bool {
+        let elsewhere = ["DATABASE_URL", "DATA_DIR", "POSTGRES_BIN_DIR"];
+        let is_usual = !elsewhere.iter().any(|name| self.environment.contains_key(*name));
+        is_usual && self.user.is_none() && self.program.is_none()
     }
 
     fn environment(&self, folder: &TempDir, plugins: &PluginsFolder) -> BTreeMap<String, String> {

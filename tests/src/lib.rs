@@ -4,6 +4,7 @@
 
 mod answer;
 mod client;
+mod cluster;
 mod disk;
 mod event_stream;
 mod failure;
