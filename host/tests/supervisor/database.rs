@@ -23,7 +23,7 @@ pub(crate) const CARDINAL: &str = env!("CARGO_BIN_EXE_cardinal");
 pub(crate) fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     SCRATCH.get_or_init(|| {
-        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("supervisor");
+        let all = std::env::temp_dir().join("cardinal-supervisor-tests");
         std::fs::create_dir_all(&all).unwrap();
         for old in std::fs::read_dir(&all).unwrap().flatten() {
             let pid = old.file_name().into_string().unwrap();
