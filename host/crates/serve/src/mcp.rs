@@ -163,7 +163,7 @@ impl Mcp {
         {
             return self.take_reply(&call, &message, &answer).await;
         }
-        let gets_json = session_id(&call.headers).is_none();
+        let gets_json = session_id(&call.headers).is_none() || message.method != TOOL_CALL;
         let names_events = names_events(&call.headers);
         prepare(&mut call.headers, gets_json);
         let mut visit = Visit::new(&call, call.caller()?, narrowing);
@@ -203,7 +203,7 @@ impl Mcp {
         call: &CallHead,
         message: &Message,
         bytes: Bytes,
-        mut visit: Visit,
+        visit: Visit,
     ) -> ApiResult<Answer> {
         if let Some(client) = &message.client
             && !message.is_modern
@@ -221,20 +221,10 @@ impl Mcp {
         let Some(id) = session_id(&call.headers) else {
             return Ok(by_itself(&self.single, call, message, bytes, visit).await);
         };
-        let Some(session) = self.sessions.find(id, &visit.caller) else {
-            return Ok(Answer::Reply(message.session_not_found()));
-        };
-        visit.session = Some(Arc::clone(&session));
-        let mut questions = None;
-        if message.method == TOOL_CALL {
-            let (frames, asked) = confirmation::frames();
-            (visit.frames, questions) = (Some(frames), Some(asked));
+        match self.sessions.find(id, &visit.caller) {
+            Some(session) => self.respond_in_session(session, call, message, bytes, visit).await,
+            None => Ok(Answer::Reply(message.session_not_found())),
         }
-        let response = self.in_session(&session, call, bytes, visit).await?;
-        if is_plain_refusal(&response) {
-            return Ok(Answer::Response(response));
-        }
-        Ok(Answer::OfSession(response, session, questions))
     }
 
     /// Takes a session's answer to a question of ours.
@@ -280,22 +270,7 @@ async fn reply_to(message: &Message, answer: Answer, listens: bool) -> Reply {
             }
             reply
         }
-        Answer::OfSession(response, session, questions) => {
-            let begun = session.begin_use();
-            let response = match questions {
-                Some(questions) => {
-                    response.map(|body| BodyExt::boxed(StreamBody::new(confirmation::frames_between(body, questions))))
-                }
-                None => response,
-            };
-            // Held until the last byte is sent: what is under way keeps the session in memory.
-            response.map(|body| {
-                Body::stream(body.map_frame(move |frame| {
-                    let _begun = &begun;
-                    frame
-                }))
-            })
-        }
+        Answer::OfSession(answer) => answer.reply(),
     }
 }
 
@@ -314,7 +289,30 @@ async fn by_itself(transport: &Transport, call: &CallHead, message: &Message, by
 
 enum Answer {
     Response(Response),
-    /// With the questions to the client that may come before the answer to its call.
-    OfSession(Response, Arc<Session>, Option<mpsc::Receiver<Bytes>>),
+    OfSession(Box<SessionAnswer>),
     Reply(Reply),
+}
+
+/// The answer to a call of a session.
+struct SessionAnswer {
+    response: Response,
+    session: Arc<Session>,
+    /// The protocol library's session.
+    inner: Arc<str>,
+    /// To the client; they may come before the answer.
+    questions: mpsc::Receiver<Bytes>,
+}
+
+impl SessionAnswer {
+    fn reply(self) -> Reply {
+        let held = (self.session.begin_use(), self.inner);
+        self.response.map(|body| {
+            let frames = BodyExt::boxed(StreamBody::new(confirmation::frames_between(body, self.questions)));
+            // Held until the last byte is sent: what is under way keeps both sessions in memory.
+            Body::stream(frames.map_frame(move |frame| {
+                let _held = &held;
+                frame
+            }))
+        })
+    }
 }

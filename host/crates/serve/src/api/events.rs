@@ -12,7 +12,10 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
     call::{Call, Query},
-    http::{body::Body, reply::Reply},
+    http::{
+        body::Body,
+        reply::{self, Reply},
+    },
 };
 use cardinal_base::codes;
 use cardinal_identity::auth::caller::{Caller, insufficient};
@@ -52,7 +55,7 @@ async fn read(app: &Arc<App>, call: Call<Query<ReadQuery>>) -> ApiResult<Reply> 
     let last_read = live::last_read(&call.headers)?;
     // Whoever asks what there would be takes no reader's slot.
     if call.method == Method::HEAD {
-        return Ok(live::reply(Body::empty()));
+        return Ok(reply::events(Body::empty()));
     }
     let (slot, begin) = app.events.admit(caller.user_id, last_read).await?;
     let chosen = TopicFeed { events: Arc::clone(&app.events), topics, named: query.topics.is_some() };

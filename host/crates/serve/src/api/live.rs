@@ -4,7 +4,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use serde_json::json;
@@ -17,7 +17,10 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
     call::{CallHead, Credential, RECHECK_RIGHTS},
-    http::{body::Body, reply::Reply},
+    http::{
+        body::Body,
+        reply::{self, Reply},
+    },
 };
 use cardinal_base::codes;
 use cardinal_identity::auth::caller::Caller;
@@ -122,7 +125,7 @@ impl<F: Feed> Reading<F> {
 
     /// The reply that streams it.
     pub(super) fn reply(self) -> Reply {
-        reply(Body::stream(StreamBody::new(self.frames())))
+        reply::events(Body::stream(StreamBody::new(self.frames())))
     }
 
     /// The body. Nothing is made ahead: what the client doesn't take isn't there.
@@ -289,17 +292,6 @@ impl End {
     }
 }
 
-/// A reply of this kind with such a body; of HEAD, with none.
-pub(super) fn reply(body: Body) -> Reply {
-    let mut reply = Reply::new(body);
-    let headers = reply.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // nginx would keep events back until there are some kilobytes of them.
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
-    reply
-}
-
 /// `Last-Event-ID`; an empty one is none, as browsers have it.
 pub(super) fn last_read(headers: &HeaderMap) -> ApiResult<Option<i64>> {
     let refused = || ApiError::new(&codes::INVALID_REQUEST).detail("`Last-Event-ID` is the `id` of an event.");
@@ -317,6 +309,8 @@ pub(super) fn last_read(headers: &HeaderMap) -> ApiResult<Option<i64>> {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]

@@ -136,7 +136,7 @@ fn wants_stream(call: &CallHead) -> bool {
 fn follow(app: &Arc<App>, call: &CallHead, tail: Arc<Tail>, least: Level, limit: i64) -> ApiResult<Reply> {
     let last_read = live::last_read(&call.headers)?;
     if call.method == Method::HEAD {
-        return Ok(live::reply(Body::empty()));
+        return Ok(reply::events(Body::empty()));
     }
     if app.events.is_stopped() {
         return Err(ApiError::new(&codes::DRAINING));

@@ -2,7 +2,7 @@
 
 use crate::http::error::{ApiError, ApiResult};
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -69,6 +69,17 @@ pub fn text(code: StatusCode, content_type: &'static str, text: impl Into<String
     let mut reply = Response::new(Body::full(text.into()));
     *reply.status_mut() = code;
     reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    reply
+}
+
+/// A stream of server-sent events; of HEAD, an empty one.
+pub fn events(body: Body) -> Reply {
+    let mut reply = Reply::new(body);
+    let headers = reply.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // nginx would keep events back until there are some kilobytes of them.
+    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
     reply
 }
 

@@ -5,23 +5,29 @@ use std::{convert::Infallible, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderValue, header};
+use http::header;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
 use rmcp::{
     Peer, RoleServer,
     model::{ProgressNotificationParam, ProgressToken},
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::transport::{EVENTS, Response, text};
-use crate::http::{body::Body, reply::Reply};
+use crate::http::{
+    body::Body,
+    reply::{self, Reply},
+};
 use cardinal_plugin_host::progress::{Progress, ProgressReceiver};
 
 /// How often there is one.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// What event streams take for nothing.
 const COMMENT: &[u8] = b": still running\n\n";
+/// The first of a stream on which nothing may come for long: after how many milliseconds to open it again when it breaks.
+const OPENING: &[u8] = b"retry: 3000\n\n";
+const EMPTY_COMMENT: &[u8] = b":\n\n";
 
 /// Between two reports of one call.
 const REPORT_PAUSE: Duration = Duration::from_millis(100);
@@ -133,6 +139,18 @@ pub(super) async fn answer(work: impl Future<Output = Response> + Send + 'static
     }
 }
 
+/// A stream on which nothing comes but a sign of life.
+pub(super) fn beats() -> BoxBody<Bytes, Infallible> {
+    let frames = stream::unfold(false, async |is_open| {
+        if is_open {
+            sleep(HEARTBEAT).await;
+        }
+        let bytes = Bytes::from_static(if is_open { EMPTY_COMMENT } else { OPENING });
+        Some((Ok(Frame::data(bytes)), true))
+    });
+    StreamBody::new(frames).boxed()
+}
+
 type Work = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 enum Stage {
@@ -149,10 +167,7 @@ fn events(work: Work) -> Reply {
         let (frame, next) = stage.next().await?;
         Some((Ok::<_, Infallible>(frame), next))
     });
-    let mut reply = Reply::new(Body::stream(StreamBody::new(frames)));
-    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENTS));
-    reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    reply
+    reply::events(Body::stream(StreamBody::new(frames)))
 }
 
 impl Stage {
@@ -191,8 +206,8 @@ fn event(message: &str) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use http_body_util::Full;
-    use tokio::time::sleep;
 
     use super::*;
 

@@ -129,6 +129,11 @@ impl Message {
         Ok(())
     }
 
+    /// Whether it is a request: notifications and answers get none.
+    pub(super) fn wants_answer(&self) -> bool {
+        !self.id.is_null() && !self.method.is_empty()
+    }
+
     /// A JSON-RPC error that answers this message.
     pub(super) fn refusal(&self, status: StatusCode, code: i32, text: &str) -> Reply {
         rpc_error(status, &self.id, code, text)

@@ -1,6 +1,6 @@
 //! Sessions of the revisions that have them. All that one is made of stands sealed in its id and opens for its owner
 //! alone, so it outlives the worker and is good at every host of the database. What the protocol library holds of a
-//! session is made when a message needs it and ended when nobody has used it for a while; no client notices.
+//! session is made when a tool call needs it and ended soon after; no client notices.
 
 mod displaced_streams;
 
@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -29,12 +29,15 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{codes, seal::SealingKey};
 use cardinal_identity::auth::caller::Caller;
 
-/// Sessions of everybody in memory, some 100 kB each. Beyond it a caller has as many as it had, or one.
+/// Sessions of everybody in memory: some 4 kB each, and 100 kB more from a tool call on until it is idle. Beyond it a caller has as many as it had, or one.
 const OPEN_LIMIT: usize = 1_000;
 /// Sessions of one caller in memory; a further one displaces its least recently used.
 const OPEN_PER_CALLER: usize = 32;
 /// A session that nobody uses leaves memory after this long.
 const IDLE: Duration = Duration::from_secs(300);
+/// What the protocol library holds of a session leaves memory after this long. A client that lost the answer to a call on
+/// the way has so long to come back for it.
+const IDLE_LIBRARY_SESSION: Duration = Duration::from_secs(60);
 /// How long, and how many, ids are remembered whose client has ended them. They are good for their owner alone, and
 /// give it nothing that `initialize` would not.
 const ENDED_AGE: Duration = Duration::from_secs(24 * 3600);
@@ -64,11 +67,9 @@ pub struct Session {
     owner: Uuid,
     /// What the lists looked like when the client last heard of them.
     pub view: SeenView,
-    /// The protocol library's session, once there is one.
+    /// The protocol library's session, where a call needed one. Whoever uses it holds its id.
     inner: tokio::sync::Mutex<Option<Arc<str>>>,
     manager: Arc<LocalSessionManager>,
-    /// The protocol library knows nothing of what the client has received.
-    is_rebuilt: AtomicBool,
     /// Milliseconds since the sessions began.
     used: AtomicU64,
     uses: AtomicUsize,
@@ -89,9 +90,8 @@ impl Drop for Use {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let (manager, inner) = (Arc::clone(&self.manager), self.inner.get_mut().take());
-        if let (Some(inner), Ok(runtime)) = (inner, tokio::runtime::Handle::try_current()) {
-            runtime.spawn(async move { close(&manager, inner).await });
+        if let Some(inner) = self.inner.get_mut().take() {
+            close(&self.manager, inner);
         }
     }
 }
@@ -121,7 +121,6 @@ impl Session {
             return Ok(Arc::clone(id));
         }
         let id = begin(self.state.client.clone()).await?;
-        self.is_rebuilt.store(true, Ordering::Relaxed);
         *inner = Some(Arc::clone(&id));
         Ok(id)
     }
@@ -139,8 +138,12 @@ impl Session {
         Some(self.stay_away.load(Ordering::Relaxed)).filter(|ms| *ms > 0).map(Duration::from_millis)
     }
 
-    pub fn is_rebuilt(&self) -> bool {
-        self.is_rebuilt.load(Ordering::Relaxed)
+    /// Ends the protocol library's session, unless a call is under way in it.
+    fn end_inner(&self) {
+        let Ok(mut inner) = self.inner.try_lock() else { return };
+        if let Some(id) = inner.take_if(|id| Arc::strong_count(id) == 1) {
+            close(&self.manager, id);
+        }
     }
 
     /// Notes that something of the session has begun, which lasts as long as the result.
@@ -154,10 +157,15 @@ impl Session {
     }
 }
 
-async fn close(manager: &LocalSessionManager, inner: Arc<str>) {
-    if let Err(error) = manager.close_session(&inner).await {
-        tracing::debug!(%error, "failed to close an MCP session");
-    }
+fn close(manager: &Arc<LocalSessionManager>, inner: Arc<str>) {
+    // Without a runtime the host is at its end.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    let manager = Arc::clone(manager);
+    runtime.spawn(async move {
+        if let Err(error) = manager.close_session(&inner).await {
+            tracing::debug!(%error, "failed to close an MCP session");
+        }
+    });
 }
 
 type Open = HashMap<Arc<str>, Arc<Session>>;
@@ -187,19 +195,13 @@ impl Sessions {
         }
     }
 
-    /// A new session of `caller`, which the protocol library knows as `inner`; gives its id.
-    pub(super) fn open(
-        &self,
-        caller: &Caller,
-        inner: Arc<str>,
-        client: InitializeRequestParams,
-        view: View,
-    ) -> ApiResult<String> {
+    /// A new session of `caller`; gives its id.
+    pub(super) fn open(&self, caller: &Caller, client: InitializeRequestParams, view: View) -> ApiResult<String> {
         let state = State { id: Uuid::now_v7(), view, client };
         let bytes = serde_json::to_vec(&state).map_err(ApiError::internal)?;
         let owner = owner(caller);
         let sealed = self.key.seal(&place(owner), &bytes).map_err(ApiError::internal)?;
-        self.keep(self.session(state, sealed.as_str().into(), owner, Some(inner)));
+        self.keep(self.session(state, sealed.as_str().into(), owner));
         Ok(sealed)
     }
 
@@ -246,18 +248,17 @@ impl Sessions {
         if self.ended.lock().contains_key(&state.id) {
             return None;
         }
-        Some(self.keep(self.session(state, id.into(), owner, None)))
+        Some(self.keep(self.session(state, id.into(), owner)))
     }
 
-    fn session(&self, state: State, sealed: Arc<str>, owner: Uuid, inner: Option<Arc<str>>) -> Arc<Session> {
+    fn session(&self, state: State, sealed: Arc<str>, owner: Uuid) -> Arc<Session> {
         Arc::new(Session {
             view: SeenView::new(state.view),
             state,
             sealed,
             owner,
-            inner: tokio::sync::Mutex::new(inner),
+            inner: tokio::sync::Mutex::default(),
             manager: Arc::clone(&self.manager),
-            is_rebuilt: AtomicBool::default(),
             used: AtomicU64::new(self.now()),
             uses: AtomicUsize::default(),
             ended: CancellationToken::new(),
@@ -303,8 +304,10 @@ impl Sessions {
     pub(super) fn sweep(&self) {
         self.ended.lock().retain(|_, at| at.elapsed() < ENDED_AGE);
         self.displaced_streams.sweep(Instant::now());
-        let idle = self.now().saturating_sub(millis(IDLE));
-        self.retain(|session| session.is_in_use() || session.used.load(Ordering::Relaxed) > idle);
+        let idle_for = |session: &Session| self.now().saturating_sub(session.used.load(Ordering::Relaxed));
+        let open = self.open.load();
+        open.values().filter(|session| idle_for(session) >= millis(IDLE_LIBRARY_SESSION)).for_each(|it| it.end_inner());
+        self.retain(|session| session.is_in_use() || idle_for(session) < millis(IDLE));
     }
 
     fn retain(&self, which: impl Fn(&Session) -> bool) {
@@ -374,7 +377,7 @@ mod tests {
     }
 
     fn open(sessions: &Sessions, caller: &Caller) -> String {
-        sessions.open(caller, "inner".into(), client(), View { tools: 7, prompts: None }).unwrap()
+        sessions.open(caller, client(), View { tools: 7, prompts: None }).unwrap()
     }
 
     #[tokio::test]
@@ -448,6 +451,20 @@ mod tests {
             sessions.open.load().contains_key(in_use.as_str()) && !sessions.open.load().contains_key(idle.as_str())
         );
         assert!(sessions.find(&idle, &caller).is_some());
+    }
+
+    #[tokio::test]
+    async fn what_the_library_holds_leaves_memory_once_no_call_needs_it() {
+        let (mut sessions, caller) = (sessions("one"), caller());
+        let session = sessions.find(&open(&sessions, &caller), &caller).unwrap();
+        assert_eq!(session.inner().await, None, "none is needed yet");
+        let call = session.build(async |_| Ok("inner".into())).await.unwrap();
+        sessions.began = Instant::now().checked_sub(IDLE_LIBRARY_SESSION).unwrap();
+        sessions.sweep();
+        assert_eq!(session.inner().await.as_deref(), Some("inner"), "a call is under way in it");
+        drop(call);
+        sessions.sweep();
+        assert_eq!(session.inner().await, None);
     }
 
     #[test]

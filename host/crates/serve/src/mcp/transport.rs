@@ -21,6 +21,8 @@ pub(super) const JSON: &str = "application/json";
 /// Under which names a client may take JSON.
 const JSON_TYPES: &[&str] = &[JSON, "application/*", "*/*"];
 pub(super) const EVENTS: &str = "text/event-stream";
+/// Under which names a client may take events.
+const EVENT_TYPES: &[&str] = &[EVENTS, "text/*", "*/*"];
 const ALL_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 pub(super) type Transport = StreamableHttpService<Server, LocalSessionManager>;
@@ -66,7 +68,7 @@ pub(super) fn prepare(headers: &mut HeaderMap, gets_json: bool) {
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(JSON));
     let accept = accepted(headers);
     let takes_json = takes(&accept, JSON_TYPES);
-    let takes_events = takes(&accept, &[EVENTS, "text/*", "*/*"]);
+    let takes_events = takes(&accept, EVENT_TYPES);
     if accept.is_empty() || (takes_json && (takes_events || gets_json)) {
         headers.insert(header::ACCEPT, ALL_TYPES);
     } else if takes_events {
@@ -78,6 +80,12 @@ pub(super) fn prepare(headers: &mut HeaderMap, gets_json: bool) {
 /// expects JSON.
 pub(super) fn names_events(headers: &HeaderMap) -> bool {
     takes(&accepted(headers), &[EVENTS])
+}
+
+/// Whether the client of a GET takes a stream of events.
+pub(super) fn takes_events(headers: &HeaderMap) -> bool {
+    let accept = accepted(headers);
+    accept.is_empty() || takes(&accept, EVENT_TYPES)
 }
 
 fn takes(accept: &str, types: &[&str]) -> bool {
@@ -122,6 +130,21 @@ pub(super) async fn whole(response: Response) -> Reply {
         Err(never) => match never {},
     };
     Reply::from_parts(head, Body::full(bytes))
+}
+
+/// The response, which is JSON and there already, and whether it gives a result rather than an error.
+pub(super) async fn result(response: Response) -> (Response, bool) {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        result: Option<serde::de::IgnoredAny>,
+    }
+    let (head, body) = response.into_parts();
+    let bytes = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(never) => match never {},
+    };
+    let is_result = serde_json::from_slice::<Answer>(&bytes).is_ok_and(|answer| answer.result.is_some());
+    (Response::from_parts(head, Full::new(bytes).boxed()), is_result)
 }
 
 /// Whether the protocol library refuses in plain words.

@@ -127,14 +127,16 @@ impl Watch {
     }
 }
 
-/// The stream of a session that its client has opened with GET: what the protocol library sends, and our news between it.
+/// The stream of a session that its client has opened with GET: our news between the events of `body`, which may be those
+/// of the protocol library's session `inner`.
 pub(super) fn frames(
     body: BoxBody<Bytes, Infallible>,
+    inner: Option<Arc<str>>,
     session: Arc<Session>,
     watch: Watch,
 ) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static {
-    let begun = session.begin_use();
-    let open = OpenStream { body, session, watch, has_ended: false, _use: begun };
+    let held = (session.begin_use(), inner);
+    let open = OpenStream { body, session, watch, has_ended: false, _held: held };
     stream::unfold(open, async |mut open| open.next().await.map(|frame| (Ok(frame), open)))
 }
 
@@ -143,7 +145,8 @@ struct OpenStream {
     session: Arc<Session>,
     watch: Watch,
     has_ended: bool,
-    _use: Use,
+    /// Both sessions stay in memory meanwhile.
+    _held: (Use, Option<Arc<str>>),
 }
 
 impl OpenStream {
@@ -154,7 +157,7 @@ impl OpenStream {
         Some(Frame::data(format!("retry: {}\n\n", wait.as_millis()).into()))
     }
 
-    /// Each frame of the protocol library's is a whole event, so ours may stand between any two.
+    /// Each frame of the body is a whole event, so ours may stand between any two.
     async fn next(&mut self) -> Option<Frame<Bytes>> {
         loop {
             tokio::select! {
