@@ -121,7 +121,7 @@ pub async fn unindexed_keys(session: &impl GenericClient, schema: &str) -> anyho
     );
     let rows = session.query(&asked, &[&schema]).await.context("looking for keys without an index")?;
     let name = |row: &tokio_postgres::Row| -> Result<String, tokio_postgres::Error> {
-        Ok(format!("{}.{}", row.try_get::<_, String>(0)?, row.try_get::<_, String>(1)?))
+        Ok(format!("{}.{}", row.try_get::<_, String>("relname")?, row.try_get::<_, String>("attname")?))
     };
     Ok(rows.iter().map(name).collect::<Result<_, _>>()?)
 }

@@ -103,7 +103,10 @@ impl<'a> Late<'a> {
     async fn not_valid(&self, work: &Transaction<'_>) -> anyhow::Result<Vec<(u32, Key)>> {
         let rows = work.query(NOT_VALID, &[&self.schema]).await.context("listing checks that are not valid")?;
         let read = |row: &tokio_postgres::Row| {
-            (row.get(0), Key { schema: self.schema.to_owned(), table: row.get(1), name: row.get(2) })
+            (
+                row.get("oid"),
+                Key { schema: self.schema.to_owned(), table: row.get("relname"), name: row.get("conname") },
+            )
         };
         Ok(rows.iter().map(read).collect())
     }
