@@ -4,6 +4,7 @@ import { defineConfig } from '@playwright/test';
 export default defineConfig({
   testDir: 'e2e',
   outputDir: process.env.PLAYWRIGHT_OUTPUT_DIR ?? 'test-results',
+  snapshotPathTemplate: 'e2e/pictures/{arg}{ext}',
   timeout: 60_000,
   // A plugin is enabled, probed and loaded while this machine's two cores have other tests to run as well.
   expect: { timeout: 15_000 },

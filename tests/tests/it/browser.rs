@@ -90,3 +90,12 @@ async fn a_plugin_is_uploaded_in_chromium() {
     let environment = [("CARDINAL_UPLOADS_DIR", folder.path().to_str().unwrap())];
     playwright(&host, &["e2e/plugin-upload.spec.ts"], &environment).await;
 }
+
+#[tokio::test]
+async fn screens_look_as_they_did_in_chromium() {
+    let bundled = ["supplier", "gallery", "completeness"];
+    let plugins =
+        bundled.iter().fold(PluginsFolder::default(), |folder, name| folder.with(name, &Package::bundled(name)));
+    let host = Host::settings().plugins(plugins).start().await;
+    playwright(&host, &["e2e/pictures.spec.ts"], &[("CARDINAL_PICTURES", "1")]).await;
+}
