@@ -26,6 +26,7 @@ use failure::Failure;
 use record::StepRecord;
 use run::Done;
 
+mod block;
 mod blockers;
 mod card_keys;
 mod card_lock;
@@ -50,6 +51,8 @@ mod watch;
 
 /// How long to wait for another host that is at the same plugin; longer than its whole step may take.
 const TURN_TIMEOUT: &str = "90s";
+/// How long a statement waits for a lock, but for one that may have to lock the cards.
+const LOCK_TIMEOUT: &str = "1s";
 /// How long schema.sql may run. Writers of cards wait for moments of it only, see `watch`.
 pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 /// What logging in, the look at what was done and the commit may take beyond it.

@@ -86,8 +86,7 @@ pub(super) async fn holders(work: &Transaction<'_>, schema: &str) -> anyhow::Res
         }
     }
     for row in asked(work, LABELS, schema).await? {
-        let label = (name(row.try_get("typname")?), name(row.try_get("enumlabel")?));
-        holders.labels.insert(row.try_get("oid")?, label);
+        holders.labels.insert(row.try_get("oid")?, (name(row.try_get("typname")?), name(row.try_get("enumlabel")?)));
     }
     for row in asked(work, PARENTS, schema).await? {
         holders.parents.insert((row.try_get("inhrelid")?, row.try_get("inhparent")?));

@@ -10,9 +10,8 @@ use tokio_postgres::{Client, Transaction};
 
 use super::Step;
 use super::diff::Holders;
-use super::failure::Failure;
 use super::keys::{self, Key};
-use super::run::{LOCK_TIMEOUT, block_of};
+use super::{LOCK_TIMEOUT, block::block_of, failure::Failure};
 use crate::keyed_tables::STRONG_MODES;
 use cardinal_database::sql;
 use cardinal_schema_sql::{LateCheck, LateChecks, Statement};

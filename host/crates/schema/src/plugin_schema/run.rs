@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rand::TryRng as _;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{CancelToken, Client, Transaction};
 
 use super::{
-    Step,
+    LOCK_TIMEOUT, Step,
+    block::{in_block, random_tag},
     card_keys::{CardKeys, NewKey},
     card_lock::CardLock,
     cards_turn::CardsTurn,
@@ -22,11 +22,9 @@ use super::{
     late_checks::{Admission, Late, validate_checks},
     rows::RowChanges,
 };
-use cardinal_base::hex::hex;
 use cardinal_database::{connect, sql};
 use cardinal_schema_sql::Statement;
 
-pub(super) const LOCK_TIMEOUT: &str = "1s";
 /// Of a statement that may have to lock the cards: their writers queue behind it while it waits.
 const DROP_LOCK_TIMEOUT: &str = "200ms";
 const LOOK_TIMEOUT: &str = "10s";
@@ -35,7 +33,6 @@ const STATEMENT_SETTINGS: &str = "SET LOCAL client_encoding = 'UTF8'; SET LOCAL 
     SET LOCAL backslash_quote = safe_encoding;";
 /// Of a plugin's schema.
 const MAX_RELATIONS: i64 = 1_000;
-const TAG_BYTES: usize = 16;
 
 /// A run of schema.sql: its session, which others watch and end.
 pub(super) struct Run<'a> {
@@ -97,10 +94,16 @@ impl<'a> Run<'a> {
             }
         }
         let Notes { card_keys, rows, late, .. } = notes;
-        check_constraints(&work).await?;
+        // What waited for the commit happens now, before it is looked at.
+        work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")
+            .await
+            .map_err(|error| Failure::from_statement(error, None))?;
         work.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
         check_size(&work, &schema, relations_before).await?;
-        let lost = losses(&work, &schema, &before, rows).await?;
+        let after = diff::holders(&work, &schema).await?;
+        let mut lost = diff::lost(&before, &after);
+        lost.extend(rows.finish(&work, &schema, &before).await?);
+        remove_repeated(&mut lost);
         if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
             return Err(Failure::Refused(refusal));
         }
@@ -202,24 +205,9 @@ fn statement_settings(limit: Duration, may_lock: bool) -> String {
     format!("{STATEMENT_SETTINGS} SET LOCAL statement_timeout = {limit}; SET LOCAL lock_timeout = '{lock_timeout}'")
 }
 
-/// What waited for the commit happens now, before it is looked at.
-async fn check_constraints(work: &Transaction<'_>) -> Result<(), Failure> {
-    let checked = work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await;
-    checked.map_err(|error| Failure::from_statement(error, None))
-}
-
-/// What the statements took away, each thing once.
-async fn losses(
-    work: &Transaction<'_>,
-    schema: &str,
-    before: &Holders,
-    rows: RowChanges,
-) -> anyhow::Result<Vec<String>> {
-    let mut lost = diff::lost(before, &diff::holders(work, schema).await?);
-    lost.extend(rows.finish(work, schema, before).await?);
+fn remove_repeated(lost: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     lost.retain(|loss| seen.insert(loss.clone()));
-    Ok(lost)
 }
 
 /// A schema that is larger already, from an older version, does not grow.
@@ -258,24 +246,6 @@ async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> an
     .context("preparing the transaction of schema.sql")
 }
 
-/// One statement, in a block that cannot be left: PostgreSQL itself refuses there to begin, commit or roll back. The tag
-/// is random, so that no text can contain it and end the block early.
-fn in_block(statement: &str) -> anyhow::Result<String> {
-    block_of(&format!("BEGIN EXECUTE {}; END", sql::literal(statement)))
-}
-
-pub(super) fn block_of(body: &str) -> anyhow::Result<String> {
-    let tag = format!("$block_{}$", random_tag()?);
-    Ok(format!("DO {tag} {body} {tag}"))
-}
-
-/// What no text of a file can know.
-fn random_tag() -> anyhow::Result<String> {
-    let mut bytes = [0; TAG_BYTES];
-    rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("getting random numbers")?;
-    Ok(hex(&bytes))
-}
-
 /// On the tables and sequences that are there now, older ones included.
 async fn grant(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyhow::Result<()> {
     let (schema, runtime_role) = (sql::identifier(schema), sql::identifier(runtime_role));
@@ -285,17 +255,4 @@ async fn grant(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyh
     ))
     .await
     .context("granting the plugin its tables")
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_blocks_never_have_the_same_tag() {
-        let (one, other) = (in_block("select 1").unwrap(), in_block("select 1").unwrap());
-        assert_ne!(one, other);
-        assert!(one.starts_with("DO $block_") && one.ends_with('$'));
-    }
 }

@@ -16,7 +16,7 @@ use cardinal_store::proxy_routes::ProxyRouteRow;
 /// From the look-up of the name to the answer's headers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Upstreams that are asked side by side.
-const ASKED_AT_ONCE: usize = 8;
+const MAX_CONCURRENT_CHECKS: usize = 8;
 const AGENT: &str = concat!("cardinal-check/", env!("CARGO_PKG_VERSION"));
 
 /// Asks each upstream, those of the settings first.
@@ -27,7 +27,7 @@ pub async fn check(config: &Config, stored: &[ProxyRouteRow]) -> Vec<Finding> {
     let routes = config.proxy.routes.iter().cloned().chain(stored);
     let asked: Vec<_> =
         routes.map(|route| async move { judge(&route, apart, ask(config, &route).await) }.boxed()).collect();
-    stream::iter(asked).buffered(ASKED_AT_ONCE).collect().await
+    stream::iter(asked).buffered(MAX_CONCURRENT_CHECKS).collect().await
 }
 
 fn judge(route: &ProxyRoute, apart: bool, answer: anyhow::Result<Option<String>>) -> Finding {
