@@ -141,17 +141,22 @@ EXCEPTION WHEN insufficient_privilege THEN
 END $$;
 
 -- Sorts and cursors of a plugin write temporary files for as long as there is room on the disk. Where the server has no bound, the
--- maker of roles gives their logins one, which takes a superuser's leave. The leave is one for the whole server, so it is
--- given once.
+-- maker of roles gives their logins one, which takes a superuser's leave. The leave of all databases stands in one row of the
+-- server's, so another database's start may be in the way; it is over when PostgreSQL says so.
 DO $$
 BEGIN
-  IF NOT has_parameter_privilege({{role_maker_literal}}, 'temp_file_limit', 'SET') THEN
-    GRANT SET ON PARAMETER temp_file_limit TO {{role_maker}};
-  END IF;
+  FOR attempt IN 1..50 LOOP
+    EXIT WHEN current_setting('temp_file_limit') <> '-1'
+      OR has_parameter_privilege({{role_maker_literal}}, 'temp_file_limit', 'SET');
+    BEGIN
+      GRANT SET ON PARAMETER temp_file_limit TO {{role_maker}};
+    EXCEPTION WHEN internal_error OR unique_violation THEN
+      -- The row was changed, or made, by another transaction meanwhile.
+      NULL;
+    END;
+  END LOOP;
 EXCEPTION WHEN insufficient_privilege THEN
-  IF current_setting('temp_file_limit') = '-1' THEN
-    RAISE WARNING 'plugins can fill the disk with temporary files: set temp_file_limit for the server, or have a superuser run the output of `cardinal database bootstrap-sql`';
-  END IF;
+  RAISE WARNING 'plugins can fill the disk with temporary files: set temp_file_limit for the server, or have a superuser run the output of `cardinal database bootstrap-sql`';
 END $$;
 
 -- As defaults of the logins too, since a pooler between may refuse the same as start-up options.

@@ -252,6 +252,28 @@ async fn a_plugin_that_cannot_be_restored_is_left_out() {
     assert!(database.tables("plugin_broken").await.is_empty());
 }
 
+/// The backup reads with the plugin's own login.
+#[tokio::test]
+async fn a_plugin_that_keeps_all_its_connections_is_left_out() {
+    let place = Place::new(15, Login::Superuser).unwrap();
+    let (admin, login) = place.empty_database().await;
+    let database = super::database::Database::prepared(admin, &login).await;
+    let made = database.provision("greedy", "CREATE TABLE items (v int)").await.unwrap();
+    let mut held = Vec::new();
+    while let Ok(session) = connect::connect(&made.connect).await {
+        held.push(session);
+    }
+    let file = scratch().join("greedy.tar");
+    let said = left_out(&cardinal("backup", &login, &file));
+    assert!(
+        said.contains("Not in the backup: the tables of greedy") && said.contains("too many connections"),
+        "{said}"
+    );
+    held.clear();
+    let again = scratch().join("greedy-again.tar");
+    done(&cardinal("backup", &login, &again));
+}
+
 /// PostgreSQL writes no line of more than a gigabyte: bytes are twice as long there.
 #[tokio::test]
 async fn a_plugin_with_a_row_that_is_too_large_is_left_out() {

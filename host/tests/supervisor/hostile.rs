@@ -65,7 +65,7 @@ pub(crate) async fn rights(admin: &impl GenericClient) -> Vec<String> {
              UNION ALL SELECT 'setting of ' || coalesce(setrole::regrole::text, '') || ' ' || setconfig::text
                FROM pg_db_role_setting WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
              UNION ALL SELECT 'event trigger ' || evtname || ' ' || evtowner::regrole || evtenabled::text FROM pg_event_trigger
-             UNION ALL SELECT 'parameter ' || parname || ' ' || paracl::text FROM pg_parameter_acl
+             UNION ALL SELECT 'parameter ' || parname || ' ' || acl::text FROM pg_parameter_acl, unnest(paracl) AS acl
              UNION ALL SELECT 'publication ' || pubname FROM pg_publication
              UNION ALL SELECT 'policy ' || polrelid::regclass || ' ' || polname FROM pg_policy
              UNION ALL SELECT 'rule ' || ev_class::regclass || ' ' || rulename FROM pg_rewrite WHERE oid >= 16384
@@ -83,7 +83,8 @@ pub(crate) async fn rights(admin: &impl GenericClient) -> Vec<String> {
 pub(crate) fn own(database: &Database, rights: Vec<String>) -> Vec<String> {
     let prefix = database.prepared.names.core();
     let prefix = prefix.trim_end_matches("core").to_owned();
-    let is_shared = |line: &str| ["member ", "role ", "setting of "].iter().any(|kind| line.starts_with(kind));
+    let is_shared =
+        |line: &str| ["member ", "role ", "setting of ", "parameter "].iter().any(|kind| line.starts_with(kind));
     rights.into_iter().filter(|line| !is_shared(line) || line.contains(&prefix)).collect()
 }
 

@@ -39,7 +39,7 @@ async fn checks(database: &Database) -> Vec<String> {
 /// PostgreSQL needs seconds for these rows: longer than a step may keep removals waiting.
 #[tokio::test]
 async fn a_check_that_takes_long_keeps_no_card_from_being_removed() {
-    let slow = vec!["strpos(v, 'baaaaaaa') = 0"; 8].join(" AND ");
+    let slow = ["strpos(v, 'baaaaaaa') = 0"; 8].join(" AND ");
     for database in places().await {
         let session = plugin(&database, TABLE).await;
         session

@@ -114,6 +114,21 @@ async fn temporary_files_have_a_bound_on_every_server() {
     }
 }
 
+/// The leave to give a bound stands in one row of the server's, which all databases write.
+#[tokio::test]
+async fn databases_of_one_server_start_side_by_side_without_a_bound() {
+    let Some(place) = Place::new(15, Login::Superuser) else { return };
+    let starts = (0..8).map(async |_| {
+        let (admin, login) = place.empty_database().await;
+        let unbound = format!("ALTER DATABASE {} SET temp_file_limit = -1", admin.dbname);
+        connect::connect(&admin).await.unwrap().batch_execute(&unbound).await.unwrap();
+        let database = Database::prepared(admin, &login).await;
+        let admin = database.admin().await;
+        isolation::temporary_files_are_unbounded(&admin, &database.prepared.names).await.unwrap()
+    });
+    assert_eq!(futures_util::future::join_all(starts).await, [false; 8]);
+}
+
 /// What a cursor keeps behind its transaction counts, too.
 #[tokio::test]
 async fn sorts_and_cursors_stay_within_the_bound() {

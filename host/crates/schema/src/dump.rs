@@ -227,7 +227,7 @@ pub async fn unrecorded(client: &Client) -> anyhow::Result<Vec<String>> {
 pub fn is_of_the_tables(error: &anyhow::Error) -> bool {
     let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
     let code = said.and_then(tokio_postgres::Error::code).map(SqlState::code);
-    code.is_some_and(|code| !["08", "57P", "58", "53100", "53300"].iter().any(|other| code.starts_with(other)))
+    code.is_some_and(|code| !["08", "57P", "58", "53100"].iter().any(|other| code.starts_with(other)))
 }
 
 /// # Errors
