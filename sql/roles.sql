@@ -146,8 +146,7 @@ END $$;
 DO $$
 BEGIN
   FOR attempt IN 1..50 LOOP
-    EXIT WHEN current_setting('temp_file_limit') <> '-1'
-      OR has_parameter_privilege({{role_maker_literal}}, 'temp_file_limit', 'SET');
+    EXIT WHEN has_parameter_privilege({{role_maker_literal}}, 'temp_file_limit', 'SET');
     BEGIN
       GRANT SET ON PARAMETER temp_file_limit TO {{role_maker}};
     EXCEPTION WHEN internal_error OR unique_violation THEN
@@ -156,7 +155,9 @@ BEGIN
     END;
   END LOOP;
 EXCEPTION WHEN insufficient_privilege THEN
-  RAISE WARNING 'plugins can fill the disk with temporary files: set temp_file_limit for the server, or have a superuser run the output of `cardinal database bootstrap-sql`';
+  IF current_setting('temp_file_limit') = '-1' THEN
+    RAISE WARNING 'plugins can fill the disk with temporary files: set temp_file_limit for the server, or have a superuser run the output of `cardinal database bootstrap-sql`';
+  END IF;
 END $$;
 
 -- As defaults of the logins too, since a pooler between may refuse the same as start-up options.

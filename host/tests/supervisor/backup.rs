@@ -269,9 +269,7 @@ async fn a_plugin_that_keeps_all_its_connections_is_left_out() {
         said.contains("Not in the backup: the tables of greedy") && said.contains("too many connections"),
         "{said}"
     );
-    held.clear();
-    let again = scratch().join("greedy-again.tar");
-    done(&cardinal("backup", &login, &again));
+    drop(held);
 }
 
 /// PostgreSQL writes no line of more than a gigabyte: bytes are twice as long there.
