@@ -35,20 +35,34 @@ pub async fn declare(pool: &Pool, declared: &[DeclaredSchedule<'_>]) -> Result<(
     Ok(())
 }
 
-/// Which of these plugins and jobs have their time come. Rows of plugins that are gone stay in the table, and are in
-/// nobody's way.
+/// A job whose time has come, or whose schedule has to be declared again: it went with the data of its plugin.
+pub struct OfferedJob {
+    pub plugin: String,
+    pub job: String,
+    pub is_declared: bool,
+}
+
+/// Which of these plugins and jobs have their time come, or are not declared. Rows of plugins that are gone stay in the
+/// table, and are in nobody's way.
 pub async fn due(
     pool: &Pool,
     offered: &[(String, String)],
     now: OffsetDateTime,
-) -> Result<Vec<(String, String)>, StoreError> {
+) -> Result<Vec<OfferedJob>, StoreError> {
     let client = pool.get().await?;
-    let sql = "SELECT plugin, job FROM public.plugin_schedules JOIN unnest($1::text[], $2::text[]) AS o (plugin, job) \
-               USING (plugin, job) WHERE next_at <= $3 ORDER BY next_at";
+    let sql = "SELECT o.plugin, o.job, s.plugin IS NOT NULL AS is_declared \
+               FROM unnest($1::text[], $2::text[]) AS o (plugin, job) \
+               LEFT JOIN public.plugin_schedules s ON s.plugin = o.plugin AND s.job = o.job \
+               WHERE s.plugin IS NULL OR s.next_at <= $3 ORDER BY s.next_at";
     let (plugins, jobs): (Vec<&str>, Vec<&str>) =
         offered.iter().map(|(plugin, job)| (plugin.as_str(), job.as_str())).unzip();
     let rows = client.query(&client.prepare_cached(sql).await?, &[&plugins, &jobs, &now]).await?;
-    rows.iter().map(|row| Ok((row.try_get("plugin")?, row.try_get("job")?))).collect()
+    rows.iter()
+        .map(|row| {
+            let (plugin, job) = (row.try_get("plugin")?, row.try_get("job")?);
+            Ok(OfferedJob { plugin, job, is_declared: row.try_get("is_declared")? })
+        })
+        .collect()
 }
 
 /// What became of a job whose time had come.

@@ -17,7 +17,7 @@ use cardinal_plugin_host::registry::JobEntry;
 use cardinal_store::{
     error::StoreError,
     plugin_jobs::NewPluginJob,
-    plugin_schedules::{self, DeclaredSchedule, DueJob},
+    plugin_schedules::{self, DeclaredSchedule, DueJob, OfferedJob},
     service_users,
 };
 
@@ -43,7 +43,11 @@ pub(super) async fn start_due(jobs: &Jobs) -> ApiResult<()> {
     }
     let names = |(entry, _): &'_ (Arc<JobEntry>, _)| (entry.plugin.manifest.name.clone(), entry.job.name.clone());
     let offered: Vec<(String, String)> = scheduled.iter().map(names).collect();
-    for (plugin, job) in plugin_schedules::due(&jobs.pool, &offered, now).await? {
+    for OfferedJob { plugin, job, is_declared } in plugin_schedules::due(&jobs.pool, &offered, now).await? {
+        if !is_declared {
+            jobs.declared.lock().clear(); // all of them are, the next time
+            continue;
+        }
         let is_it =
             |(entry, _): &&(Arc<JobEntry>, ScheduledJob)| entry.plugin.manifest.name == plugin && entry.job.name == job;
         if let Some((entry, scheduled)) = scheduled.iter().find(is_it) {
