@@ -204,7 +204,13 @@ async fn a_library_that_ends_or_holds_its_process_never_does_so_to_the_host() {
         .with("echo", &Package::fixture("echo"));
     let host = Host::settings().plugins(plugins).start().await;
     let worker = host.worker_pid();
-    let registry = registry(&host).await;
+    // Four of them want one name: who holds its process keeps the others waiting for their turn.
+    let registry = eventually("each package had its turn", async || {
+        let registry = registry(&host).await;
+        let waits = |item: &Value| item["refusal"]["code"] == "duplicate-name";
+        (!registry.iter().any(waits)).then_some(registry)
+    })
+    .await;
     refused(
         &registry,
         &[
