@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio_postgres::Transaction;
 
-use super::{failure::Failure, keys::Key};
+use super::{constraints::Constraint, failure::Failure};
 use crate::keyed_tables::INDEXED;
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::sql;
@@ -90,7 +90,7 @@ pub(super) struct ReadyKeys<'a> {
 
 /// A key that is there.
 pub(super) struct NewKey {
-    pub key: Key,
+    pub key: Constraint,
     /// Whether the rows that were there have to hold to it.
     pub is_checked: bool,
 }
@@ -210,8 +210,8 @@ impl<'a> CardKeys<'a> {
 }
 
 impl Place {
-    fn key(&self, schema: &str) -> Key {
-        Key { schema: schema.to_owned(), table: self.table.clone(), name: self.name.clone() }
+    fn key(&self, schema: &str) -> Constraint {
+        Constraint { schema: schema.to_owned(), table: self.table.clone(), name: self.name.clone() }
     }
 
     fn is_checked(&self, pending: &Pending) -> bool {

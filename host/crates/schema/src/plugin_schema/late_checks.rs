@@ -9,9 +9,9 @@ use anyhow::Context as _;
 use tokio_postgres::{Client, Transaction};
 
 use super::Step;
+use super::constraints::{self, Constraint};
 use super::diff::Holders;
-use super::keys::{self, Key};
-use super::{LOCK_TIMEOUT, block::block_of, failure::Failure};
+use super::{block::block_of, failure::Failure};
 use crate::keyed_tables::STRONG_MODES;
 use cardinal_database::sql;
 use cardinal_schema_sql::{LateCheck, LateChecks, Statement};
@@ -27,9 +27,9 @@ const TARGET: &str = "
     ), below (oid) AS (
       SELECT oid FROM named UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below ON below.oid = i.inhparent
     )
-    SELECT named.oid, (SELECT sum(pg_catalog.pg_table_size(below.oid))::bigint FROM below),
+    SELECT named.oid, (SELECT sum(pg_catalog.pg_table_size(below.oid))::bigint FROM below) AS size,
            EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = pg_catalog.pg_backend_pid() AND l.granted
-                   AND l.locktype = 'relation' AND l.relation IN (SELECT oid FROM below) AND l.mode IN STRONG_MODES)
+                   AND l.locktype = 'relation' AND l.relation IN (SELECT oid FROM below) AND l.mode IN STRONG_MODES) AS is_locked
     FROM named";
 const NOT_VALID: &str = "
     SELECT k.oid, c.relname::text, k.conname::text
@@ -70,7 +70,10 @@ impl<'a> Late<'a> {
         let target = work.query_opt(&query, &[&self.schema, &late.table]).await.context("looking for a table")?;
         // When there is no such table, the statement fails, or it is IF EXISTS.
         let Some(target) = target else { return Ok(Admission::AsWritten) };
-        let (table, size, is_locked): (u32, i64, bool) = (target.get(0), target.get(1), target.get(2));
+        let read = |row: tokio_postgres::Row| -> Result<(u32, i64, bool), tokio_postgres::Error> {
+            Ok((row.try_get("oid")?, row.try_get("size")?, row.try_get("is_locked")?))
+        };
+        let (table, size, is_locked) = read(target).context("reading of a table")?;
         if !before.tables.contains_key(&table) || (late.are_small && size <= SMALL_TABLE_BYTES) {
             return Ok(Admission::AsWritten);
         }
@@ -99,19 +102,17 @@ impl<'a> Late<'a> {
         Ok(())
     }
 
-    async fn not_valid(&self, work: &Transaction<'_>) -> anyhow::Result<Vec<(u32, Key)>> {
+    async fn not_valid(&self, work: &Transaction<'_>) -> anyhow::Result<Vec<(u32, Constraint)>> {
         let rows = work.query(NOT_VALID, &[&self.schema]).await.context("listing checks that are not valid")?;
-        let read = |row: &tokio_postgres::Row| {
-            (
-                row.get("oid"),
-                Key { schema: self.schema.to_owned(), table: row.get("relname"), name: row.get("conname") },
-            )
+        let read = |row: &tokio_postgres::Row| -> Result<_, tokio_postgres::Error> {
+            let (schema, table, name) = (self.schema.to_owned(), row.try_get("relname")?, row.try_get("conname")?);
+            Ok((row.try_get("oid")?, Constraint { schema, table, name }))
         };
-        Ok(rows.iter().map(read).collect())
+        Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
     }
 
     /// Those that are there still at the end of the file, by the names that they have now.
-    pub(super) async fn finish(self, work: &Transaction<'_>) -> anyhow::Result<Vec<Key>> {
+    pub(super) async fn finish(self, work: &Transaction<'_>) -> anyhow::Result<Vec<Constraint>> {
         if self.pending.is_empty() {
             return Ok(Vec::new());
         }
@@ -128,34 +129,31 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(super) async fn validate_checks(
     session: &Client,
     step: &Step<'_>,
-    checks: &[Key],
+    checks: &[Constraint],
     end: Instant,
 ) -> Result<(), Failure> {
     for (number, check) in checks.iter().enumerate() {
-        let left = end.saturating_duration_since(Instant::now());
-        let limits =
-            format!("SET lock_timeout = '{LOCK_TIMEOUT}'; SET statement_timeout = {}", left.as_millis().max(1));
-        session.batch_execute(&limits).await.context("preparing to validate checks")?;
-        let Ok(validated) = tokio::time::timeout(left + GRACE, keys::validate(session, check)).await else {
+        let left = constraints::limit(session, end).await?;
+        let Ok(validated) = tokio::time::timeout(left + GRACE, constraints::validate(session, check)).await else {
             for unchecked in &checks[number..] {
                 warn_unchecked(step, unchecked);
             }
             return Ok(());
         };
         let Err(error) = validated else { continue };
-        if keys::ran_out_of_time(&error) {
+        if constraints::ran_out_of_time(&error) {
             warn_unchecked(step, check);
             continue;
         }
         for open in &checks[number..] {
-            keys::drop(session, open).await?;
+            constraints::drop(session, open).await?;
         }
         return Err(Failure::from_statement(error, None).adding("the rest of the file has run, and stays"));
     }
     Ok(())
 }
 
-fn warn_unchecked(step: &Step<'_>, check: &Key) {
+fn warn_unchecked(step: &Step<'_>, check: &Constraint) {
     tracing::warn!(
         plugin = step.plugin,
         check = check.name,

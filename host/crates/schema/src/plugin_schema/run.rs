@@ -15,10 +15,9 @@ use super::{
     card_keys::{CardKeys, NewKey},
     card_lock::CardLock,
     cards_turn::CardsTurn,
-    catalog,
+    catalog, constraints,
     diff::{self, Holders},
     failure::{Failure, too_large},
-    keys,
     late_checks::{Admission, Late, validate_checks},
     rows::RowChanges,
 };
@@ -134,12 +133,10 @@ impl<'a> Run<'a> {
     /// the commit and new ones always are, so a key that PostgreSQL has no time to validate holds all the same.
     async fn validate_keys(&self, made: &[NewKey], end: Instant) -> Result<(), Failure> {
         for made in made.iter().filter(|made| made.is_checked) {
-            let left = end.saturating_duration_since(Instant::now()).as_millis().max(1);
-            let limits = format!("SET lock_timeout = '{LOCK_TIMEOUT}'; SET statement_timeout = {left}");
-            self.session.batch_execute(&limits).await.context("preparing to validate keys")?;
-            let Err(error) = keys::validate(&self.session, &made.key).await else { continue };
+            constraints::limit(&self.session, end).await?;
+            let Err(error) = constraints::validate(&self.session, &made.key).await else { continue };
             match error.code() {
-                _ if keys::ran_out_of_time(&error) => {
+                _ if constraints::ran_out_of_time(&error) => {
                     tracing::warn!(
                         plugin = self.step.plugin,
                         key = made.key.name,
@@ -148,7 +145,7 @@ impl<'a> Run<'a> {
                 }
                 // A card was removed between the check and the lock: the next run finds the row before it commits.
                 Some(&SqlState::FOREIGN_KEY_VIOLATION) => {
-                    keys::drop(&self.session, &made.key).await?;
+                    constraints::drop(&self.session, &made.key).await?;
                     return Err(Failure::Busy("a card was removed meanwhile".to_owned()));
                 }
                 _ => return Err(Failure::Failed(anyhow::Error::new(error).context("validating a key to the cards"))),
