@@ -44,7 +44,6 @@ use self::{
     message::Message,
     narrowing::Narrowing,
     server::Server,
-    session_requests::to_the_end,
     sessions::{Session, Sessions, essence},
     transport::{
         Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request, send,
@@ -78,9 +77,9 @@ const LISTING: &[&str] = &["initialize", "server/discover", "tools/list"];
 
 /// The endpoint.
 pub struct Mcp {
-    /// For clients that open a session, and for the newest revision, which has none.
+    /// For tool calls of sessions, and for the newest revision, which has none.
     stateful: Transport,
-    /// For a message by itself: a script that calls one tool needs no handshake.
+    /// For a message by itself: all others of a session, and those of a script that calls one tool without a handshake.
     single: Transport,
     sessions: Sessions,
     server: Server,
@@ -212,8 +211,7 @@ impl Mcp {
                 return Ok(Answer::Reply(message.too_many_capabilities()));
             };
             let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit.clone());
-            let mcp = Arc::clone(self);
-            return to_the_end(async move { mcp.open(request, visit, client).await }).await;
+            return self.open(request, visit, client).await;
         }
         if message.is_modern {
             return Ok(by_itself(&self.stateful, call, message, bytes, visit).await);

@@ -177,8 +177,6 @@ fn resumes_call(headers: &HeaderMap) -> bool {
 
 /// Does it in a task of its own: a client that goes away in the middle must not leave a session of the protocol library's
 /// behind that nobody would end.
-pub(super) async fn to_the_end<T: Send + 'static>(
-    work: impl Future<Output = ApiResult<T>> + Send + 'static,
-) -> ApiResult<T> {
+async fn to_the_end<T: Send + 'static>(work: impl Future<Output = ApiResult<T>> + Send + 'static) -> ApiResult<T> {
     tokio::spawn(work).await.map_err(ApiError::internal)?
 }

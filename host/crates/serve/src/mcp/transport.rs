@@ -125,11 +125,7 @@ pub(super) async fn whole(response: Response) -> Reply {
         return response.map(Body::stream);
     }
     let (head, body) = response.into_parts();
-    let bytes = match body.collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(never) => match never {},
-    };
-    Reply::from_parts(head, Body::full(bytes))
+    Reply::from_parts(head, Body::full(collect(body).await))
 }
 
 /// The response, which is JSON and there already, and whether it gives a result rather than an error.
@@ -139,10 +135,7 @@ pub(super) async fn result(response: Response) -> (Response, bool) {
         result: Option<serde::de::IgnoredAny>,
     }
     let (head, body) = response.into_parts();
-    let bytes = match body.collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(never) => match never {},
-    };
+    let bytes = collect(body).await;
     let is_result = serde_json::from_slice::<Answer>(&bytes).is_ok_and(|answer| answer.result.is_some());
     (Response::from_parts(head, Full::new(bytes).boxed()), is_result)
 }
@@ -170,8 +163,12 @@ pub(super) async fn plain_or(response: Response) -> ApiResult<Reply> {
 
 /// Its words, which are short.
 pub(super) async fn text(response: Response) -> String {
-    match response.into_body().collect().await {
-        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+    String::from_utf8_lossy(&collect(response.into_body()).await).into_owned()
+}
+
+async fn collect(body: BoxBody<Bytes, Infallible>) -> Bytes {
+    match body.collect().await {
+        Ok(body) => body.to_bytes(),
         Err(never) => match never {},
     }
 }
