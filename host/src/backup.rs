@@ -67,6 +67,10 @@ impl LeftOut {
     fn failed(plugin: &str, error: &anyhow::Error) -> Self {
         Self { plugin: plugin.to_owned(), why: format!("{error:#}"), is_asked: false }
     }
+
+    fn note(&self, progress: &mut dyn Progress) {
+        progress.note(&format!("plugin {} is left out: {}", self.plugin, self.why));
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -212,7 +212,7 @@ impl Backup<'_> {
 
     fn leave_out(&mut self, plugin: &str, error: &anyhow::Error) {
         let left_out = LeftOut::failed(plugin, error);
-        self.progress.note(&format!("plugin {plugin} is left out: {}", left_out.why));
+        left_out.note(self.progress);
         self.left_out.push(left_out);
     }
 

@@ -242,7 +242,7 @@ impl Restore<'_> {
     }
 
     fn leave_out(&mut self, left_out: LeftOut) {
-        self.progress.note(&format!("plugin {} is left out: {}", left_out.plugin, left_out.why));
+        left_out.note(self.progress);
         self.without.push(left_out);
     }
 

@@ -44,19 +44,19 @@ enum Command {
     Settings(settings::Args),
     /// Let a plugin serve again that was disabled, on every host of the database
     #[command(after_help = "Example:\n  cardinal plugin enable supplier")]
-    Enable(remote::One),
+    Enable(remote::PluginArgs),
     /// Take a plugin out of service, on every host of the database; its data stays
     #[command(after_help = "Example:\n  cardinal plugin disable supplier")]
-    Disable(remote::One),
+    Disable(remote::PluginArgs),
     /// Load a plugin again from its files
     #[command(after_help = "Example:\n  cardinal plugin reload supplier")]
-    Reload(remote::One),
+    Reload(remote::PluginArgs),
     /// Put the version into service that a plugin had before
     #[command(after_help = "Example:\n  cardinal plugin rollback supplier")]
-    Rollback(remote::One),
+    Rollback(remote::PluginArgs),
     /// Let a plugin out of quarantine, into which it came by ending the host's worker
     #[command(after_help = "Example:\n  cardinal plugin release supplier")]
-    Release(remote::One),
+    Release(remote::PluginArgs),
 }
 
 pub(super) fn run(args: Args) -> ExitCode {
@@ -72,11 +72,11 @@ pub(super) fn run(args: Args) -> ExitCode {
         Command::List(args) => remote::list(&args).map(|()| ExitCode::SUCCESS),
         Command::Logs(args) => logs::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Settings(args) => settings::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Enable(args) => remote::say(&args, PluginCommand::Enable),
-        Command::Disable(args) => remote::say(&args, PluginCommand::Disable),
-        Command::Reload(args) => remote::say(&args, PluginCommand::Reload),
-        Command::Rollback(args) => remote::say(&args, PluginCommand::Rollback),
-        Command::Release(args) => remote::say(&args, PluginCommand::Release),
+        Command::Enable(args) => remote::run(&args, PluginCommand::Enable),
+        Command::Disable(args) => remote::run(&args, PluginCommand::Disable),
+        Command::Reload(args) => remote::run(&args, PluginCommand::Reload),
+        Command::Rollback(args) => remote::run(&args, PluginCommand::Rollback),
+        Command::Release(args) => remote::run(&args, PluginCommand::Release),
     };
     outcome.unwrap_or_else(|error| exit_code(Err(error)))
 }

@@ -1,4 +1,4 @@
-//! What a host makes of its plugins, and an operator's word on them.
+//! What a host makes of its plugins, and what an operator has it do with one of them.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -26,9 +26,9 @@ pub(super) struct List {
     host: ClientSettings,
 }
 
-/// What can be said about one plugin.
+/// Which plugin a command is about.
 #[derive(Debug, clap::Args)]
-pub(super) struct One {
+pub(super) struct PluginArgs {
     /// Name of the plugin
     name: String,
     /// Print what the host tells of the plugin then as JSON
@@ -38,7 +38,7 @@ pub(super) struct One {
     host: ClientSettings,
 }
 
-/// An operator's word.
+/// What an operator has a host do with one plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PluginCommand {
     Enable,
@@ -87,13 +87,13 @@ pub(super) fn escaped(name: &str) -> String {
     url::form_urlencoded::byte_serialize(name.as_bytes()).collect()
 }
 
-pub(super) fn say(args: &One, word: PluginCommand) -> anyhow::Result<ExitCode> {
-    let path = format!("{REGISTRY}/{}/{}", escaped(&args.name), word.path());
+pub(super) fn run(args: &PluginArgs, command: PluginCommand) -> anyhow::Result<ExitCode> {
+    let path = format!("{REGISTRY}/{}/{}", escaped(&args.name), command.path());
     let answer = block_on(async { Ok(Client::new(&args.host.read()?)?.ask(Method::POST, &path, None).await?) })?;
     let item = &answer["item"];
     let text = if args.json { serde_json::to_string_pretty(&answer)? + "\n" } else { describe(item) };
     std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")?;
-    Ok(if word.is_fulfilled(item) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if command.is_fulfilled(item) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn line(item: &Value) -> [String; 5] {
