@@ -247,7 +247,7 @@ impl Mcp {
         self.server.view(caller, narrowing)
     }
 
-    /// Ends sessions that nobody has used for long; called every minute.
+    /// Takes out of memory what nobody has used for long; called every few seconds.
     pub fn sweep(&self) {
         self.sessions.sweep();
     }

@@ -6,6 +6,7 @@ mod baseline;
 mod catalogue;
 mod guard;
 mod measure;
+mod memory;
 mod report;
 mod subjects;
 mod transfer;
@@ -36,6 +37,9 @@ fn main() {
     }
     let options = parse(arguments);
     runtime.block_on(async {
+        if options.only.as_deref() == Some(memory::NAME) {
+            return memory::measure(options.json.as_deref()).await;
+        }
         if options.wants_guard() {
             let measured = guard::measure(&options).await;
             report::table(&measured, &options);

@@ -25,6 +25,8 @@ const FLUSH_EVERY: Duration = Duration::from_secs(10);
 /// How often what other hosts know of logins is read.
 const LEARN_PLACES_EVERY: Duration = Duration::from_secs(5);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How often MCP sessions are looked through: what they hold for a minute is then gone soon after it.
+const SWEEP_SESSIONS_EVERY: Duration = Duration::from_secs(15);
 /// How often refusals are looked through whose minute is over.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 /// How often what has outlived its retention is removed.
@@ -45,6 +47,7 @@ pub(super) fn spawn_all(app: &Arc<App>, link: &SupervisorLink, stop: &Cancellati
     tasks.spawn(async move { cardinal_database::heartbeat::keep(&pools).await });
     tasks.spawn(follow_rights(Arc::clone(app)));
     tasks.spawn(sweep(Arc::clone(app)));
+    tasks.spawn(sweep_sessions(Arc::clone(app)));
     tasks.spawn(write_audit(Arc::clone(app)));
     tasks.spawn(clean(Arc::clone(app)));
     if let Some(oidc) = app.auth.oidc.clone() {
@@ -203,11 +206,18 @@ async fn remove_expired_cards(app: &App, expiry: &mut cardinal_store::card_expir
     }
 }
 
+async fn sweep_sessions(app: Arc<App>) {
+    let mut every = tokio::time::interval(SWEEP_SESSIONS_EVERY);
+    loop {
+        every.tick().await;
+        app.mcp.sweep();
+    }
+}
+
 async fn sweep(app: Arc<App>) {
     let mut every = tokio::time::interval(SWEEP_EVERY);
     loop {
         every.tick().await;
-        app.mcp.sweep();
         app.limits.sweep();
         match app.events.forget_old().await {
             Ok(0) => {}

@@ -29,7 +29,8 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{codes, seal::SealingKey};
 use cardinal_identity::auth::caller::Caller;
 
-/// Sessions of everybody in memory: some 4 kB each, and 100 kB more from a tool call on until it is idle. Beyond it a caller has as many as it had, or one.
+/// Sessions of everybody in memory: some 3 kB each, and 80 kB more from a tool call on until it is idle
+/// (`scripts/bench --only memory`). Beyond it a caller has as many as it had, or one.
 const OPEN_LIMIT: usize = 1_000;
 /// Sessions of one caller in memory; a further one displaces its least recently used.
 const OPEN_PER_CALLER: usize = 32;
@@ -300,7 +301,7 @@ impl Sessions {
         self.retain(|other| other.sealed != session.sealed);
     }
 
-    /// Takes what nobody uses out of memory; called every minute.
+    /// Takes what nobody uses out of memory; called every few seconds.
     pub(super) fn sweep(&self) {
         self.ended.lock().retain(|_, at| at.elapsed() < ENDED_AGE);
         self.displaced_streams.sweep(Instant::now());
