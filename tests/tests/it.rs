@@ -57,6 +57,7 @@ mod it {
     mod mcp_forgeries;
     mod mcp_limits;
     mod mcp_narrowing;
+    mod mcp_outdated;
     mod mcp_plain_call;
     mod mcp_previews;
     mod mcp_prompts;

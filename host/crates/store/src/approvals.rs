@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 pub use self::decisions::{
     AskedClient, Decision, decide, ended, sweep, take_approved, take_denied, take_elicited, void, void_outdated,
+    void_used,
 };
 use crate::error::StoreError;
 use crate::event_log::{
@@ -135,6 +136,9 @@ pub struct Approval {
     #[serde(with = "time::serde::rfc3339::option")]
     #[schemars(with = "Option<DateTime>")]
     pub used_at: Option<OffsetDateTime>,
+    /// What was looked at for the question, as the tool writes it.
+    #[serde(skip)]
+    pub pin: Option<String>,
 }
 
 /// Which package would run.
@@ -191,7 +195,7 @@ pub struct ApprovalClient {
 const COLUMNS: &str = "a.id, CASE WHEN a.state IN ('pending', 'approved') AND a.expires_at <= clock_timestamp() \
      THEN 'expired' ELSE a.state END AS state, a.tool, a.title, a.plugin, a.arguments, a.difference, a.caller, a.user_id, \
      u.username, a.client_name, a.client_version, a.asked, a.request_id, a.created_at, a.expires_at, a.decided_at, \
-     a.decided_by, a.reason, a.used_at";
+     a.decided_by, a.reason, a.used_at, a.pin";
 const WITH_USER: &str = "public.mcp_approvals a JOIN public.admin_users u ON u.id = a.user_id";
 
 fn from_row(row: &Row) -> Result<Approval, StoreError> {
@@ -216,6 +220,7 @@ fn from_row(row: &Row) -> Result<Approval, StoreError> {
         decided_by: row.get("decided_by"),
         reason: row.get("reason"),
         used_at: row.get("used_at"),
+        pin: row.get("pin"),
     })
 }
 

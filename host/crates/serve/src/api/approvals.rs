@@ -81,7 +81,7 @@ fn describe(op: &mut Operation, id: &'static str, summary: &'static str) {
     op.named(id, "approvals", summary)
         .notes(
             "A call that still waits goes on at once. 409 when it was decided before, has expired, or its plugin was \
-             replaced since it was asked.",
+             replaced or its cards have changed since it was asked.",
         )
         .ok::<Item<Approval>>()
         .refuses(&[&codes::CONFLICT]);
@@ -123,13 +123,19 @@ async fn approve(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         let snapshot = app.plugins.snapshot();
         let serving = plugin["name"].as_str().and_then(|name| snapshot.package_hash(name));
         if serving != plugin["sha256"].as_str() {
-            approvals::void(&app.pools.core, approval.id).await?;
-            app.confirmations.wake(approval.id);
+            app.confirmations.void(approval.id).await?;
             return Err(conflict(
                 "The plugin was replaced or removed after this call was asked about, so nobody can approve it. The \
                  client has to make the call again.",
             ));
         }
+    }
+    if approval.state == "pending" && app.confirmations.is_outdated(&approval).await? {
+        app.confirmations.void(approval.id).await?;
+        return Err(conflict(
+            "The cards have changed since this call was asked about, so nobody can approve it. The client has to make \
+             the call again.",
+        ));
     }
     decide(app, &call, &approval, Decision::Approve).await
 }

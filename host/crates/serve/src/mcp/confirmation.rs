@@ -11,6 +11,7 @@ mod binding;
 mod difference;
 mod elicitation;
 mod ending;
+mod outdated;
 mod preview;
 mod question;
 mod reply;
@@ -32,12 +33,12 @@ pub use self::{
     binding::Plugin,
     elicitation::{frames, frames_between},
     ending::VOID,
-    question::{ConfirmableTool, ToolCall},
+    question::{ConfirmableTool, IsCurrent, ToolCall},
     reply::Reply,
 };
 use self::{
     asker::ModernAnswer,
-    ending::{UNCONFIRMED, USED},
+    ending::{UNCONFIRMED, USED, void},
     question::QuestionChannel,
     waiting::Waiting,
 };
@@ -67,7 +68,8 @@ const ARGUMENTS_LIMIT: usize = 64 * 1024;
 
 /// What a call gets in the place of its tool's answer, or its leave to run.
 pub enum ConfirmationOutcome {
-    Run,
+    /// By this approval, which is used up.
+    Run(Uuid),
     Answer(CallToolResponse),
 }
 
@@ -104,19 +106,29 @@ impl Confirmations {
     }
 
     /// Whether the call may run now. It waits for a person, within bounds. Its arguments were validated before.
-    pub async fn confirm(&self, call: &ToolCall<'_>, asker: &Asker) -> Result<ConfirmationOutcome, ErrorData> {
+    pub async fn confirm(
+        &self,
+        call: &ToolCall<'_>,
+        asker: &Asker,
+        is_current: IsCurrent<'_>,
+    ) -> Result<ConfirmationOutcome, ErrorData> {
         if let Some(answer) = &asker.answer {
             return self.answered(call, asker, answer).await;
         }
-        Ok(self.ask(call, asker).await.unwrap_or_else(|error| {
+        Ok(self.ask(call, asker, is_current).await.unwrap_or_else(|error| {
             let (tool, request_id) = (&call.tool.name, &call.visit.request_id);
             tracing::warn!(tool, %request_id, ?error, "failed to ask for a confirmation");
             ConfirmationOutcome::failure(plain(&error))
         }))
     }
 
-    async fn ask(&self, call: &ToolCall<'_>, asker: &Asker) -> ApiResult<ConfirmationOutcome> {
-        if self.void_outdated(call).await? {
+    async fn ask(
+        &self,
+        call: &ToolCall<'_>,
+        asker: &Asker,
+        is_current: IsCurrent<'_>,
+    ) -> ApiResult<ConfirmationOutcome> {
+        if self.void_others(call).await? {
             return Ok(ConfirmationOutcome::failure(OUTDATED));
         }
         if let Some(id) = approvals::take_approved(&self.pool, &call.binding, call.pinned().as_deref()).await? {
@@ -124,7 +136,7 @@ impl Confirmations {
         }
         // Decided after its caller had stopped to wait.
         if let Some(id) = approvals::take_denied(&self.pool, &call.binding).await? {
-            return self.refused(id).await;
+            return self.denied(id).await;
         }
         if call.arguments.len() > ARGUMENTS_LIMIT {
             return Ok(ConfirmationOutcome::failure(format!(
@@ -165,7 +177,7 @@ impl Confirmations {
             () = tokio::time::sleep(time) => false,
             () = self.stop.cancelled() => false,
         };
-        if decided { self.decided(call, id).await } else { Ok(self.pending(call, id, notice)) }
+        if decided { self.decided(call, id, is_current).await } else { Ok(self.pending(call, id, notice)) }
     }
 
     async fn put(
@@ -203,21 +215,18 @@ impl Confirmations {
         Ok(approvals::ask(&self.pool, &new).await?)
     }
 
-    /// Whether this call was asked about when its cards were not what they are now; then that counts no more.
-    async fn void_outdated(&self, call: &ToolCall<'_>) -> ApiResult<bool> {
-        let Some(pin) = call.pinned() else { return Ok(false) };
-        let outdated = approvals::void_outdated(&self.pool, &call.binding, &pin).await?;
-        self.waiting.wake(&outdated);
-        Ok(!outdated.is_empty())
-    }
-
     /// What becomes of a call that has waited, now that its question is answered.
-    async fn decided(&self, call: &ToolCall<'_>, id: Uuid) -> ApiResult<ConfirmationOutcome> {
+    async fn decided(
+        &self,
+        call: &ToolCall<'_>,
+        id: Uuid,
+        is_current: IsCurrent<'_>,
+    ) -> ApiResult<ConfirmationOutcome> {
         let approval = approvals::get(&self.pool, id).await?;
         if approval.as_ref().is_some_and(|approval| approval.state == "approved") {
-            if !call.is_current() {
-                approvals::void(&self.pool, id).await?;
-                return Ok(ConfirmationOutcome::failure(VOID));
+            if !is_current().await? {
+                self.void(id).await?;
+                return Ok(ConfirmationOutcome::failure(void(call.plugin.is_none())));
             }
             call.may_still_run().await?;
             if let Some(id) = approvals::take_approved(&self.pool, &call.binding, call.pinned().as_deref()).await? {
@@ -230,7 +239,7 @@ impl Confirmations {
     }
 
     /// The answer to a call that does not run because of what became of its question.
-    async fn refused(&self, id: Uuid) -> ApiResult<ConfirmationOutcome> {
+    async fn denied(&self, id: Uuid) -> ApiResult<ConfirmationOutcome> {
         Ok(ConfirmationOutcome::failure(ending::describe(approvals::get(&self.pool, id).await?.as_ref())))
     }
 
@@ -265,13 +274,13 @@ impl Confirmations {
     async fn take(&self, call: &ToolCall<'_>, asker: &Asker, id: Uuid) -> ApiResult<ConfirmationOutcome> {
         let caller = &call.visit.caller;
         let by = client_actor(caller, asker.client_name.as_deref());
-        if self.void_outdated(call).await? {
+        if self.void_others(call).await? {
             return Ok(ConfirmationOutcome::failure(OUTDATED));
         }
         let pin = call.pinned();
         if approvals::take_elicited(&self.pool, id, &call.binding, pin.as_deref(), &by).await?.is_none() {
             approvals::take_denied(&self.pool, &call.binding).await?;
-            return self.refused(id).await;
+            return self.denied(id).await;
         }
         self.waiting.wake(&[id]);
         self.note(call, AuditAction::Approve, id, json!({"decided_by": by})).await;
@@ -296,7 +305,7 @@ impl Confirmations {
             self.note(call, AuditAction::Deny, id, json!({"decided_by": by})).await;
         }
         approvals::take_denied(&self.pool, &call.binding).await?;
-        self.refused(id).await
+        self.denied(id).await
     }
 
     /// Takes what a session's client has answered; `false` when it was not asked, or the question does not wait any more.
@@ -335,7 +344,7 @@ impl Confirmations {
 
     async fn run(&self, call: &ToolCall<'_>, id: Uuid) -> ConfirmationOutcome {
         self.note(call, AuditAction::UseApproval, id, json!({})).await;
-        ConfirmationOutcome::Run
+        ConfirmationOutcome::Run(id)
     }
 
     async fn note(&self, call: &ToolCall<'_>, act: AuditAction, id: Uuid, mut detail: Value) {

@@ -24,7 +24,7 @@ use cardinal_store::catalogue::Catalogue;
 
 pub(super) use self::{
     bulk::Preview,
-    pin::{OUTDATED, Pin},
+    pin::{OUTDATED, Pin, PinMismatch},
 };
 
 /// Bytes of the largest answer: what names its fields or a source gets so much, and a resource.
@@ -84,6 +84,10 @@ pub(super) fn list() -> &'static [CoreTool] {
     &TOOLS
 }
 
+pub(super) fn find(name: &str) -> Option<&'static CoreTool> {
+    list().iter().find(|tool| tool.declaration.name == name)
+}
+
 impl CoreTool {
     /// What is wrong with the arguments.
     pub(super) fn complaints(&self, arguments: &JsonObject) -> Option<String> {
@@ -115,22 +119,43 @@ impl CoreTool {
     }
 
     /// What a person looks at who is asked about this call, where the arguments leave it open.
-    pub(super) async fn pin(&self, cards: &Cards, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
+    pub(super) async fn pin(&self, catalogue: &Catalogue, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
         match self.action {
-            Action::BulkUpdate => bulk::pin(cards, arguments).await,
-            Action::Restore => write::pin(cards, arguments).await,
+            Action::BulkUpdate => bulk::pin(catalogue, arguments).await,
+            Action::Restore => write::pin_restore(catalogue, arguments).await.map(Some),
+            Action::Update => write::pin_update(catalogue, arguments).await.map(Some),
             _ => Ok(None),
         }
     }
 
-    /// Runs it, on what is pinned alone. Every failure is a result that the model can read.
+    /// Whether a person would look at something else by now than what is pinned.
+    pub(super) async fn has_moved(
+        &self,
+        catalogue: &Catalogue,
+        arguments: &JsonObject,
+        pinned: &str,
+    ) -> ApiResult<bool> {
+        match self.pin(catalogue, arguments).await {
+            Ok(now) => Ok(now.is_none_or(|now| now.to_string() != pinned)),
+            // The card is gone, or the cards cannot be counted any more.
+            Err(error) if error.status().is_client_error() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether it changes one card, which never comes back to a version.
+    pub(super) fn changes_one_card(&self) -> bool {
+        matches!(self.action, Action::Restore | Action::Update)
+    }
+
+    /// Runs it, on what is pinned alone. Every other failure is a result that the model can read.
     pub(super) async fn run(
         &self,
         cards: &Cards,
         visit: &Visit,
         arguments: JsonObject,
         pin: Option<Pin>,
-    ) -> CallToolResult {
+    ) -> Result<CallToolResult, PinMismatch> {
         let outcome = match self.action {
             Action::BulkUpdate => bulk::update(cards, visit, arguments, pin).await,
             Action::Create => write::create(cards, visit, arguments).await,
@@ -140,10 +165,15 @@ impl CoreTool {
             Action::History => read::history(cards, arguments).await,
             Action::Restore => write::restore(cards, visit, arguments, pin).await,
             Action::Search => read::search(cards, arguments).await,
-            Action::Update => write::update(cards, visit, arguments).await,
+            Action::Update => write::update(cards, visit, arguments, pin).await,
         };
-        let result = outcome.and_then(|answer| answer.into_result(visit.takes_links));
-        result.unwrap_or_else(|error| self.failed(visit, error))
+        let result = match outcome {
+            Ok(Answer::Outdated) => return Err(PinMismatch),
+            Ok(Answer::Object(text, links)) => object(text, links, visit.takes_links),
+            Ok(Answer::TooLarge(advice)) => Ok(plugin_tools::failure(advice)),
+            Err(error) => Err(error),
+        };
+        Ok(result.unwrap_or_else(|error| self.failed(visit, error)))
     }
 }
 
@@ -151,20 +181,15 @@ impl Answer {
     fn new(value: &impl Serialize, links: Vec<Resource>) -> ApiResult<Self> {
         Ok(Self::Object(serde_json::to_string(value).map_err(ApiError::internal)?, links))
     }
+}
 
-    fn into_result(self, with_links: bool) -> ApiResult<CallToolResult> {
-        let (text, links) = match self {
-            Self::Object(text, links) => (text, links),
-            Self::TooLarge(advice) => return Ok(plugin_tools::failure(advice)),
-            Self::Outdated => return Ok(plugin_tools::failure(OUTDATED)),
-        };
-        let value = serde_json::from_str(&text).map_err(ApiError::internal)?;
-        let mut result = plugin_tools::structured(value, text);
-        if with_links {
-            result.content.extend(links.into_iter().map(ContentBlock::resource_link));
-        }
-        Ok(result)
+fn object(text: String, links: Vec<Resource>, with_links: bool) -> ApiResult<CallToolResult> {
+    let value = serde_json::from_str(&text).map_err(ApiError::internal)?;
+    let mut result = plugin_tools::structured(value, text);
+    if with_links {
+        result.content.extend(links.into_iter().map(ContentBlock::resource_link));
     }
+    Ok(result)
 }
 
 /// The arguments as what the tool takes; their schema has let them through.

@@ -2,6 +2,7 @@
 
 use std::{pin::pin, sync::Arc};
 
+use futures_util::FutureExt;
 use rmcp::{
     ErrorData, RoleServer,
     model::{CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject},
@@ -11,20 +12,30 @@ use rmcp::{
 use super::{
     Visit, client,
     confirmation::{self, Asker, ConfirmationOutcome, Plugin, ToolCall},
-    core_tools::Pin,
+    core_tools::{OUTDATED, Pin, PinMismatch},
     heartbeat::{self, Reporter},
     plugin_tools,
     server::Server,
     sessions,
     tool::{AnyTool, Found},
 };
-use crate::audit::AuditAction;
+use crate::{audit::AuditAction, http::error::ApiResult};
 use cardinal_base::scope;
 use cardinal_identity::{auth::caller::Caller, limit::ToolCharge};
 use cardinal_observe::{request_timing, tools::Outcome};
 use cardinal_plugin_host::progress;
+use uuid::Uuid;
 
 const CANCELLED: &str = "cancelled: the client cancelled the call; what it changed before may have been kept.";
+
+/// A call that may run.
+struct CallPermit {
+    tool: AnyTool,
+    /// What it may run on.
+    pin: Option<Pin>,
+    /// None where nobody had to be asked.
+    approval: Option<Uuid>,
+}
 
 /// What a call is answered with.
 type CallAnswer = Result<CallToolResponse, ErrorData>;
@@ -41,6 +52,7 @@ impl Server {
             return (Ok(plugin_tools::failure(complaints).into()), Outcome::InvalidArguments);
         }
         if let Some(refusal) = tool.check(&self.services.cards, visit, &arguments).await {
+            self.end_outdated(tool, visit, &arguments).await;
             return (Ok(refusal.into()), Outcome::Error);
         }
         // A call that is only asked about gives back what it took.
@@ -49,11 +61,11 @@ impl Server {
             Err(refusal) => return (Ok((*refusal).into()), Outcome::RateLimited),
         };
         match self.confirm(tool, visit, asker, &arguments).await {
-            Ok((confirmed, pin)) => {
+            Ok(permit) => {
                 if let Some(charge) = charge {
                     charge.keep();
                 }
-                let result = confirmed.run(&self.services.cards, visit, arguments, pin).await;
+                let result = self.run_confirmed(permit, visit, arguments).await;
                 let outcome = ended(&result);
                 (Ok(result.into()), outcome)
             }
@@ -76,8 +88,37 @@ impl Server {
             Err(refusal) => return (*refusal, Outcome::RateLimited),
         };
         let result = tool.run(&self.services.cards, visit, arguments, None).await;
+        let result = result.unwrap_or_else(|PinMismatch| plugin_tools::failure(OUTDATED));
         let outcome = ended(&result);
         (result, outcome)
+    }
+
+    async fn run_confirmed(&self, permit: CallPermit, visit: &Visit, arguments: JsonObject) -> CallToolResult {
+        let CallPermit { tool, pin, approval } = permit;
+        match tool.run(&self.services.cards, visit, arguments, pin).await {
+            Ok(result) => result,
+            Err(PinMismatch) => {
+                if let Some(id) = approval {
+                    self.services.confirmations.was_not_used(id).await;
+                }
+                plugin_tools::failure(OUTDATED)
+            }
+        }
+    }
+
+    /// Ends what was asked about a call that is refused, where it was asked about its card as that was.
+    async fn end_outdated(&self, tool: &AnyTool, visit: &Visit, arguments: &JsonObject) {
+        if !matches!(tool, AnyTool::Core(core) if core.changes_one_card()) {
+            return;
+        }
+        let pin = match tool.pin(&self.services.cards, arguments).await {
+            Ok(pin) => pin,
+            Err(error) if error.status().is_client_error() => None, // there is no such card
+            Err(_) => return,
+        };
+        if let Some(call) = ToolCall::new(tool.to_confirm(), None, visit, arguments, pin) {
+            self.services.confirmations.end_outdated(&call).await;
+        }
     }
 
     /// Charges a call of a tool that has a limit; else what its client gets in place of a result.
@@ -88,39 +129,54 @@ impl Server {
         charged.map(Some).map_err(|error| Box::new(plugin_tools::failed(&error.into(), has_output_schema)))
     }
 
-    /// The tool, once its call may run, and what it may run on; else what its client gets in place of a result.
+    /// The call, once it may run; else what its client gets in place of a result.
     async fn confirm(
         &self,
         tool: &AnyTool,
         visit: &Visit,
         asker: &Asker,
         arguments: &JsonObject,
-    ) -> Result<(AnyTool, Option<Pin>), CallAnswer> {
+    ) -> Result<CallPermit, CallAnswer> {
         if visit.caller.holds(scope::UNATTENDED) {
             let (audit, name) = (&self.services.calls.audit, tool.name().to_owned());
             visit.record(audit, AuditAction::RunUnattended, Some(name), None).await;
-            return Ok((tool.clone(), None));
+            return Ok(CallPermit { tool: tool.clone(), pin: None, approval: None });
         }
         let refused = |text: &str| -> CallAnswer { Ok(plugin_tools::failure(text).into()) };
         let Some((_, plugin)) = self.serving(tool.name(), &visit.caller) else {
             return Err(refused(confirmation::VOID));
         };
-        let is_current = || self.serving(tool.name(), &visit.caller).is_some_and(|(_, serving)| serving == plugin);
         let pin = tool.pin(&self.services.cards, arguments).await;
         let pin = pin.map_err(|error| refused(&plugin_tools::plain(&error)))?;
-        let Some(call) = ToolCall::new(tool.to_confirm(), plugin.clone(), visit, arguments, pin, &is_current) else {
+        let Some(call) = ToolCall::new(tool.to_confirm(), plugin.clone(), visit, arguments, pin) else {
             return Err(refused("The arguments are nested too deeply."));
         };
-        match self.services.confirmations.confirm(&call, asker).await {
+        let is_current = || self.is_current(tool, &call, arguments).boxed();
+        let approval = match self.services.confirmations.confirm(&call, asker, &is_current).await {
             Err(error) => return Err(Err(error)),
             Ok(ConfirmationOutcome::Answer(answer)) => return Err(Ok(answer)),
-            Ok(ConfirmationOutcome::Run) => {}
-        }
+            Ok(ConfirmationOutcome::Run(id)) => id,
+        };
         // It may have been replaced while a person was asked.
         match self.serving(tool.name(), &visit.caller) {
-            Some((tool, serving)) if serving == plugin => Ok((tool, call.pin)),
-            _ => Err(refused(confirmation::VOID)),
+            Some((tool, serving)) if serving == plugin => {
+                Ok(CallPermit { tool, pin: call.pin, approval: Some(approval) })
+            }
+            _ => {
+                self.services.confirmations.was_not_used(approval).await;
+                Err(refused(confirmation::VOID))
+            }
         }
+    }
+
+    /// Whether what a person was asked about is what would run now: the package, and the cards.
+    async fn is_current(&self, tool: &AnyTool, call: &ToolCall<'_>, arguments: &JsonObject) -> ApiResult<bool> {
+        let serves = self.serving(tool.name(), &call.visit.caller).is_some_and(|(_, serving)| serving == call.plugin);
+        let moved = match &call.pin {
+            Some(pin) => tool.has_moved(&self.services.cards, arguments, pin).await?,
+            None => false,
+        };
+        Ok(serves && !moved)
     }
 
     /// The tool that serves under this name, with the package that would run; a tool of the core has none.

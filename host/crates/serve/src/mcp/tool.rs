@@ -7,7 +7,7 @@ use rmcp::model::{CallToolResult, JsonObject};
 use super::{
     Visit,
     confirmation::ConfirmableTool,
-    core_tools::{self, Cards, CoreTool, Pin},
+    core_tools::{self, Cards, CoreTool, Pin, PinMismatch},
     plugin_tools,
     tool_list::ToolList,
     tool_search,
@@ -40,8 +40,7 @@ pub(super) enum Found {
 impl AnyTool {
     pub(super) fn find(registry: &Registry, name: &str, caller: &Caller) -> Found {
         let entry = registry.snapshot().tools.get(name).cloned();
-        let core = || core_tools::list().iter().find(|tool| tool.declaration.name == name);
-        let found = entry.map(Self::Plugin).or_else(|| core().map(Self::Core));
+        let found = entry.map(Self::Plugin).or_else(|| core_tools::find(name).map(Self::Core));
         match found {
             Some(tool) if caller.holds(tool.scope()) => Found::Tool(tool),
             Some(_) => Found::Hidden,
@@ -115,23 +114,31 @@ impl AnyTool {
     /// What a person looks at who is asked about this call, where the arguments leave it open.
     pub(super) async fn pin(&self, cards: &Cards, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
         match self {
-            Self::Core(tool) => tool.pin(cards, arguments).await,
+            Self::Core(tool) => tool.pin(&cards.catalogue, arguments).await,
             Self::Plugin(_) | Self::Search(_) => Ok(None),
         }
     }
 
-    /// Runs it, whether confirmed or not, on what is pinned alone. Every failure is a result that the model can read.
+    /// Whether what is pinned has changed.
+    pub(super) async fn has_moved(&self, cards: &Cards, arguments: &JsonObject, pin: &Pin) -> ApiResult<bool> {
+        match self {
+            Self::Core(tool) => tool.has_moved(&cards.catalogue, arguments, &pin.to_string()).await,
+            Self::Plugin(_) | Self::Search(_) => Ok(false),
+        }
+    }
+
+    /// Runs it, whether confirmed or not, on what is pinned alone. Every other failure is a result that the model can read.
     pub(super) async fn run(
         &self,
         cards: &Cards,
         visit: &Visit,
         arguments: JsonObject,
         pin: Option<Pin>,
-    ) -> CallToolResult {
+    ) -> Result<CallToolResult, PinMismatch> {
         match self {
             Self::Core(tool) => tool.run(cards, visit, arguments, pin).await,
-            Self::Plugin(entry) => plugin_tools::run(entry, visit, arguments).await,
-            Self::Search(tools) => tool_search::run(tools, visit, &arguments),
+            Self::Plugin(entry) => Ok(plugin_tools::run(entry, visit, arguments).await),
+            Self::Search(tools) => Ok(tool_search::run(tools, visit, &arguments)),
         }
     }
 }

@@ -108,7 +108,7 @@ pub async fn take_elicited(
     change(pool, &sql, &[&id, &binding.as_slice(), &by, &pin], "used").await
 }
 
-/// Ends a question or an approval whose plugin was replaced.
+/// Ends a question or an approval whose plugin was replaced, or whose cards have changed.
 pub async fn void(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE public.mcp_approvals a SET state = 'void' WHERE a.id = $1 AND a.state IN ('pending', 'approved') \
                RETURNING a.id, a.tool";
@@ -116,8 +116,16 @@ pub async fn void(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The same for one that was used by a call which then found them changed, and did nothing.
+pub async fn void_used(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
+    let sql = "UPDATE public.mcp_approvals a SET state = 'void', used_at = NULL WHERE a.id = $1 AND a.state = 'used' \
+               RETURNING a.id, a.tool";
+    change(pool, sql, &[&id], "void").await?;
+    Ok(())
+}
+
 /// Ends the questions and approvals of this call that are about something else than what is pinned now; gives their ids.
-pub async fn void_outdated(pool: &Pool, binding: &Binding, pin: &str) -> Result<Vec<Uuid>, StoreError> {
+pub async fn void_outdated(pool: &Pool, binding: &Binding, pin: Option<&str>) -> Result<Vec<Uuid>, StoreError> {
     let mut client = pool.get().await?;
     let work = client.transaction().await?;
     let sql = format!(

@@ -9,6 +9,11 @@ pub const VOID: &str =
 pub(super) const USED: &str = "confirmation_used: this confirmation was good for one call, which has run.";
 pub(super) const UNCONFIRMED: &str = "confirmation_required: this call is not confirmed.";
 
+/// Why a call does not run that is not what was shown by now.
+pub(super) const fn void(is_core: bool) -> &'static str {
+    if is_core { OUTDATED } else { VOID }
+}
+
 /// Why a call does not run whose question is over; a displaced one is forgotten.
 pub(super) fn describe(approval: Option<&Approval>) -> String {
     let Some(approval) = approval else {
@@ -27,8 +32,7 @@ pub(super) fn describe(approval: Option<&Approval>) -> String {
         ("expired", _) => {
             "confirmation_expired: nobody has confirmed this call in time. Make it again to ask once more.".to_owned()
         }
-        ("void", _) if approval.plugin.is_none() => OUTDATED.to_owned(),
-        ("void", _) => VOID.to_owned(),
+        ("void", _) => void(approval.plugin.is_none()).to_owned(),
         ("used", _) => USED.to_owned(),
         _ => UNCONFIRMED.to_owned(),
     }

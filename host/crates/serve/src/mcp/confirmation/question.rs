@@ -1,5 +1,7 @@
 //! The call that a person is asked about.
 
+use futures_util::future::BoxFuture;
+
 use super::binding::{self, Plugin};
 use crate::http::error::ApiResult;
 use crate::mcp::{Visit, core_tools::Pin};
@@ -40,6 +42,9 @@ pub struct ConfirmableTool<'a> {
     pub preview: Option<&'a ToolEntry>,
 }
 
+/// Tells whether what was asked about is what would run: the package, and the cards that were shown.
+pub type IsCurrent<'a> = &'a (dyn Fn() -> BoxFuture<'a, ApiResult<bool>> + Send + Sync);
+
 /// A call of it.
 pub struct ToolCall<'a> {
     pub tool: ConfirmableTool<'a>,
@@ -51,8 +56,6 @@ pub struct ToolCall<'a> {
     pub binding: Binding,
     /// What a person looks at, where the arguments leave it open.
     pub(in crate::mcp) pin: Option<Pin>,
-    /// Whether this package is the one that serves by now.
-    is_current: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
 impl<'a> ToolCall<'a> {
@@ -63,7 +66,6 @@ impl<'a> ToolCall<'a> {
         visit: &'a Visit,
         arguments: &JsonObject,
         pin: Option<Pin>,
-        is_current: &'a (dyn Fn() -> bool + Send + Sync),
     ) -> Option<Self> {
         let text = match &visit.exact_arguments {
             Some(exact) => String::from_utf8(exact.to_vec()).ok()?,
@@ -71,12 +73,7 @@ impl<'a> ToolCall<'a> {
         };
         let arguments = exact::without_duplicates(&text)?;
         let binding = binding::of_call(&visit.caller, tool.name, &arguments, plugin.as_ref());
-        Some(Self { tool, plugin, arguments, visit, binding, pin, is_current })
-    }
-
-    /// Whether what was asked about is what would run.
-    pub fn is_current(&self) -> bool {
-        (self.is_current)()
+        Some(Self { tool, plugin, arguments, visit, binding, pin })
     }
 
     /// As approvals keep it.

@@ -69,12 +69,12 @@ pub(super) async fn check(cards: &Cards, visit: &Visit, arguments: &JsonObject) 
 }
 
 /// The cards that a person is shown, where a filter picks them.
-pub(super) async fn pin(cards: &Cards, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
+pub(super) async fn pin(catalogue: &Catalogue, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
     let wanted: Arguments = parsed(arguments.clone())?;
     if wanted.ids.is_some() {
         return Ok(None);
     }
-    match cards.catalogue.digest(&wanted.query()).await? {
+    match catalogue.digest(&wanted.query()).await? {
         Some(digest) => Ok(Some(Pin::Cards(digest))),
         None => Err(uncountable()),
     }

@@ -9,6 +9,10 @@ use cardinal_store::card_list::Digest;
 pub(in crate::mcp) const OUTDATED: &str = "confirmation_void: the cards have changed since a person was asked, and nothing was done. Make the call again to ask \
      once more.";
 
+/// What was pinned is not what there is: nothing was done.
+#[derive(Debug)]
+pub(in crate::mcp) struct PinMismatch;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::mcp) enum Pin {
     /// The card's version.

@@ -18,6 +18,7 @@ use cardinal_cards::{
 };
 use cardinal_store::{
     cards::{self, Precondition},
+    catalogue::Catalogue,
     error::StoreError,
 };
 
@@ -70,10 +71,19 @@ pub(super) async fn check_update(cards: &Cards, visit: &Visit, arguments: &JsonO
     Ok(update.precondition.check(card.version)?)
 }
 
-pub(super) async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject) -> ApiResult<Answer> {
+/// The version that a person is shown.
+pub(super) async fn pin_update(catalogue: &Catalogue, arguments: &JsonObject) -> ApiResult<Pin> {
+    let wanted: Target = serde_json::from_value(Value::Object(arguments.clone())).map_err(ApiError::internal)?;
+    Ok(Pin::Version(catalogue.card(card_id(&wanted.id)?).await?.version))
+}
+
+pub(super) async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject, pin: Option<Pin>) -> ApiResult<Answer> {
     let Update { id, precondition, sent, change } = Update::read(visit, arguments)?;
-    let card = cards::update(&cards.pool, id, &change, &sent, &precondition, &visit.caller.actor()).await?;
-    written(cards, &card).await
+    let updated = cards::update(&cards.pool, id, &change, &sent, &precondition, &visit.caller.actor()).await;
+    match updated {
+        Err(StoreError::VersionMismatch { .. }) if pin.is_some() => Ok(Answer::Outdated),
+        updated => written(cards, &updated?).await,
+    }
 }
 
 #[derive(Deserialize)]
@@ -85,12 +95,12 @@ struct RestoreArguments {
 
 impl RestoreArguments {
     /// The version that the card is at.
-    async fn current(&self, cards: &Cards) -> ApiResult<i64> {
+    async fn current(&self, catalogue: &Catalogue) -> ApiResult<i64> {
         let id = card_id(&self.id)?;
         if self.version.is_some() {
-            return Ok(cards.catalogue.card(id).await?.version);
+            return Ok(catalogue.card(id).await?.version);
         }
-        let card = cards.catalogue.deleted_card(id).await?;
+        let card = catalogue.deleted_card(id).await?;
         Ok(card.ok_or_else(|| ApiError::not_found("deleted card"))?.version)
     }
 }
@@ -98,16 +108,13 @@ impl RestoreArguments {
 /// Refuses a card that is not there, and one that is at another version.
 pub(super) async fn check_restore(cards: &Cards, arguments: &JsonObject) -> ApiResult<()> {
     let wanted: RestoreArguments = parsed(arguments.clone())?;
-    Ok(precondition(wanted.current_version).check(wanted.current(cards).await?)?)
+    Ok(precondition(wanted.current_version).check(wanted.current(&cards.catalogue).await?)?)
 }
 
-/// The version that a person is shown, where the arguments name none.
-pub(super) async fn pin(cards: &Cards, arguments: &JsonObject) -> ApiResult<Option<Pin>> {
+/// The version that a person is shown.
+pub(super) async fn pin_restore(catalogue: &Catalogue, arguments: &JsonObject) -> ApiResult<Pin> {
     let wanted: RestoreArguments = parsed(arguments.clone())?;
-    match wanted.current_version {
-        Some(_) => Ok(None),
-        None => Ok(Some(Pin::Version(wanted.current(cards).await?))),
-    }
+    Ok(Pin::Version(wanted.current(catalogue).await?))
 }
 
 pub(super) async fn restore(
