@@ -64,6 +64,7 @@ mod it {
     mod mcp_python;
     mod mcp_refusals;
     mod mcp_sessions;
+    mod mcp_starts;
     mod mcp_stdio;
     mod numbers;
     mod oidc;

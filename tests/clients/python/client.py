@@ -1,8 +1,9 @@
-"""The official Python clients, of either major version, for `it/mcp_python.rs`.
+"""The official Python clients, of either major version, for `it/mcp_python.rs` and `it/mcp_starts.rs`.
 
-    CARDINAL_API_KEY=mpk_... python client.py URL [MODE]
+    CARDINAL_API_KEY=mpk_... python client.py URL [MODE [TIMES]]
 
-Lists tools, calls some, and prints what came as JSON. MODE is that of the second version: auto, legacy.
+Lists tools, calls some, and prints what came as JSON. MODE is that of the second version: auto, legacy. With TIMES it
+connects, lists and closes so many times instead.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import os
 import sys
 
 URL, MODE = sys.argv[1], (sys.argv[2:] or ["auto"])[0]
+TIMES = int((sys.argv[3:] or ["0"])[0])
 HEADERS = {"Authorization": "Bearer " + os.environ["CARDINAL_API_KEY"]}
 TOOL = "plugin_conformance_test_%s"
 
@@ -38,33 +40,44 @@ async def walk(client, listed):
     return answer
 
 
-async def first():
+async def first(use):
     from mcp import ClientSession
     from mcp.client.streamable_http import streamablehttp_client
 
     async with streamablehttp_client(URL, headers=HEADERS) as (read, write, _), ClientSession(read, write) as session:
         begun = await session.initialize()
-        return begun.protocolVersion, await walk(session, await session.list_tools())
+        return begun.protocolVersion, await use(session, await session.list_tools())
 
 
-async def second():
+async def second(use):
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
     async with httpx2.AsyncClient(headers=HEADERS, timeout=60) as http:
         async with Client(streamable_http_client(URL, http_client=http), mode=MODE) as client:
-            return client.protocol_version, await walk(client, await client.list_tools())
+            return client.protocol_version, await use(client, await client.list_tools())
+
+
+async def count(_, listed):
+    return len(listed.tools)
+
+
+async def again(connect):
+    """One client after another, as scripts start and stop."""
+    for _ in range(TIMES):
+        revision, tools = await connect(count)
+    return revision, {"runs": TIMES, "tools": tools}
 
 
 def main():
     try:
         import httpx2  # noqa: F401  only the second version comes with it
     except ImportError:
-        walked = first()
+        connect = first
     else:
-        walked = second()
-    revision, answer = asyncio.run(walked)
+        connect = second
+    revision, answer = asyncio.run(again(connect) if TIMES else connect(walk))
     print(json.dumps({"revision": revision, **answer}))
 
 

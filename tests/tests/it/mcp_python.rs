@@ -6,7 +6,7 @@ use cardinal_tests::{Host, Package, PluginsFolder, repository};
 use serde_json::{Value, json};
 
 /// The Python of a virtual environment with this version; none where PyPI could not be reached.
-fn python(version: &str) -> Option<PathBuf> {
+pub(super) fn python(version: &str) -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
     let folder = target.join(format!("mcp-python-{version}"));
     let is_installed = folder.join("installed.txt").exists();

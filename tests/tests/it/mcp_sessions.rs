@@ -1,9 +1,7 @@
 //! Sessions of the MCP endpoint: nobody notices where they are kept, and nobody else uses them. News reach whoever's view
 //! has changed.
 
-use std::process::Command;
-
-use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, eventually, repository};
+use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, eventually};
 use http::{Method, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -29,7 +27,7 @@ async fn initialize(client: &Client) -> Answer {
 }
 
 /// A session of this client, begun in full.
-async fn session(client: &Client) -> String {
+pub(super) async fn session(client: &Client) -> String {
     let answer = initialize(client).await;
     assert_eq!(answer.status, 200, "{answer}");
     let id = answer.header("mcp-session-id").unwrap().to_owned();
@@ -43,11 +41,11 @@ pub(super) async fn send(client: &Client, session: &str, message: &Value) -> Ans
     call.header("mcp-session-id", session).header("mcp-protocol-version", REVISION).send().await
 }
 
-async fn list(client: &Client, session: &str) -> Answer {
+pub(super) async fn list(client: &Client, session: &str) -> Answer {
     send(client, session, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})).await
 }
 
-fn has_tools(answer: &Answer) -> bool {
+pub(super) fn has_tools(answer: &Answer) -> bool {
     answer.status == 200 && answer.text().contains("plugin_echo_say")
 }
 
@@ -96,20 +94,6 @@ async fn a_client_that_never_ends_its_sessions_always_gets_another() {
     }
     let answers = [list(&key, &first).await, list(&other, &others).await];
     assert!(answers.iter().all(has_tools), "{answers:?}");
-}
-
-#[tokio::test]
-async fn the_official_client_starts_and_stops_a_hundred_times_with_one_key() {
-    let host = Host::settings().plugins(echo()).start().await;
-    let key = host.owner().await.unlimited().await;
-    let mut command = Command::new("node");
-    command.arg(repository().join("tests/clients/mcp.mjs")).arg(format!("{}/api", host.url())).args(["again", "100"]);
-    command.env("CARDINAL_API_KEY", key.token());
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
-    let answer: Value = serde_json::from_str(&printed).unwrap();
-    assert_eq!(answer["runs"], 100, "{answer}");
 }
 
 #[tokio::test]
@@ -336,17 +320,23 @@ fn modern(client: &Client, method: &str, message: &Value) -> cardinal_tests::Cal
     call.header("mcp-protocol-version", MODERN).header("mcp-method", method)
 }
 
+/// A listener of the newest revision for these notifications; its stream, and what was acknowledged.
+pub(super) async fn subscribe(client: &Client, wanted: Value) -> (Incoming, String) {
+    let params = json!({"notifications": wanted, "_meta": meta()});
+    let message = json!({"jsonrpc": "2.0", "id": 9, "method": "subscriptions/listen", "params": params});
+    let answer = modern(client, "subscriptions/listen", &message).open(None).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let mut stream = answer.into_body();
+    let acknowledged = read_up_to(&mut stream, "acknowledged").await;
+    (stream, acknowledged)
+}
+
 #[tokio::test]
 async fn a_listener_of_the_newest_revision_hears_news_and_gets_its_result_at_the_end() {
     let host = Host::settings().plugins(echo()).start().await;
     let owner = host.owner().await;
     let key = owner.key(&["mcp:use", "plugin:echo:read"]).await;
-    let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta()});
-    let message = json!({"jsonrpc": "2.0", "id": 9, "method": "subscriptions/listen", "params": params});
-    let answer = modern(&key, "subscriptions/listen", &message).open(None).await.unwrap();
-    assert_eq!(answer.status(), 200);
-    let mut stream = answer.into_body();
-    read_up_to(&mut stream, "acknowledged").await;
+    let (mut stream, _) = subscribe(&key, json!({"toolsListChanged": true})).await;
     owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
     read_up_to(&mut stream, CHANGED).await;
     let (_host, last) = tokio::join!(host.restart(|settings| settings), read_up_to(&mut stream, "\"result\""));
@@ -360,10 +350,7 @@ async fn a_listener_hears_what_becomes_of_its_key_and_no_more() {
     let made = owner.make_key(json!({"name": "l", "scopes": ["mcp:use", "plugin:echo:write"]})).await;
     let key = host.client().bearer(made["key"].as_str().unwrap());
     let path = format!("/v1/admin/api-keys/{}", made["item"]["id"].as_str().unwrap());
-    let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta()});
-    let message = json!({"jsonrpc": "2.0", "id": 9, "method": "subscriptions/listen", "params": params});
-    let mut stream = modern(&key, "subscriptions/listen", &message).open(None).await.unwrap().into_body();
-    read_up_to(&mut stream, "acknowledged").await;
+    let (mut stream, _) = subscribe(&key, json!({"toolsListChanged": true})).await;
     owner.patch(&path, &json!({"scopes": ["mcp:use", "plugin:echo:read"]})).await.expect(200);
     read_up_to(&mut stream, CHANGED).await;
     // Another name changes nothing that it sees; losing MCP ends it.
