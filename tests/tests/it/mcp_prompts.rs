@@ -4,7 +4,7 @@ use cardinal_tests::{Client, Host, Package, PluginsFolder, User};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::mcp_sessions::{BOTH, MODERN, REVISION, listen, read_up_to, rescan, send};
+use super::mcp_sessions::{BOTH, MODERN, REVISION, listen, read_until, read_up_to, rescan, send, subscribe};
 
 const ASK: &str = "plugin_echo_ask";
 
@@ -126,6 +126,77 @@ async fn a_client_hears_of_a_swap_that_changes_its_prompts() {
     assert!(heard.contains("notifications/prompts/list_changed") && !heard.contains("tools/list_changed"), "{heard}");
     let listed = send(&key, &id, &json!({"jsonrpc": "2.0", "id": 2, "method": "prompts/list"})).await;
     assert!(listed.text().contains("Asks about a product."), "{listed}");
+}
+
+/// A key that ends, and with it all its streams: what they have heard until then is all that they hear.
+async fn mortal(host: &Host, owner: &User, scopes: &[&str]) -> (Client, String) {
+    let made = owner.make_key(json!({"name": "mortal", "scopes": scopes})).await;
+    let path = format!("/v1/admin/api-keys/{}", made["item"]["id"].as_str().unwrap());
+    (host.client().bearer(made["key"].as_str().unwrap()), path)
+}
+
+#[tokio::test]
+async fn news_of_prompts_reach_whose_view_has_changed_and_nobody_else() {
+    const PROMPTS: &str = "notifications/prompts/list_changed";
+    const TOOLS: &str = "notifications/tools/list_changed";
+    let host = Host::settings().plugins(PluginsFolder::default().with("echo", &echo(&json!([ask()])))).start().await;
+    let owner = host.owner().await;
+    let (reader, reader_path) = mortal(&host, owner, &["mcp:use", "plugin:echo:read"]).await;
+    let (stranger, stranger_path) = mortal(&host, owner, &["mcp:use", "cards:read", "plugin:other:read"]).await;
+    let (mut here, mut there) =
+        (listen(&reader, &session(&reader).await.0).await, listen(&stranger, &session(&stranger).await.0).await);
+    let (mut for_prompts, _) = subscribe(&reader, json!({"promptsListChanged": true})).await;
+    let (mut for_tools, _) = subscribe(&reader, json!({"toolsListChanged": true})).await;
+    let (mut of_stranger, _) = subscribe(&stranger, json!({"promptsListChanged": true})).await;
+    // A plugin's package.
+    let mut other = ask();
+    other["description"] = json!("Asks about a product.");
+    host.plugins().put("echo", &echo(&json!([other])).version("1.0.9"));
+    rescan(owner).await;
+    for stream in [&mut here, &mut for_prompts] {
+        let heard = read_up_to(stream, PROMPTS).await;
+        assert!(!heard.contains(TOOLS), "the tools are the same: {heard}");
+    }
+    // Another name changes no view; other scopes of the key do.
+    owner.patch(&reader_path, &json!({"name": "other"})).await.expect(200);
+    owner.patch(&reader_path, &json!({"scopes": ["mcp:use"]})).await.expect(200);
+    let heard = read_up_to(&mut here, PROMPTS).await;
+    assert!(heard.matches(PROMPTS).count() == 1 && heard.contains(TOOLS), "{heard}");
+    let heard = read_up_to(&mut for_prompts, PROMPTS).await;
+    assert!(heard.matches(PROMPTS).count() == 1 && !heard.contains(TOOLS), "{heard}");
+    assert!(!read_up_to(&mut for_tools, TOOLS).await.contains(PROMPTS), "it has asked for tools alone");
+    for path in [&reader_path, &stranger_path] {
+        owner.delete(path).await.expect(204);
+    }
+    for stream in [&mut here, &mut there, &mut for_prompts, &mut for_tools, &mut of_stranger] {
+        let heard = read_until(stream, "there is no such event").await;
+        assert!(!heard.contains("list_changed"), "{heard}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_promised_news_of_resources() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let (key, path) = mortal(&host, owner, &["mcp:use", "cards:read"]).await;
+    let (id, begun) = session(&key).await;
+    assert_eq!(begun["capabilities"]["resources"], json!({}), "cards come and go all the time: {begun}");
+    let mut stream = listen(&key, &id).await;
+    let (mut listener, acknowledged) =
+        subscribe(&key, json!({"toolsListChanged": true, "resourcesListChanged": true})).await;
+    assert!(acknowledged.contains("toolsListChanged") && !acknowledged.contains("resources"), "{acknowledged}");
+    owner.card("New").await;
+    // Losing the cards, and all their tools, is news of the tools.
+    owner.patch(&path, &json!({"scopes": ["mcp:use"]})).await.expect(200);
+    for stream in [&mut stream, &mut listener] {
+        let heard = read_up_to(stream, "notifications/tools/list_changed").await;
+        assert!(!heard.contains("resources"), "{heard}");
+    }
+    owner.delete(&path).await.expect(204);
+    for stream in [&mut stream, &mut listener] {
+        let heard = read_until(stream, "there is no such event").await;
+        assert!(!heard.contains("resources"), "{heard}");
+    }
 }
 
 #[tokio::test]
