@@ -55,6 +55,7 @@ mod it {
     mod mcp_conformance;
     mod mcp_exports;
     mod mcp_forgeries;
+    mod mcp_idle;
     mod mcp_limits;
     mod mcp_narrowing;
     mod mcp_outdated;
