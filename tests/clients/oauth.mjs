@@ -1,11 +1,15 @@
 // OAuth clients on the command line.
 //   node oauth.mjs code ISSUER RESOURCE SCOPES LOGIN   authorization code with PKCE, by hand; prints the token answer
-//   node oauth.mjs mcp URL                             the official MCP client's whole flow: the challenge, the
-//                                                      metadata, its own registration, the code, tools/list
+//   node oauth.mjs mcp|mcp2 URL [TOKEN TOOL]           the official MCP client's whole flow, of either major version: the
+//                                                      challenge, the metadata, its own registration, the code,
+//                                                      tools/list. With TOKEN it is the client `web` that has logged in
+//                                                      before, and calls TOOL, which may need more than TOKEN holds
+//   node oauth.mjs consent ADDRESS                     a person who consents to everything; prints the callback's address
 import { createHash, randomBytes } from "node:crypto";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { UnauthorizedError } from "@modelcontextprotocol/sdk/client/auth.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import * as second from "@modelcontextprotocol/client";
 import { CALLBACK, consent } from "./consent.mjs";
 
 async function code(issuer, resource, scope, login) {
@@ -33,6 +37,11 @@ class Login {
     client_name: "tests", redirect_uris: [CALLBACK], grant_types: ["authorization_code", "refresh_token"],
     response_types: ["code"], token_endpoint_auth_method: "none", application_type: "native",
   };
+  constructor(token) {
+    if (!token) return;
+    this.client = { client_id: "web" };
+    this.saved = { access_token: token, token_type: "Bearer" };
+  }
   clientInformation() { return this.client; }
   saveClientInformation(client) { this.client = client; }
   tokens() { return this.saved; }
@@ -42,24 +51,35 @@ class Login {
   codeVerifier() { return this.verifier; }
 }
 
-async function mcp(url) {
-  const login = new Login();
-  const connect = async () => {
-    const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider: login });
-    const client = new Client({ name: "tests", version: "1.0.0" });
-    return { transport, client, outcome: await client.connect(transport).then(() => null, (error) => error) };
+async function mcp(sdk, url, token, tool) {
+  const login = new Login(token);
+  let transport;
+  const walk = async () => {
+    transport = new sdk.StreamableHTTPClientTransport(new URL(url), { authProvider: login });
+    const client = new sdk.Client({ name: "tests", version: "1.0.0" }, { versionNegotiation: { mode: "auto" } });
+    try {
+      await client.connect(transport);
+      const { tools } = await client.listTools();
+      const called = tool && (await client.callTool({ name: tool, arguments: {} }));
+      return { tools: tools.map(({ name }) => name), called };
+    } finally {
+      await client.close();
+    }
   };
-  const first = await connect();
-  if (!(first.outcome instanceof UnauthorizedError)) throw first.outcome ?? new Error("let in without a login");
+  const refused = await walk().then(() => null, (error) => error);
+  if (!(refused instanceof sdk.UnauthorizedError)) throw refused ?? new Error("let in without a login");
   const callback = await consent(login.address);
-  await first.transport.finishAuth(callback.searchParams.get("code"));
-  const { client, outcome } = await connect();
-  if (outcome) throw outcome;
-  const { tools } = await client.listTools();
-  await client.close();
+  await transport.finishAuth(callback.searchParams.get("code"), callback.searchParams.get("iss") ?? undefined);
+  const seen = await walk();
   const asked = Object.fromEntries(login.address.searchParams);
-  return { tools: tools.map((tool) => tool.name), registered: login.client.client_id, asked, granted: login.saved.scope };
+  return { ...seen, registered: login.client.client_id, asked, granted: login.saved.scope };
 }
 
 const [flow, ...args] = process.argv.slice(2);
-console.log(JSON.stringify(await { code, mcp }[flow](...args)));
+const flows = {
+  code,
+  mcp: (...args) => mcp({ Client, StreamableHTTPClientTransport, UnauthorizedError }, ...args),
+  mcp2: (...args) => mcp(second, ...args),
+  consent: async (address) => (await consent(address)).href,
+};
+console.log(JSON.stringify(await flows[flow](...args)));

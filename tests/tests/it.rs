@@ -58,6 +58,7 @@ mod it {
     mod mcp_idle;
     mod mcp_limits;
     mod mcp_narrowing;
+    mod mcp_oauth;
     mod mcp_outdated;
     mod mcp_plain_call;
     mod mcp_previews;

@@ -12,7 +12,7 @@ const CARDS: &str = "/v1/admin/master-cards?limit=1";
 const ALLOWED: &str = "mcp:use cards:read plugin:*:read plugin:*:write";
 
 /// `clients/oauth.mjs`: OAuth clients as applications have them.
-async fn oauth(arguments: &[&str]) -> Value {
+pub(super) async fn oauth(arguments: &[&str]) -> Value {
     let mut command = Command::new("node");
     command.arg(repository().join("tests/clients/oauth.mjs")).args(arguments);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -78,22 +78,6 @@ async fn a_person_logs_in_by_code_and_pkce_and_is_the_same_user_each_time() {
         identity.get(ME).await.refused(401, "invalid-token");
     }
     assert_eq!(ids[0], ids[1]);
-}
-
-#[tokio::test]
-async fn the_official_client_registers_logs_in_and_lists_tools() {
-    let all = Federated::shared().await;
-    for path in ["/api", "/api/mcp"] {
-        let answer = oauth(&["mcp", &format!("{}{path}", all.host.url())]).await;
-        assert_eq!(answer["asked"]["resource"], json!(all.audience()), "{answer}");
-        assert_eq!(answer["asked"]["code_challenge_method"], "S256", "{answer}");
-        assert!(answer["registered"].is_string(), "{answer}");
-        let tools = answer["tools"].as_array().unwrap();
-        assert!(
-            tools.contains(&json!("plugin_supplier_preview")) && tools.contains(&json!("cards_search")),
-            "{answer}"
-        );
-    }
 }
 
 #[tokio::test]
