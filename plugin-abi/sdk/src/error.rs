@@ -1,5 +1,6 @@
 //! What a handler answers when it does not answer a [`Response`](crate::Response).
 
+mod fields;
 mod std_error;
 
 use std::{
@@ -150,18 +151,6 @@ impl Error {
 
     fn copy(&self) -> Self {
         Self { kind: self.kind, message: self.message.clone(), details: self.details.clone(), flags: self.flags }
-    }
-
-    /// Adds a field at fault to the problem's `errors`: a JSON pointer into the input
-    /// (`/offers/0/price`) and what is wrong there. Can be repeated.
-    #[must_use]
-    pub fn field(mut self, pointer: &str, detail: &str) -> Self {
-        let entry = json!({ "pointer": pointer, "detail": detail });
-        match self.details.get_mut("errors").and_then(Value::as_array_mut) {
-            Some(errors) => errors.push(entry),
-            None => self.set("errors", Value::from(vec![entry])),
-        }
-        self
     }
 
     /// Tells the client when to try again (`Retry-After`), at least a second from now.
@@ -386,6 +375,20 @@ mod tests {
         let error = Error::of_host(abi::Error::from(sent));
         assert_eq!((error.status(), error.code(), error.message()), (Some(409), Some("conflict"), "taken"));
         assert_eq!(error.details["errors"][1]["pointer"], "/title");
+    }
+
+    #[test]
+    fn fields_are_named_together_or_there_is_no_error() {
+        let checked = |stars: u8, text: &str| {
+            let error = Error::unprocessable("no").field_if(stars > 5, "/stars", "is over 5");
+            error.field_if(text.is_empty(), "/text", "is empty").check()
+        };
+        assert!(checked(5, "x").is_ok());
+        let error = checked(6, "").unwrap_err();
+        assert_eq!(
+            (&error.details["errors"][0]["pointer"], &error.details["errors"][1]["detail"]),
+            (&json!("/stars"), &json!("is empty"))
+        );
     }
 
     #[test]

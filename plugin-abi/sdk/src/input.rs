@@ -59,7 +59,7 @@ impl Fields {
     pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T> {
         self.parse().map_err(|(at, fault)| {
             if at.param {
-                return Error::not_found("There is nothing at this address.");
+                return nothing_there();
             }
             let pointer = at.name.or(fault.missing).map_or_else(String::new, |name| pointer(&name));
             Error::unprocessable(format!("The input does not fit: {}.", fault.text)).field(&pointer, &fault.text)
@@ -81,6 +81,15 @@ impl Fields {
         let parsed = T::deserialize(de::value::MapAccessDeserializer::new(access));
         parsed.map_err(|fault| (at, fault))
     }
+}
+
+/// A parameter of the path as the author's type, without the other fields.
+pub(crate) fn param<T: DeserializeOwned>(value: &str) -> Result<T> {
+    T::deserialize(Texts(vec![value.to_owned()])).map_err(|_| nothing_there())
+}
+
+fn nothing_there() -> Error {
+    Error::not_found("There is nothing at this address.")
 }
 
 /// The field that is being read, for the pointer of a fault.
@@ -341,6 +350,8 @@ mod tests {
     fn a_parameter_of_the_path_that_does_not_fit_leads_nowhere() {
         let error = fields("", json!({}), &[("id", "7")]).read::<Input>().unwrap_err();
         assert_eq!(error.status(), Some(404));
+        assert_eq!(param::<uuid::Uuid>("7").unwrap_err().status(), Some(404));
+        assert_eq!((param::<u8>("7").unwrap(), param::<Order>("up").unwrap()), (7, Order::Up));
     }
 
     #[test]

@@ -114,6 +114,26 @@ impl Request {
         texts(&self.params).find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
+    /// A parameter of the path as the author's type. A handler that a tool calls, too, reads [`input`](Self::input) instead:
+    /// a tool has no path.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Uuid};
+    ///
+    /// async fn title(ctx: PluginContext, req: Request) -> Result<Response> {
+    ///     let card_id: Uuid = req.param_as("card_id")?;
+    ///     let card = ctx.read_card(card_id, ctx.user()?.id).await?;
+    ///     Ok(Response::text(card.title))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// 404 when the value is no `T`, as for an id that nobody has; an internal error when the path has no such parameter.
+    pub fn param_as<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
+        let value = self.param(name).ok_or_else(|| Error::internal(format!("the path has no parameter `{name}`")))?;
+        input::param(value)
+    }
+
     /// The parameters of the path, decoded, in the order of the template.
     pub fn params(&self) -> impl Iterator<Item = (&str, &str)> {
         texts(&self.params)

@@ -18,7 +18,7 @@
 //! }
 //!
 //! async fn mark(ctx: PluginContext, req: Request) -> Result<Response> {
-//!     let card: Uuid = req.param("card_id").unwrap_or_default().parse()?;
+//!     let card: Uuid = req.param_as("card_id")?;
 //!     let version = ctx.enrich_card(card, ctx.user()?.id, "marks:seen", "mark", &json!({ "seen": true })).await?;
 //!     Ok(Response::json(&json!({ "version": version })))
 //! }

@@ -39,6 +39,7 @@ fn routes(_: &PluginContext) -> Router {
         .get("/many", many)
         .get("/page", page)
         .get("/typed", typed)
+        .get("/things/{id}", thing)
         .get("/file", file)
         .get("/settings", settings)
         .get("/events", events)
@@ -82,7 +83,15 @@ async fn typed(ctx: PluginContext, _: Request) -> Result<Response> {
     let none: Option<Thing> = conn.query_opt_as("SELECT * FROM things WHERE id = 3", &[]).await?;
     let pairs: Vec<(i64, Option<bool>)> = conn.query_as("SELECT id, ok FROM things ORDER BY id", &[]).await?;
     let wrong = conn.query_as::<Thing>("SELECT * FROM things WHERE id = 2", &[]).await.err().map(|e| e.to_string());
-    Ok(Response::json(&json!({ "thing": thing, "none": none.is_none(), "pairs": pairs, "wrong": wrong })))
+    let ids: Vec<i64> = conn.query_values("SELECT id, ok FROM things ORDER BY id", &[]).await?;
+    let not_null = conn.query_values::<bool>("SELECT ok FROM things ORDER BY id", &[]).await.is_err();
+    let ids = json!({ "all": ids, "not_null": not_null });
+    Ok(Response::json(&json!({ "thing": thing, "none": none.is_none(), "pairs": pairs, "wrong": wrong, "ids": ids })))
+}
+
+async fn thing(_: PluginContext, req: Request) -> Result<Response> {
+    let id: i64 = req.param_as("id")?;
+    Ok(Response::json(&json!({ "id": id, "missing": req.param_as::<i64>("other").err().map(|error| error.status()) })))
 }
 
 async fn page(ctx: PluginContext, req: Request) -> Result<Response> {
@@ -221,6 +230,11 @@ fn rows_become_the_authors_types() {
     assert_eq!(typed["thing"], thing);
     assert_eq!((&typed["none"], &typed["pairs"]), (&json!(true), &json!([[1, true], [2, null]])));
     assert!(typed["wrong"].as_str().unwrap().contains("column `more`"), "{typed}");
+    assert_eq!(typed["ids"], json!({ "all": [1, 2], "not_null": true }));
+    assert_eq!(
+        (get(&host, "/things/2").json(), get(&host, "/things/two").status()),
+        (json!({ "id": 2, "missing": null }), 404)
+    );
     let first = get(&host, "/page").json();
     assert_eq!(first["items"], json!([[1]]));
     let second = get(&host, &format!("/page?cursor={}", first["next_cursor"].as_str().unwrap())).json();

@@ -39,8 +39,7 @@ pub async fn list(ctx: &PluginContext, card_id: Uuid) -> Result<Vec<String>> {
 {{#schema}}
     let conn = ctx.get_plugin_conn().await?;
     let sql = "SELECT text FROM notes WHERE card_id = $1 ORDER BY id";
-    let rows = conn.query(sql, &[&card_id]).await?;
-    Ok(rows.iter().map(|row| row.get("text")).collect())
+    conn.query_values(sql, &[&card_id]).await
 {{/schema}}
 {{^schema}}
     let card = ctx.read_card(card_id, ctx.user()?.id).await?; // 404 for a card that is not there

@@ -101,4 +101,25 @@ impl Connection {
     ) -> Result<Option<R>> {
         self.query_opt(statement, params).await?.as_ref().map(R::from_row).transpose()
     }
+
+    /// [`query`](Self::query), with the first column of each row as a value.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result, Uuid};
+    ///
+    /// async fn texts(ctx: &PluginContext, card: Uuid) -> Result<Vec<String>> {
+    ///     let conn = ctx.get_plugin_conn().await?;
+    ///     conn.query_values("SELECT text FROM notes WHERE card_id = $1 ORDER BY id", &[&card]).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `query`, and of [`Row::try_get`].
+    pub async fn query_values<T: for<'a> FromSql<'a>>(
+        &self,
+        statement: &(impl ToStatement + ?Sized),
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<T>> {
+        self.query(statement, params).await?.iter().map(|row| row.try_get(0)).collect()
+    }
 }
