@@ -26,6 +26,8 @@ mod single;
 pub const MANIFEST: &str = "manifest.json";
 pub const SCHEMA: &str = "schema.sql";
 pub const FRONTEND: &str = "frontend";
+/// What no package has: the folder is the source of one.
+const CRATE: &str = "Cargo.toml";
 
 /// The largest library: 256 MiB.
 pub const LIBRARY_LIMIT: u64 = 256 << 20;
@@ -175,14 +177,25 @@ fn one_library(names: &[String]) -> Result<String, Refusal> {
         [one] => Ok(one.clone()),
         [] => Err(match names.iter().find(|name| is_foreign_library(name)) {
             Some(foreign) => wrong_platform(foreign),
-            None => Refusal::new(Code::LibraryMissing, "The folder has no shared library.")
-                .expected("exactly one file *.so")
-                .found(listed(names)),
+            None => no_library(names),
         }),
         _ => Err(Refusal::new(Code::SeveralLibraries, "The folder has several shared libraries.")
             .expected("exactly one file *.so")
             .found(libraries.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "))),
     }
+}
+
+/// Authors show the folder that they write in, which is not what a host loads.
+fn no_library(names: &[String]) -> Refusal {
+    let refusal = Refusal::new(Code::LibraryMissing, "The folder has no shared library.")
+        .expected("exactly one file *.so")
+        .found(listed(names));
+    if names.iter().any(|name| name == CRATE) {
+        return refusal.fix(
+            "This is the plugin's source. Run `cardinal plugin build` in it, which checks the library that comes of it.",
+        );
+    }
+    refusal
 }
 
 fn wrong_platform(name: &str) -> Refusal {

@@ -75,7 +75,11 @@ fn a_folder_without_its_parts_is_refused() {
     assert_eq!(plugins.code(), Code::SeveralLibraries);
     fs::remove_file(plugins.path("demo/other.so")).unwrap();
     fs::remove_file(plugins.path("demo/libdemo.so")).unwrap();
-    assert_eq!(plugins.code(), Code::LibraryMissing);
+    let refusal = plugins.read().unwrap_err();
+    assert!(refusal.code == Code::LibraryMissing && refusal.fix.contains("beside manifest.json"), "{refusal:?}");
+    plugins.write("demo/Cargo.toml", b"[package]");
+    let refusal = plugins.read().unwrap_err();
+    assert!(refusal.code == Code::LibraryMissing && refusal.fix.contains("cardinal plugin build"), "{refusal:?}");
     plugins.write("demo/demo.dylib", b"");
     assert_eq!(plugins.code(), Code::WrongPlatform);
     plugins.write("demo/libdemo.so", b"");
