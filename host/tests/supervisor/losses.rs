@@ -12,6 +12,7 @@ use super::{
 everywhere! {
     what_loses_data_waits
     what_loses_none_does_not
+    types_that_are_there_are_passed_over
 }
 
 const FIRST: &str = "
@@ -161,6 +162,27 @@ async fn what_loses_none_does_not(place: Place) {
         (row.get::<_, &str>(0), row.get::<_, &str>(1), row.get::<_, i32>(2), row.get::<_, i32>(3)),
         ("x", "x", 4, 5)
     );
+}
+
+/// There is no IF NOT EXISTS for types and domains, and a file runs again with each of its contents.
+async fn types_that_are_there_are_passed_over(place: Place) {
+    let (database, plugin) = provisioned(place).await;
+    let again = "CREATE TYPE mood AS ENUM ('good', 'bad'); ALTER TYPE mood ADD VALUE IF NOT EXISTS 'odd';
+        CREATE TYPE size AS (inside inner_size, depth int); CREATE DOMAIN sizes AS size[];
+        CREATE TYPE spans AS RANGE (subtype = int8); ALTER TABLE items ADD COLUMN IF NOT EXISTS span spans;";
+    for run in 1..=3 {
+        let file = format!("{again} COMMENT ON TABLE items IS 'run {run}'");
+        database.provision("alpha", &file).await.unwrap_or_else(|fault| panic!("run {run}: {fault:?}"));
+    }
+    let values: Vec<String> = plugin.query_one("SELECT enum_range(NULL::mood)::text[]", &[]).await.unwrap().get(0);
+    assert_eq!(values, ["good", "bad", "odd"]);
+    // Another type of that name is a mistake, and so are values that it has not.
+    for other in
+        ["CREATE TYPE mood AS ENUM ('good', 'new')", "CREATE DOMAIN mood AS text", "CREATE TYPE items AS (a int)"]
+    {
+        let found = found_in(database.provision("alpha", other).await, "schema-failed");
+        assert!(found.contains("already exists"), "{other}: {found}");
+    }
 }
 
 /// Names go into messages and logs, where a line is a line.

@@ -47,6 +47,7 @@ mod record;
 pub mod review;
 mod rows;
 mod run;
+mod types;
 mod watch;
 
 /// How long to wait for another host that is at the same plugin; longer than its whole step may take.

@@ -25,6 +25,7 @@ mod lexis;
 mod mistakes;
 mod names;
 mod new_keys;
+mod new_types;
 mod operations;
 mod overwrites;
 mod print;
@@ -39,6 +40,7 @@ pub use error::{Position, SchemaError};
 pub use keys::{CardKey, KeyPlace};
 pub use late_checks::{LateCheck, LateChecks};
 pub use new_keys::PARTITION_FIX;
+pub use new_types::NewType;
 pub use overwrites::Overwrite;
 use print::Printer;
 pub use work::{LockedBy, Work};
@@ -75,6 +77,8 @@ pub struct Statement {
     pub overwrites: Vec<Overwrite>,
     /// Whether it gives columns another type.
     pub changes_types: bool,
+    /// That it makes.
+    pub new_type: Option<NewType>,
     /// Where it begins in the file.
     pub position: Position,
 }

@@ -9,7 +9,7 @@ use squawk_syntax::{SyntaxNode, SyntaxToken};
 use super::error::{Position, SchemaError};
 use super::names::Words;
 use super::work::{self, Part};
-use super::{CardKey, LateCheck, Statement, keys, lexis, names, new_keys, overwrites, quadratic, syntax};
+use super::{CardKey, LateCheck, Statement, keys, lexis, names, new_keys, new_types, overwrites, quadratic, syntax};
 
 mod calls;
 mod foreign_keys;
@@ -50,6 +50,7 @@ impl<'a> Printer<'a> {
         let locked_by = work::locked_by(self.statement, self.text)?;
         let overwrites = overwrites::find(self.statement, self.text)?;
         let changes_types = overwrites::changes_types(self.statement);
+        let new_type = new_types::of(self.statement, self.text)?;
         let constraint_names = new_keys::names(self.statement, self.text)?.into_iter().map(|(_, name)| name).collect();
         let late_checks = self.take_late_checks()?;
         let (sql, card_keys) = (self.out, self.card_keys);
@@ -62,6 +63,7 @@ impl<'a> Printer<'a> {
             constraint_names,
             overwrites,
             changes_types,
+            new_type,
             position,
         })
     }

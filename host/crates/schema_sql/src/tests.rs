@@ -421,6 +421,22 @@ fn positions_are_those_of_the_file() {
     assert!(function.is_forbidden && function.fix.contains("Rust"), "{function:?}");
 }
 
+#[test]
+fn types_and_domains_that_a_statement_makes_are_named() {
+    let text = r#"create type mood as enum ('good', 'b''ad', E'a\u00e9'); create type plugin_x."Size" as (a int);
+        create type spans as range (subtype = int8); create domain short as text check (value <> ''); create table t (m mood)"#;
+    let made: Vec<_> = read("plugin_x", text).unwrap().into_iter().map(|statement| statement.new_type).collect();
+    let new = |name: &str, letter, values: &[&str]| {
+        Some(NewType {
+            name: name.to_owned(),
+            letter,
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
+        })
+    };
+    let mood = new("mood", "e", &["'good'", "'b''ad'", r"E'a\U000000e9'"]);
+    assert_eq!(made, [mood, new("Size", "c", &[]), new("spans", "r", &[]), new("short", "d", &[]), None]);
+}
+
 /// Bombs: each has to be answered, and soon.
 #[test]
 fn nests_and_masses_are_refused_before_they_are_parsed() {

@@ -97,7 +97,7 @@ fn advice(code: &str) -> &'static str {
         "42P07" => "Write IF NOT EXISTS, so that schema.sql can run again over what is there.",
         "42710" => {
             "Give it a name of its own. Before a constraint that an earlier version may have made, write ALTER TABLE ... DROP \
-             CONSTRAINT IF EXISTS."
+             CONSTRAINT IF EXISTS. To an enum that is there, add values with ALTER TYPE ... ADD VALUE IF NOT EXISTS."
         }
         _ => "Correct schema.sql.",
     }

@@ -20,6 +20,7 @@ use super::{
     failure::{Failure, too_large},
     late_checks::{Admission, Late, validate_checks},
     rows::RowChanges,
+    types,
 };
 use cardinal_database::{connect, sql};
 use cardinal_schema_sql::Statement;
@@ -84,6 +85,9 @@ impl<'a> Run<'a> {
         prepare(&work, &schema, &runtime_role).await?;
         let mut notes = Notes::new(&schema, &before)?;
         for statement in statements {
+            if types::is_made(&work, &schema, statement).await? {
+                continue;
+            }
             if statement.may_lock_cards() {
                 turn.take().await?;
             }
