@@ -3,6 +3,7 @@ import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig } from 'vitest/config';
 import { clientOnly, DOES_NOTHING } from './build/client-only.ts';
 import { frameWithoutStyles, groupOf, shortHash } from './build/groups.ts';
+import { nestStyles } from './build/nest-styles.ts';
 import { publish } from './build/publish.ts';
 import { secondPass } from './build/second-pass.ts';
 import { packedTemplates } from './build/templates.ts';
@@ -20,6 +21,7 @@ export default defineConfig({
     packedTemplates(import.meta.dirname),
     frameWithoutStyles(),
     secondPass(),
+    nestStyles(),
     publish(),
   ],
   build: {

@@ -26,7 +26,7 @@ interface Node {
 
 /**
  * Puts each English text where it is used: `t('removed', { name })` becomes `translateText("{name} removed", { name })`,
- * and `t(`role_${role}`)` asks a table of the texts with such names. A text that is all that an element or an attribute
+ * and `t(`role_${role}`)` asks a table of such texts by `role`. A text that is all that an element or an attribute
  * says, `<th>{t('name')}</th>`, stands in the component's template, marked, and is translated with it
  * (`build/templates.ts`). Names of texts and catalogues are not in the build, nor is a text that nobody uses. Russian is found by the English text. Since the call is to a global, Svelte takes
  * it for one that always answers the same and draws it once; `App.svelte` draws all anew when the language changes.
@@ -134,7 +134,10 @@ function textNamed(name: Node, code: string, texts: Texts): string {
       const fits = ([one]: [string, Text]) => parts.length === 2 && one.startsWith(parts[0] ?? '') && one.endsWith(parts[1] ?? '');
       const table = [...texts].filter(fits);
       if (!parts.some(Boolean) || !table.length) throw new Error(`no texts have names like ${source(name)}`);
-      return `(${JSON.stringify(Object.fromEntries(table))})[${source(name)}]`;
+      // What all their names have in common nobody asks for.
+      const [before = '', after = ''] = parts;
+      const short = table.map(([one, text]) => [one.slice(before.length, one.length - after.length), text]);
+      return `(${JSON.stringify(Object.fromEntries(short))})[${source((name.expressions as Node[])[0])}]`;
     }
     default:
       throw new Error(`which text is ${source(name)}? A literal can be told, a condition of literals, and a template with one gap`);

@@ -1,4 +1,5 @@
 import { query, request } from './client.ts';
+import { allPages } from './page.ts';
 import type { ApiKey } from './types.ts';
 
 export interface NewKey {
@@ -21,19 +22,10 @@ export interface IssuedKey {
 const keyPath = (id: string) => `/api-keys/${encodeURIComponent(id)}`;
 
 const KEYS_PER_REQUEST = 200;
-const MOST_REQUESTS = 10;
 
 /** All of them: a list of keys is short, and whoever looks for one to revoke must not miss it. */
-export async function listKeys(signal: AbortSignal): Promise<ApiKey[]> {
-  const keys: ApiKey[] = [];
-  let cursor: string | null = null;
-  for (let i = 0; i < MOST_REQUESTS; i += 1) {
-    const page: { items: ApiKey[]; next_cursor?: string | null } = await request(`/api-keys${query({ limit: KEYS_PER_REQUEST, cursor })}`, { signal });
-    keys.push(...page.items);
-    cursor = page.next_cursor ?? null;
-    if (!cursor) break;
-  }
-  return keys;
+export function listKeys(signal: AbortSignal): Promise<ApiKey[]> {
+  return allPages('/api-keys', { limit: KEYS_PER_REQUEST }, signal);
 }
 
 export function createKey(key: NewKey): Promise<IssuedKey> {
