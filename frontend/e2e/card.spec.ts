@@ -65,6 +65,39 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   await expect(page.getByLabel('maker', { exact: true })).toHaveValue('Halden');
 });
 
+test('what the server refuses stands at its field, takes the focus and is announced', async ({ page }) => {
+  const id = await createCard(page, 'Refused');
+  await patchCard(page, id, { attributes: { brand: 'Nordhem', 'size/outer': 'large' } });
+  const brand = page.getByLabel('brand', { exact: true });
+  const size = page.getByLabel('size/outer', { exact: true });
+  await expect(size).toHaveValue('large');
+  await intercept(page, `**/v1/admin/master-cards/${id}`, (route) => {
+    if (route.request().method() !== 'PATCH') return route.fallback();
+    const errors = [{ pointer: '/attributes/size~1outer', detail: 'Too large for a parcel.' }];
+    return route.fulfill({ status: 422, contentType: 'application/problem+json', json: { status: 422, code: 'validation-failed', detail: 'Some fields are not valid', errors } });
+  });
+  await brand.fill('Halden');
+  await page.keyboard.press('Control+s');
+  await expect(size).toBeFocused();
+  await expect(size).toHaveAttribute('aria-invalid', 'true');
+  await expect(size).toHaveAccessibleDescription('Too large for a parcel.');
+  await expect(page.getByRole('alert').filter({ hasText: 'Too large for a parcel.' })).toBeVisible();
+  await expect(brand).not.toHaveAttribute('aria-invalid');
+  await expectAccessible(page);
+  await page.unroute(`**/v1/admin/master-cards/${id}`);
+
+  // The host itself refuses what is nested too deep, and names no attribute: in the form that is said in the bar.
+  await page.getByRole('group', { name: 'Edit attributes as' }).getByRole('button', { name: 'JSON' }).click();
+  const json = page.getByLabel('Attributes as JSON');
+  await json.fill(`{"deep": ${'['.repeat(80)}${']'.repeat(80)}}`);
+  await page.keyboard.press('Control+s');
+  await expect(json).toBeFocused();
+  await expect(json).toHaveAttribute('aria-invalid', 'true');
+  await expect(json).toHaveAccessibleDescription(/\w/);
+  await page.getByRole('group', { name: 'Edit attributes as' }).getByRole('button', { name: 'Form' }).click();
+  await expect(page.getByRole('region', { name: 'Changes that are not saved' })).toContainText('/attributes');
+});
+
 test('somebody else’s change fills what was not touched; only what both changed is asked about', async ({ page }) => {
   const id = await createCard(page, 'Edited by two');
   await patchCard(page, id, { attributes: { brand: 'Nordhem', colour: 'red' } });

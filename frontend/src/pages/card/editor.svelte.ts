@@ -51,6 +51,9 @@ export class CardEditor {
   /** Why it can't be saved as it is. */
   readonly blocked = $derived.by(() => this.invalid.size > 0 || this.jsonProblem !== null || this.outcome.unpatchable !== undefined || this.conflicts.length > 0);
 
+  /** Of the saved card and of what is typed. */
+  readonly attributeNames = $derived.by(() => [...new Set([...Object.keys(draftOf(this.base).attributes), ...Object.keys(this.draft.attributes)])]);
+
   setField(field: 'title' | 'sku' | 'status', value: string): void {
     this.draft = { ...this.draft, [field]: value };
   }
@@ -244,6 +247,11 @@ export class CardEditor {
       // Without the history it is said that somebody did.
     }
   }
+}
+
+/** Where the server's problems name an attribute. */
+export function pointerTo(attribute: string): string {
+  return `/attributes/${attribute.replaceAll('~', '~0').replaceAll('/', '~1')}`;
 }
 
 function isOutdated(thrown: unknown): boolean {
