@@ -69,6 +69,7 @@ export const texts = {
   noFieldChanged: 'No field changed',
   none: 'none',
   noPictures: 'No pictures',
+  noPicturesText: 'Add an attribute of the type picture, or run a plugin that finds some.',
   noSources: 'No sources yet',
   noSourcesText: 'What plugins find out about this card appears here.',
   noSuchCard: 'No such card',

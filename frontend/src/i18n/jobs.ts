@@ -13,6 +13,7 @@ export const texts = {
   created: '{n} created',
   delete: { one: 'Delete {n} card', other: 'Delete {n} cards' },
   done: 'Done',
+  doneWithErrors: 'Done with errors',
   errors: 'Errors',
   failed: '{n} failed',
   import: 'Import',

@@ -38,5 +38,5 @@ export function outcome(job: Job): string {
 }
 
 export function stateWord(job: Job): string {
-  return { queued: t('queued'), running: t('running'), done: t('done'), failed: t('stateFailed'), cancelled: t('cancelled'), interrupted: t('interrupted') }[job.state] ?? job.state;
+  return { queued: t('queued'), running: t('running'), done: job.failed ? t('doneWithErrors') : t('done'), failed: t('stateFailed'), cancelled: t('cancelled'), interrupted: t('interrupted') }[job.state] ?? job.state;
 }

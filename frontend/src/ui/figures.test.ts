@@ -5,9 +5,9 @@ it('figures are short', () => {
   expect(formatShare(0.041, 'en')).toBe('4.1%');
   expect(formatShare(0.5, 'en')).toBe('50%');
   expect(formatShare(0, 'en')).toBe('0%');
-  expect(formatSeconds(0.0379, 'en')).toBe('37.9ms');
-  expect(formatSeconds(1.839, 'en')).toBe('1.84s');
-  expect(formatSeconds(Infinity, 'en')).toBe('> 10s');
+  expect(formatSeconds(0.0379, 'en')).toBe('37.9\u00A0ms');
+  expect(formatSeconds(1.839, 'en')).toBe('1.84\u00A0s');
+  expect(formatSeconds(Infinity, 'en')).toBe('> 10\u00A0s');
   expect(formatRate(342.4, 'en')).toBe('342');
   expect(formatRate(0.25, 'en')).toBe('0.3');
   expect(formatSpan(187_200, 'en')).toBe('2d 4h');

@@ -7,12 +7,13 @@ export function formatShare(share: number, locale = uiLocale()): string {
   return new Intl.NumberFormat(locale, { style: 'percent', maximumFractionDigits: digits }).format(share);
 }
 
-/** "38ms", "1.84s"; beyond the last bound that is measured, "> 10s". */
+/** "38 ms", "1.84 s"; beyond the last bound that is measured, "> 10 s". */
 export function formatSeconds(seconds: number, locale = uiLocale()): string {
   if (seconds === Infinity) return `> ${formatSeconds(10, locale)}`;
   const unit = seconds < 1 ? 'millisecond' : 'second';
   const value = seconds < 1 ? seconds * 1000 : seconds;
-  return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'narrow', maximumSignificantDigits: 3 }).format(value);
+  // English would leave the space out, and no other language.
+  return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'narrow', maximumSignificantDigits: 3 }).format(value).replace(/(\d)(?=[a-z])/, '$1\u00A0');
 }
 
 /** Of calls per minute: whole from 10 on. */

@@ -69,6 +69,7 @@ const card: Translation<typeof texts> = {
   noFieldChanged: 'Поля не изменились',
   none: 'нет',
   noPictures: 'Картинок нет',
+  noPicturesText: 'Добавьте атрибут с типом «картинка» или запустите плагин, который их находит.',
   noSources: 'Источников пока нет',
   noSourcesText: 'Здесь появится то, что плагины узнают об этой карточке.',
   noSuchCard: 'Такой карточки нет',

@@ -13,6 +13,7 @@ const jobs: Translation<typeof texts> = {
   created: 'создано {n}',
   delete: { one: 'Удаление {n} карточки', few: 'Удаление {n} карточек', many: 'Удаление {n} карточек', other: 'Удаление {n} карточки' },
   done: 'Готово',
+  doneWithErrors: 'Готово, есть ошибки',
   errors: 'Ошибки',
   failed: 'ошибок {n}',
   import: 'Импорт',
