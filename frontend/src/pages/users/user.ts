@@ -1,4 +1,9 @@
 import { ROLES, type Role, type User } from '../../api/users.ts';
+import { t } from '../../i18n/users.ts';
+
+export const roleWord = (role: Role) => t(`role_${role}`);
+/** What a role may do, in words. */
+export const mayOf = (role: Role) => t(`may_${role}`);
 
 /** Letters and digits that nobody takes for one another when they read them out. */
 const ALPHABET = 'abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
