@@ -64,8 +64,8 @@ pub const CRATES: [LogCrate; 13] = [
     LogCrate {
         name: "schema_sql",
         shown: "cardinal::schema_sql",
-        modules: "actions calls cost error keys late_checks lexis mistakes names new_keys operations overwrites print \
-                  quadratic syntax totals work",
+        modules: "actions calls cost error keys late_checks lexis mistakes names new_keys new_types operations overwrites \
+                  print quadratic syntax totals work",
     },
     LogCrate {
         name: "serve",

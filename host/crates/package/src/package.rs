@@ -191,9 +191,8 @@ fn no_library(names: &[String]) -> Refusal {
         .expected("exactly one file *.so")
         .found(listed(names));
     if names.iter().any(|name| name == CRATE) {
-        return refusal.fix(
-            "This is the plugin's source. Run `cardinal plugin build` in it, which checks the library that comes of it.",
-        );
+        return refusal
+            .fix("This is the plugin's source. Run `cardinal plugin build` in it, which checks what it builds.");
     }
     refusal
 }

@@ -17,7 +17,7 @@ pub struct NewType {
     pub values: Vec<String>,
 }
 
-pub(super) fn of(statement: &SyntaxNode, text: &str) -> Result<Option<NewType>, SchemaError> {
+pub(super) fn find(statement: &SyntaxNode, text: &str) -> Result<Option<NewType>, SchemaError> {
     let letter = match statement.kind() {
         CREATE_DOMAIN => Some("d"),
         CREATE_TYPE => statement.children().find_map(|definition| match definition.kind() {

@@ -50,7 +50,7 @@ impl<'a> Printer<'a> {
         let locked_by = work::locked_by(self.statement, self.text)?;
         let overwrites = overwrites::find(self.statement, self.text)?;
         let changes_types = overwrites::changes_types(self.statement);
-        let new_type = new_types::of(self.statement, self.text)?;
+        let new_type = new_types::find(self.statement, self.text)?;
         let constraint_names = new_keys::names(self.statement, self.text)?.into_iter().map(|(_, name)| name).collect();
         let late_checks = self.take_late_checks()?;
         let (sql, card_keys) = (self.out, self.card_keys);
