@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use cardinal_tests::{Answer, Host, HostSettings, Others, Package, PluginsFolder, User, eventually};
+use cardinal_tests::{Answer, Host, HostSettings, Others, Package, PluginsFolder, User, built, eventually};
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -269,6 +269,26 @@ async fn a_breaker_can_be_told_to_watch_only() {
         lines.into_iter().find(|line| line["message"].as_str().unwrap().contains("none is refused"))
     });
     tokio::time::timeout(Duration::from_secs(20), told).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_frames_of_a_panic_lead_to_its_line() {
+    let host = sinners().start().await;
+    let owner = host.owner().await;
+    ask(owner, "/panic").await.refused(500, "plugin-panicked");
+    let line = eventually("the panic is logged", async || {
+        let page = owner.get(&format!("{REPORT}/logs?level=error")).await.expect(200);
+        let lines = page["items"].as_array().unwrap().clone();
+        lines.into_iter().find(|line| line["message"].as_str().unwrap().starts_with("panicked at "))
+    })
+    .await;
+    let frames = line["fields"]["backtrace"].as_array().unwrap_or_else(|| panic!("no frames in {line}")).clone();
+    // As `plugins/README.md` says it.
+    let mut addr2line = std::process::Command::new("addr2line");
+    addr2line.arg("-Cfie").arg(built("libunruly.so")).args(frames.iter().map(|frame| frame.as_str().unwrap()));
+    let places = String::from_utf8(addr2line.output().unwrap().stdout).unwrap();
+    let place = line["fields"]["location"].as_str().unwrap().rsplit_once(':').unwrap().0;
+    assert!(places.contains("unruly::routes::panic_at_once") && places.contains(place), "{place} in {places}");
 }
 
 #[tokio::test]
