@@ -136,6 +136,16 @@ impl PluginContext {
     /// For a thread that the plugin has started itself, called on it at its beginning: tells the host whose it is, so that
     /// a crash of the thread, a stack overflow too, is attributed to this plugin and not to whoever happened to have
     /// calls under way. The threads of the SDK and of its tokio are registered already.
+    ///
+    /// ```
+    /// # fn f(ctx: &cardinal_plugin::PluginContext) {
+    /// let own = ctx.as_plugin();
+    /// std::thread::spawn(move || {
+    ///     own.register_thread();
+    ///     // reads a device, computes for long, ...
+    /// });
+    /// # }
+    /// ```
     pub fn register_thread(&self) {
         Register::with(self.core.host, self.core.ctx).this_thread();
     }
@@ -148,6 +158,18 @@ impl PluginContext {
 
     /// Who calls, and with which rights.
     ///
+    /// ```
+    /// use cardinal_plugin::{Error, PluginContext, Result};
+    ///
+    /// fn check(ctx: &PluginContext) -> Result<()> {
+    ///     let user = ctx.user()?;
+    ///     match user.scopes.iter().any(|scope| scope == "cards:write" || scope == "*") {
+    ///         true => Ok(()),
+    ///         false => Err(Error::forbidden(format!("{} may only look at cards.", user.name))),
+    ///     }
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Outside a call.
     pub fn user(&self) -> Result<User> {
@@ -156,6 +178,16 @@ impl PluginContext {
     }
 
     /// The user that the plugin itself is, of kind `plugin`.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result, Uuid, json};
+    ///
+    /// /// For a task that nobody calls: what it writes is written by the plugin itself.
+    /// async fn mark(ctx: PluginContext, card: Uuid) -> Result<i64> {
+    ///     let own = ctx.service_user().await?.id;
+    ///     ctx.enrich_card(card, own, "marks:seen", "mark", &json!({ "seen": true })).await
+    /// }
+    /// ```
     pub fn service_user(&self) -> impl Future<Output = Result<User>> + Send + use<> {
         let (core, answer) = (self.core.clone(), (self.core.host.service_user())(self.core.ctx));
         async move {
@@ -168,6 +200,16 @@ impl PluginContext {
     /// A connection of the plugin's own pool: its `search_path` is the plugin's schema. Dropping it
     /// gives it back, clean, whatever was left open on it. One that was taken in a call goes back when the call ends at
     /// the latest; [`as_plugin`](Self::as_plugin) takes one for work that goes on.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result, Uuid};
+    ///
+    /// async fn notes(ctx: &PluginContext, card: Uuid) -> Result<Vec<String>> {
+    ///     let conn = ctx.get_plugin_conn().await?;
+    ///     let rows = conn.query("SELECT text FROM notes WHERE card_id = $1 ORDER BY id", &[&card]).await?;
+    ///     Ok(rows.iter().map(|row| row.get("text")).collect())
+    /// }
+    /// ```
     ///
     /// # Errors
     /// When none becomes free in time ([`Error::is_retryable`]).
@@ -224,6 +266,13 @@ impl PluginContext {
     }
 
     /// [`log`](Self::log) with fields: a JSON object.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{Level, PluginContext, json};
+    /// # fn f(ctx: &PluginContext) {
+    /// ctx.log_with(Level::Warn, "The feed has no prices.", &json!({ "feed": "spring", "rows": 1200 }));
+    /// # }
+    /// ```
     pub fn log_with(&self, level: Level, message: impl AsRef<str>, fields: &Value) {
         let fields = if fields.is_object() { fields.to_string() } else { String::new() };
         let (message, fields) = (Slice::text(message.as_ref()), Slice::text(&fields));
@@ -259,6 +308,20 @@ impl PluginContext {
 
     /// Whether the call has been cancelled or is past its deadline; outside a call, whether the
     /// plugin is being stopped. For loops without an await: anything that awaits is simply dropped.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{Error, PluginContext, Result};
+    /// fn checksum(ctx: &PluginContext, rows: &[u64]) -> Result<u64> {
+    ///     let mut sum = 0_u64;
+    ///     for rows in rows.chunks(10_000) {
+    ///         if ctx.cancelled() {
+    ///             return Err(Error::unavailable("Nobody waits for the checksum any more."));
+    ///         }
+    ///         sum = rows.iter().fold(sum, |sum, row| sum.rotate_left(5) ^ row);
+    ///     }
+    ///     Ok(sum)
+    /// }
+    /// ```
     pub fn cancelled(&self) -> bool {
         let Some(call) = &self.call else { return self.core.runtime.is_stopped() };
         let mut state = call.cancelled.lock().unwrap_or_else(PoisonError::into_inner);

@@ -137,6 +137,18 @@ impl HttpRequest {
     /// Sends it; ready when the head of the answer is there. Every status is an answer. The host begins at once, and
     /// stops when the future is dropped. 32 requests of a plugin are under way at a time, further ones wait.
     ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result};
+    ///
+    /// async fn is_up(ctx: &PluginContext) -> Result<bool> {
+    ///     match ctx.http().get("https://shop.example/healthz").send().await {
+    ///         Ok(response) => Ok(response.status().is_success()),
+    ///         Err(error) if error.is_retryable() => Ok(false),
+    ///         Err(error) => Err(error),
+    ///     }
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// When there is no answer ([`Error::http_failure`] says why), or the request is none. Passed on with `?` the first is
     /// 502 `upstream-error`, or 504 `upstream-timeout`, without a word about the other server.

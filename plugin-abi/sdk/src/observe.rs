@@ -67,6 +67,16 @@ impl<'a> Metrics<'a> {
     }
 
     /// Puts a value into a histogram; times in seconds, sizes in bytes. Its buckets are the host's, from 0.001 to 1,000,000.
+    ///
+    /// ```
+    /// # use cardinal_plugin::PluginContext;
+    /// fn note(ctx: &PluginContext, feed: &str, took: std::time::Duration, open: usize) {
+    ///     let metrics = ctx.metrics().label("feed", feed);
+    ///     metrics.count("feeds_read", 1);
+    ///     metrics.gauge("open_feeds", open as f64);
+    ///     metrics.observe("feed_seconds", took.as_secs_f64());
+    /// }
+    /// ```
     pub fn observe(&self, name: &str, value: f64) {
         self.send(HISTOGRAM, name, value);
     }

@@ -235,6 +235,23 @@ impl Request {
     /// parameters (a later one wins); in a tool call the arguments. So one handler serves a route
     /// and a tool. Text from query and path becomes the numbers, booleans, lists that `T` has.
     ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Uuid, json};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Find {
+    ///     card_id: Uuid,       // of the path
+    ///     limit: Option<u32>,  // of the query
+    ///     #[serde(default)]
+    ///     tags: Vec<String>,   // of the body; of a tool's arguments like the other two
+    /// }
+    ///
+    /// async fn find(_ctx: PluginContext, req: Request) -> Result<Response> {
+    ///     let Find { card_id, limit, tags } = req.input().await?;
+    ///     Ok(Response::json(&json!({ "card": card_id, "limit": limit.unwrap_or(20), "tags": tags })))
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// 400 `invalid-json` for a body that is not JSON; 422 with the field's pointer for what does
     /// not fit `T`; 404 when that is a parameter of the path (an id that is none).

@@ -19,6 +19,14 @@ impl PluginContext {
     ///
     /// `user_id` is the caller's ([`user`](Self::user)), or the service user's outside a call.
     ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result, Uuid, json};
+    ///
+    /// async fn weigh(ctx: &PluginContext, card: Uuid, grams: u32) -> Result<i64> {
+    ///     ctx.enrich_card(card, ctx.user()?.id, "scales:weight", "weight", &json!({ "grams": grams })).await
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// The host refuses a `source_key` that is not `<plugin name>:<suffix>`, a `kind` that the
     /// manifest does not declare in `provides_kinds`, an unknown card, data over the limits
@@ -45,6 +53,17 @@ impl PluginContext {
     }
 
     /// Reads a card.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result, Uuid};
+    ///
+    /// /// The pictures that any plugin has found: known by the kind of their source, not by who wrote it.
+    /// async fn pictures(ctx: &PluginContext, card: Uuid) -> Result<usize> {
+    ///     let card = ctx.read_card(card, ctx.user()?.id).await?;
+    ///     let lists = card.sources_of("supplier").into_values().map(|source| source.data["images"].as_array().map(Vec::len));
+    ///     Ok(lists.flatten().sum())
+    /// }
+    /// ```
     ///
     /// # Errors
     /// When there is no such card ([`Error::is_not_found`]), or the call may not read cards.
@@ -76,6 +95,20 @@ impl PluginContext {
 
     /// A page of cards that match `query`, which the service user reads outside a call.
     ///
+    /// ```
+    /// use cardinal_plugin::{CardQuery, PluginContext, Result};
+    ///
+    /// async fn count_active(ctx: &PluginContext) -> Result<usize> {
+    ///     let (query, mut count) = (CardQuery::new().status("active").limit(200), 0);
+    ///     let mut page = ctx.list_cards(query.clone()).await?;
+    ///     loop {
+    ///         count += page.items.len();
+    ///         let Some(cursor) = &page.next_cursor else { return Ok(count) };
+    ///         page = ctx.list_cards(query.clone().cursor(cursor)).await?;
+    ///     }
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// A query that the list of the API would refuse, with what is wrong; a cursor of another query; a call that may not
     /// read cards.
@@ -88,6 +121,19 @@ impl PluginContext {
     }
 
     /// Removes one of the plugin's own sources of a card. Gives the card's new version.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result, Uuid};
+    ///
+    /// /// Whether there was one.
+    /// async fn forget(ctx: &PluginContext, card: Uuid) -> Result<bool> {
+    ///     match ctx.remove_source(card, ctx.user()?.id, "scales:weight").await {
+    ///         Ok(_) => Ok(true),
+    ///         Err(error) if error.is_not_found() => Ok(false),
+    ///         Err(error) => Err(error),
+    ///     }
+    /// }
+    /// ```
     ///
     /// # Errors
     /// When there is no such card or source ([`Error::is_not_found`]), for a source of another plugin, and for a call without

@@ -78,6 +78,13 @@ impl Row {
 
     /// The value of a column, by number or name.
     ///
+    /// ```
+    /// # use cardinal_plugin::{Result, Row};
+    /// fn price(row: &Row) -> Result<Option<i64>> {
+    ///     row.try_get("price_cents")
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// When there is no such column, its type does not fit `T`, or it is NULL and `T` is no
     /// `Option`.
@@ -170,6 +177,20 @@ impl RowStream {
     }
 
     /// The next row; `None` at the end, and after an error.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result};
+    ///
+    /// /// Of a table of any size, with no more than a batch of it in memory.
+    /// async fn longest(ctx: &PluginContext) -> Result<usize> {
+    ///     let conn = ctx.get_plugin_conn().await?;
+    ///     let (mut rows, mut longest) = (conn.query_stream("SELECT text FROM notes", &[]).await?, 0);
+    ///     while let Some(row) = rows.next().await {
+    ///         longest = longest.max(row?.get::<_, &str>("text").len());
+    ///     }
+    ///     Ok(longest)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// PostgreSQL's, in the middle of the rows: those that came are good.

@@ -42,6 +42,20 @@ impl<'a> Transaction<'a> {
 
     /// A transaction inside this one (a savepoint), which can be rolled back alone.
     ///
+    /// ```
+    /// use cardinal_plugin::{Result, Transaction};
+    ///
+    /// /// Adds a name unless it is there already, which does not spoil the transaction around it.
+    /// async fn add_name(tx: &mut Transaction<'_>, name: &str) -> Result<bool> {
+    ///     let inner = tx.transaction().await?;
+    ///     match inner.execute("INSERT INTO names (name) VALUES ($1)", &[&name]).await {
+    ///         Ok(_) => inner.commit().await.map(|()| true),
+    ///         Err(error) if error.sqlstate() == Some("23505") => inner.rollback().await.map(|()| false),
+    ///         Err(error) => Err(error),
+    ///     }
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// When the connection is lost, or a statement of this transaction has failed: PostgreSQL then takes nothing but its end.
     pub async fn transaction(&mut self) -> Result<Transaction<'_>> {

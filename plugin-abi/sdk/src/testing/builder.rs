@@ -40,6 +40,23 @@ impl TestHostBuilder {
 
     /// Starts the plugin.
     ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+    ///
+    /// fn routes(_: &PluginContext) -> Router {
+    ///     Router::new().get("/greeting", greeting)
+    /// }
+    ///
+    /// async fn greeting(ctx: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::json(&ctx.settings::<cardinal_plugin::serde_json::Value>()?["greeting"]))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "greeter", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::builder(manifest).settings(json!({ "greeting": "Hello" })).start(routes);
+    /// assert_eq!(block_on(host.send(TestRequest::get("/greeting"))).json(), json!("Hello"));
+    /// ```
+    ///
     /// # Panics
     /// When the manifest cannot be read, `routes` fails, or the router and the manifest do not agree: what a host would
     /// refuse, in words.

@@ -51,6 +51,27 @@ impl TestCall {
     }
 
     /// Lets the handler go on as far as it can; whether it waits for something then. It answers when it is awaited.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, tokio};
+    ///
+    /// fn routes(_: &PluginContext) -> Router {
+    ///     Router::new().get("/slow", slow)
+    /// }
+    ///
+    /// async fn slow(_: PluginContext, _: Request) -> Result<Response> {
+    ///     tokio::time::sleep(Duration::from_secs(60)).await;
+    ///     Ok(Response::text("at last"))
+    /// }
+    ///
+    /// let host = TestHost::builder(r#"{ "name": "slow", "version": "1.0.0", "backend": {} }"#).paused().start(routes);
+    /// let mut call = host.begin(TestRequest::get("/slow"));
+    /// assert!(call.is_waiting());
+    /// block_on(host.advance(Duration::from_secs(60)));
+    /// assert_eq!(block_on(call).text(), "at last");
+    /// ```
     pub fn is_waiting(&mut self) -> bool {
         let Some(caller) = self.caller.take() else { return false };
         match self.running.poll_unpin(&mut Context::from_waker(Waker::noop())) {
