@@ -262,3 +262,27 @@ async fn a_stopping_host_answers_what_it_has_begun() {
     assert_eq!(answer.expect(200)["slept"], 1000, "{answer}");
     assert!(host.program().ended().await.success(), "{}", host.log());
 }
+
+#[tokio::test]
+async fn who_comes_while_the_host_stops_is_told_so_at_once() {
+    let plugins = PluginsFolder::default().with("unruly", &Package::fixture("unruly"));
+    let mut host = Host::settings().plugins(plugins).start().await;
+    let owner = host.owner().await.unlimited().await;
+    let held = owner.call(Method::GET, &format!("{UNRULY}/silent")).open(None).await.unwrap();
+    host.program().signal(rustix::process::Signal::TERM);
+    let told = eventually("a new connection is told that the host stops", async || {
+        let answer = owner.call(Method::GET, "/readyz").try_send().await.ok()?;
+        (answer.status == 503).then_some(answer)
+    })
+    .await;
+    told.refused(503, "draining");
+    assert!(told.header("retry-after").is_some(), "{told}");
+    for path in ["/v1/admin/master-cards", &format!("{UNRULY}/who"), "/api", "/nowhere"] {
+        let answer = owner.get(path).await;
+        answer.refused(503, "draining");
+        assert_eq!(answer.header("connection"), Some("close"), "{answer}");
+    }
+    assert_eq!(owner.get("/healthz").await.status, 200, "it is alive");
+    drop(held);
+    assert!(host.program().ended().await.success(), "{}", host.log());
+}

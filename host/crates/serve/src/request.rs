@@ -43,6 +43,8 @@ pub enum Full {
     Address,
     /// All connections of the listener.
     Listener,
+    /// The host gives no more places: it is about to stop.
+    Draining,
 }
 
 impl Full {
@@ -52,6 +54,7 @@ impl Full {
                 .detail("Too many connections from this address have a request in progress.")
                 .retry_after(RETRY_CONNECTING),
             Self::Listener => ApiError::new(&codes::OVERLOADED).detail("Too many requests are in progress."),
+            Self::Draining => ApiError::new(&codes::DRAINING),
         }
     }
 }

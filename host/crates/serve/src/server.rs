@@ -87,17 +87,7 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
             accepted = accept(&listener, &connections) => accepted,
         };
         match accepted {
-            Ok(Some(newcomer)) => {
-                let (app, mut server, stop) = (Arc::clone(&app), server.clone(), stop.clone());
-                tokio::spawn(async move {
-                    let Some((stream, peer, slot)) = newcomer.with_slot().await else { return };
-                    server.timer(IdleTimer::new(slot.connection()));
-                    match stream {
-                        Stream::Tcp(stream) => connection(app, server, stream, peer, stop, slot).await,
-                        Stream::Local(stream) => connection(app, server, stream, peer, stop, slot).await,
-                    }
-                });
-            }
+            Ok(Some(newcomer)) => start(&app, &server, newcomer, &stop),
             Ok(None) => {}
             Err(error) => {
                 connections.note_failure(&error);
@@ -105,10 +95,38 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
             }
         }
     }
-    drop(listener);
+    connections.drain();
+    tokio::spawn(refuse(Arc::clone(&app), server, listener, Arc::clone(&connections)));
     if tokio::time::timeout(grace, connections.ended()).await.is_err() {
         tracing::warn!(seconds = grace.as_secs(), "requests were still running at the end of the grace period");
     }
+}
+
+/// Answers whoever comes while the host drains, until the process ends. The socket is the supervisor's, too, and a worker
+/// cannot close it (`crash/vital.rs`): clients that nobody answers would wait for the end and be cut off.
+async fn refuse(app: Arc<App>, server: http1::Builder, listener: Listener, connections: Arc<Connections>) {
+    // A connection that is shut down before its first request is closed without an answer.
+    let never = CancellationToken::new();
+    // The supervisor lets nobody in at the local socket any more.
+    while let Listener::Tcp(..) = listener {
+        match accept(&listener, &connections).await {
+            Ok(Some(newcomer)) => start(&app, &server, newcomer, &never),
+            Ok(None) => {}
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+fn start(app: &Arc<App>, server: &http1::Builder, newcomer: AcceptedConnection, stop: &CancellationToken) {
+    let (app, mut server, stop) = (Arc::clone(app), server.clone(), stop.clone());
+    tokio::spawn(async move {
+        let Some((stream, peer, slot)) = newcomer.with_slot().await else { return };
+        server.timer(IdleTimer::new(slot.connection()));
+        match stream {
+            Stream::Tcp(stream) => connection(app, server, stream, peer, stop, slot).await,
+            Stream::Local(stream) => connection(app, server, stream, peer, stop, slot).await,
+        }
+    });
 }
 
 /// Serves one connection until it ends or changes its protocol. After `stop` it ends with the request in flight, an

@@ -10,7 +10,10 @@ use std::{
     io,
     net::IpAddr,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
@@ -45,6 +48,9 @@ pub(super) struct Connections {
     places: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
+    /// Places of those that are refused because the host stops; nobody waits for these to end.
+    draining: Arc<Semaphore>,
+    is_draining: AtomicBool,
     book: Mutex<ConnectionTable>,
 }
 
@@ -77,8 +83,15 @@ impl Connections {
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS as usize)),
             reserved: Arc::new(Semaphore::new(RESERVED_SLOTS as usize)),
             waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
+            draining: Arc::new(Semaphore::new(RESERVED_SLOTS as usize)),
+            is_draining: AtomicBool::new(false),
             book: Mutex::default(),
         })
+    }
+
+    /// From now on connections get a place where they are refused, beside those that [`ended`](Self::ended) waits for.
+    pub(super) fn drain(&self) {
+        self.is_draining.store(true, Ordering::Release);
     }
 
     /// A place for a connection that was accepted, from an address or from the local socket. Waits while the listener
@@ -88,9 +101,12 @@ impl Connections {
         if self.places.available_permits() == 0 && peer.is_some_and(|peer| self.limits.floods(peer)) {
             return None;
         }
-        let (permit, full) = match peer.is_some_and(|peer| !self.make_room(peer)) {
-            true => (self.reserved_place()?, Some(Full::Address)),
-            false => self.place().await?,
+        let (permit, full) = if self.is_draining.load(Ordering::Acquire) {
+            (Arc::clone(&self.draining).try_acquire_owned().ok()?, Some(Full::Draining))
+        } else if peer.is_some_and(|peer| !self.make_room(peer)) {
+            (self.reserved_place()?, Some(Full::Address))
+        } else {
+            self.place().await?
         };
         let connection = Arc::new(OpenConnection::new(peer.map(Network::from), full));
         self.book().enter(&connection);
