@@ -205,6 +205,26 @@ END $do$;
 
 SET LOCAL ROLE {{role_maker}};
 
+-- A plugin's login may give itself and its group a `role` for the next session, which no function below can
+-- take back.
+DO $$
+DECLARE
+  own         name;
+  in_database name;
+BEGIN
+  FOR own, in_database IN
+    SELECT r.rolname, d.datname FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole LEFT JOIN pg_database d ON d.oid = s.setdatabase
+    WHERE (r.rolname IN ({{plugin_literal}}, {{plugin_ddl_literal}}) OR starts_with(r.rolname, {{role_prefix}} || 'p_'))
+    AND EXISTS (SELECT FROM unnest(s.setconfig) c WHERE split_part(c, '=', 1) IN ('role', 'session_authorization'))
+  LOOP
+    IF in_database IS NULL THEN
+      EXECUTE format('ALTER ROLE %I RESET ALL', own);
+    ELSE
+      EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', own, in_database);
+    END IF;
+  END LOOP;
+END $$;
+
 -- `plugin` is a plugin's name with `_` for `-` in all of these.
 CREATE OR REPLACE FUNCTION cardinal.plugin_role(kind text, plugin text) RETURNS name
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
@@ -259,6 +279,7 @@ DECLARE
   runtime_role name := cardinal.plugin_role('p', plugin);
   own          name;
   setting      text;
+  in_database  boolean;
 BEGIN
   IF NOT coalesce(schema_verifier ~ '^SCRAM-SHA-256\$' AND runtime_verifier ~ '^SCRAM-SHA-256\$', false) THEN
     RAISE EXCEPTION 'passwords are given as SCRAM verifiers' USING ERRCODE = 'invalid_parameter_value';
@@ -268,14 +289,23 @@ BEGIN
       EXECUTE format('CREATE ROLE %I CONNECTION LIMIT 1', own);
     EXCEPTION WHEN duplicate_object THEN NULL;
     END;
-    EXECUTE format('ALTER ROLE %I RESET ALL', own);
-    EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', own, current_database());
   END LOOP;
-  -- A member may become the group and give it defaults.
-  FOR own IN SELECT DISTINCT r.rolname FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole
-             WHERE r.rolname IN ({{plugin_literal}}, {{plugin_ddl_literal}}) LOOP
-    EXECUTE format('ALTER ROLE %I RESET ALL', own);
-    EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', own, current_database());
+  -- A member may become the group and give it defaults. One at a time: `RESET ALL` fails on `role` and `session_authorization`,
+  -- which PostgreSQL lets nobody touch in a function with its owner's rights. Those two a start takes away, see below; until
+  -- then they keep a plugin from its own tables and nobody else from anything.
+  FOR own, setting, in_database IN
+    SELECT r.rolname, split_part(c, '=', 1), s.setdatabase <> 0
+    FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole, unnest(s.setconfig) c
+    WHERE r.rolname IN (schema_role, runtime_role, {{plugin_literal}}, {{plugin_ddl_literal}})
+    AND s.setdatabase IN (0, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+    AND split_part(c, '=', 1) NOT IN ('role', 'session_authorization')
+  LOOP
+    BEGIN
+      EXECUTE format(CASE WHEN in_database THEN 'ALTER ROLE %I IN DATABASE %I RESET %I' ELSE 'ALTER ROLE %1$I RESET %3$I' END,
+                     own, current_database(), setting);
+    EXCEPTION WHEN insufficient_privilege THEN
+      NULL;  -- An administrator's.
+    END;
   END LOOP;
   EXECUTE format('ALTER ROLE %I %s INHERIT CONNECTION LIMIT 4 PASSWORD %L', schema_role,
                  CASE WHEN schema_login THEN 'LOGIN' ELSE 'NOLOGIN' END, schema_verifier);

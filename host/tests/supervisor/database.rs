@@ -246,6 +246,12 @@ impl Database {
         prepare::prepare(&self.login, secret()).await.unwrap();
     }
 
+    /// What an administrator does after an update, where the host's login may do nothing.
+    pub(crate) async fn run_script_again(&self) {
+        let script = prepare::bootstrap_sql(&self.admin.dbname, &Secret::new(SECRET)).unwrap();
+        self.admin().await.batch_execute(&script).await.unwrap();
+    }
+
     pub(crate) fn login(&self, role: &str) -> ConnectParams {
         self.admin.with_login(role, self.prepared.passwords.for_role(role))
     }

@@ -13,6 +13,7 @@ everywhere! {
     a_plugin_works_on_its_tables_and_reads_cards
     a_plugins_session_starts_in_its_schema_and_cannot_move_its_defaults
     a_plugin_that_changed_its_password_gets_it_back_by_the_next_step
+    a_plugin_that_stores_a_role_for_everybody_stops_nobody_else
     a_plugin_cannot_make_the_core_a_member_that_gains_by_it
     the_schema_role_is_closed_after_its_step
     schema_sql_stays_in_its_schema
@@ -191,6 +192,37 @@ async fn a_plugin_that_changed_its_password_gets_it_back_by_the_next_step(place:
     assert!(connect::connect(&alpha.connect).await.is_err());
     database.provision("alpha", ITEMS).await.unwrap();
     connect::connect(&alpha.connect).await.unwrap();
+}
+
+/// PostgreSQL lets no function that runs with its owner's rights touch a stored `role`, nor reset all settings beside one.
+async fn a_plugin_that_stores_a_role_for_everybody_stops_nobody_else(place: Place) {
+    let database = place.database().await;
+    let alpha = database.provision("alpha", ITEMS).await.unwrap();
+    let plugin = connect::connect(&alpha.connect).await.unwrap();
+    let group = database.prepared.names.plugin();
+    for (role, setting) in
+        [(group.as_str(), "role"), ("CURRENT_USER", "role"), (group.as_str(), "work_mem"), ("CURRENT_USER", "work_mem")]
+    {
+        let value = if setting == "role" { group.as_str() } else { "64kB" };
+        // Not each server lets a member alter its group.
+        let _ = plugin.batch_execute(&format!("SET ROLE {group}; ALTER ROLE {role} SET {setting} = '{value}'")).await;
+        plugin.batch_execute(&format!("RESET ROLE; ALTER ROLE CURRENT_USER SET {setting} = '{value}'")).await.unwrap();
+    }
+    database.provision("beta", ITEMS).await.unwrap();
+    database.provision("beta", ITEMS).await.unwrap();
+    match place.login {
+        Login::Plain => database.run_script_again().await,
+        Login::Superuser | Login::Owner => database.start_again().await,
+    }
+    let alpha = database.provision("alpha", ITEMS).await.unwrap();
+    let stored =
+        "SELECT array_agg(r.rolname || ': ' || c) FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole,
+                  unnest(s.setconfig) c WHERE r.rolname = ANY ($1) AND (c LIKE 'role=%' OR c LIKE 'work_mem=64kB')";
+    let roles = [group, alpha.role.clone()];
+    let left = database.admin().await.query_one(stored, &[&&roles[..]]).await.unwrap();
+    assert_eq!(left.get::<_, Option<Vec<String>>>(0), None);
+    let again = connect::connect(&alpha.connect).await.unwrap();
+    again.query("SELECT * FROM items", &[]).await.unwrap();
 }
 
 async fn a_plugin_cannot_make_the_core_a_member_that_gains_by_it(place: Place) {

@@ -76,6 +76,28 @@ async fn a_key_without_an_index_is_named() {
     }
 }
 
+/// It would be as if the key had been made without one.
+#[tokio::test]
+async fn the_index_of_a_key_goes_with_the_key_alone() {
+    const INDEXED: &str = "CREATE TABLE IF NOT EXISTS t (n int, c uuid REFERENCES public.master_cards);
+                           CREATE INDEX IF NOT EXISTS i ON t (c); CREATE INDEX IF NOT EXISTS other ON t (n)";
+    for database in places().await {
+        database.provision("bare", INDEXED).await.unwrap();
+        for lost in [
+            "DROP INDEX i",
+            "DROP INDEX i; CREATE INDEX ON t (n, c)",
+            "DROP INDEX i; CREATE INDEX ON t (c) WHERE n > 1",
+        ] {
+            let found = found_in(database.provision("bare", &format!("{INDEXED}; {lost}")).await, "schema-failed");
+            assert!(found.contains("t.c"), "{found}");
+        }
+        database.provision("bare", &format!("{INDEXED}; CREATE INDEX j ON t (c, n); DROP INDEX i")).await.unwrap();
+        let dropped =
+            "DROP INDEX IF EXISTS j; DROP INDEX IF EXISTS other; ALTER TABLE t DROP CONSTRAINT IF EXISTS t_c_fkey";
+        database.provision("bare", dropped).await.unwrap();
+    }
+}
+
 /// A table whose key has no index would be read whole by the removal of any card, as often as it has keys.
 #[tokio::test]
 async fn a_key_has_an_index_by_which_the_rows_of_a_card_are_found() {

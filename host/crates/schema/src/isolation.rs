@@ -260,7 +260,7 @@ impl RoleReport {
     async fn make(&mut self, session: &Client, attempts: Vec<Attempt>) {
         for Attempt { breach, what, sql } in attempts {
             let begin = format!(
-                "BEGIN; SET LOCAL lock_timeout = '{ATTEMPT_TIMEOUT}'; SET LOCAL statement_timeout = '{ATTEMPT_TIMEOUT}'"
+                "BEGIN READ WRITE; SET LOCAL lock_timeout = '{ATTEMPT_TIMEOUT}'; SET LOCAL statement_timeout = '{ATTEMPT_TIMEOUT}'"
             );
             let tried = match session.batch_execute(&begin).await {
                 Ok(()) => session.batch_execute(&sql).await,

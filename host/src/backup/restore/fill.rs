@@ -9,7 +9,6 @@ use tokio_postgres::Client;
 use super::Restore;
 use crate::backup::{LeftOut, Manifest, Plugin, Rows, archive::Members};
 use cardinal_database::{connect::ConnectParams, roles::plugin_schema_name};
-use cardinal_package::manifest::CONNECTIONS_DEFAULT;
 use cardinal_schema::{
     dump,
     plugin_schema::{SCHEMA_TIMEOUT, Step, StepError},
@@ -18,6 +17,10 @@ use cardinal_schema::{
 
 /// How long the rows of a plugin may be held against its own checks; what is not done then stays NOT VALID.
 const CHECKS_LIMIT: Duration = Duration::from_secs(60);
+
+/// Connections of a plugin until a host makes the step with its package. More would leave a server without room for all
+/// plugins that it served.
+const STEP_CONNECTIONS: u32 = 1;
 
 impl Restore<'_> {
     pub(super) async fn fill_plugin(
@@ -142,8 +145,7 @@ pub(super) fn step<'a>(
         version,
         package: "",
         schema_sql,
-        // Until a host makes the step with the package.
-        connections: CONNECTIONS_DEFAULT,
+        connections: STEP_CONNECTIONS,
         provisioner,
         names: &prepared.names,
         passwords: &prepared.passwords,

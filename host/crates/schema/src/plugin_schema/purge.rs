@@ -95,7 +95,7 @@ impl Purge<'_> {
         let is_disabled = row.map(|row| row.try_get(0)).transpose().context("reading it")?.unwrap_or(false);
         if self.is_installed && !is_disabled {
             let fix = "disable the plugin first, or remove its package from the plugins folder";
-            return Err(refused("not-disabled", "a plugin that is disabled", "one that is not", fix));
+            return Err(refused("not-disabled", "a plugin that is disabled", "it is not disabled", fix));
         }
         let asked = "SELECT s.host::text FROM public.plugin_service s JOIN public.hosts h ON h.id = s.host
                      WHERE s.plugin = $1 AND h.seen_at > now() - interval '15 seconds' ORDER BY 1";

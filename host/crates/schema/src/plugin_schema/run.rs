@@ -22,6 +22,7 @@ use super::{
     rows::RowChanges,
     types,
 };
+use cardinal_control::link::ProvisionFault;
 use cardinal_database::{connect, sql};
 use cardinal_schema_sql::Statement;
 
@@ -82,6 +83,7 @@ impl<'a> Run<'a> {
         work.batch_execute(&look_settings()).await.context("preparing the transaction of schema.sql")?;
         let before = diff::holders(&work, &schema).await?;
         let relations_before = relations(&work, &schema).await?;
+        let unindexed_before = catalog::unindexed_keys(&work, &schema).await?;
         prepare(&work, &schema, &runtime_role).await?;
         let mut notes = Notes::new(&schema, &before)?;
         for statement in statements {
@@ -113,6 +115,9 @@ impl<'a> Run<'a> {
         let late = late.finish(&work).await?;
         let keys = card_keys.give_up_places(&work, step.schema_timeout.saturating_sub(started.elapsed())).await?;
         keys.index(&work).await?;
+        if !step.replay {
+            check_indexes(&work, &schema, &unindexed_before).await?;
+        }
         if let Some(refusal) = step.catalog_refusal(&work).await? {
             return Err(Failure::Refused(refusal));
         }
@@ -209,6 +214,22 @@ fn statement_settings(limit: Duration, may_lock: bool) -> String {
 fn remove_repeated(lost: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     lost.retain(|loss| seen.insert(loss.clone()));
+}
+
+/// An index that a removal of cards needs stays for as long as its key: without it, removing any card reads the whole table.
+/// Keys that had none before are left as they are. In a replay the tables are as they were when the backup was made.
+async fn check_indexes(work: &Transaction<'_>, schema: &str, before: &[String]) -> Result<(), Failure> {
+    let mut unindexed = catalog::unindexed_keys(work, schema).await?;
+    unindexed.retain(|column| !before.contains(column));
+    if unindexed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Refused(ProvisionFault::refused(
+        "schema-failed",
+        "each key to the cards to keep an index that begins with its column",
+        format!("no index any more for {}", unindexed.join(", ")),
+        "Make another index on the column before this one is dropped, or drop the key with it.",
+    )))
 }
 
 /// A schema that is larger already, from an older version, does not grow.
