@@ -80,3 +80,21 @@ async fn the_sources_of_no_card_are_not_found() {
     owner.delete(&format!("/v1/admin/master-cards/{card}")).await.expect(204);
     owner.get(&path).await.refused(404, "not-found");
 }
+
+#[tokio::test]
+async fn a_source_is_removed_whatever_its_key_holds() {
+    let plugins = PluginsFolder::default().with("echo", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let owner = host.owner().await;
+    let card = owner.card("With odd keys").await["id"].as_str().unwrap().to_owned();
+    for key in ["a/b", r"a\b", "//", "ü %?#&", "..a", ".."] {
+        let source = format!("echo:{key}");
+        owner.post(&format!("/v1/admin/plugins/echo/enrich/{card}"), &json!({"key": key})).await.expect(200);
+        let path: String = source.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        owner.delete(&format!("/v1/admin/master-cards/{card}/sources/{path}")).await.expect(204);
+        assert_eq!(sources(owner, &card).await, Vec::<Value>::new(), "{source}");
+    }
+    // What could be taken for a way out of the folder is no key.
+    let climbing = format!("/v1/admin/master-cards/{card}/sources/echo:%2F..%2F..%2Fusers");
+    owner.delete(&climbing).await.refused(400, "invalid-request");
+}
