@@ -77,7 +77,7 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
     if host == HostState::Stopped {
         findings.extend(settings::addresses(config));
     }
-    let mut seen = database::check(config, Clock::System.now()).await;
+    let mut seen = database::check(config, &Clock::System).await;
     findings.append(&mut seen.findings);
     let surveyed = preview::preview(config, std::mem::take(&mut seen.decided)).await;
     findings.extend(plugins::check(&config.paths.plugins_dir, &surveyed, &seen, core));

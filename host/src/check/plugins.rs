@@ -131,7 +131,7 @@ pub(super) fn settings_of_none(config: &Config, surveyed: &[Preview]) -> Vec<Fin
 /// What cards and schemas hold of plugins that are not there any more.
 fn orphans(surveyed: &[Preview], seen: &database::DatabaseReport) -> Vec<Finding> {
     let there = |name: &str| surveyed.iter().any(|one| one.report.name == name);
-    let gone = seen.plugins.iter().filter(|known| !there(&known.plugin));
+    let gone = seen.plugins.iter().filter(|known| !there(&known.plugin) && !known.tables.is_empty());
     let mut found: Vec<Finding> = gone
         .map(|known| {
             let name = &known.plugin;

@@ -122,6 +122,8 @@ fn plugin(report: &Value) -> Finding {
         )),
         "active" => Finding::ok("plugin-serving", &name, format!("{name} {version} is in service.")),
         "disabled" => Finding::ok("plugin-not-serving", &name, format!("{name} {version} is disabled.")),
+        // An operator has taken it out of the folder; what its data means stands in the findings about the database.
+        "retired" => Finding::ok("plugin-not-serving", &name, format!("{name} {version} has been removed.")),
         _ => {
             let reason = text("reason");
             let told = Finding::error("plugin-not-serving", &name, format!("{name} is {state}: {reason}"));
