@@ -43,7 +43,7 @@ pub enum RegistryError {
     #[error("{0} gave up data that earlier versions need, so it cannot be rolled back.")]
     NoWayBack(String),
     /// The package loses data, and no operator has agreed to that.
-    #[error("{} {} Nothing was changed.", .refusal.reason, .refusal.fix)]
+    #[error("{} To go on, {}. Nothing was changed.", .refusal.reason, .refusal.fix)]
     Destructive { refusal: Box<Refusal>, sha256: Option<String> },
     /// An upload that is no good.
     #[error("The package is refused: {}", .0.reason)]

@@ -119,11 +119,15 @@ impl Mcp {
                 let narrowing = narrowing.map_err(|wrong| ApiError::new(&codes::INVALID_REQUEST).detail(wrong))?;
                 self.stream(call, narrowing, session).await
             }
+            (Method::HEAD, Some(_)) => Ok(reply::text(StatusCode::OK, "text/event-stream", "")),
             (Method::DELETE, Some(session)) => {
                 self.sessions.end(&session);
                 Ok(reply::no_content())
             }
             _ => {
+                if call.method == Method::HEAD {
+                    call.method = Method::GET;
+                }
                 prepare(&mut call.headers, false);
                 let visit = Visit::new(&call, &caller, Narrowing::default());
                 plain_or(pass_on(&self.stateful, &call, Bytes::new(), visit).await).await

@@ -83,7 +83,7 @@ fn whole(field: &Field) -> Option<Manifest> {
         backend,
         tools,
         prompts,
-        settings_schema: object.optional("settings_schema").and_then(|field| field.schema()),
+        settings_schema: object.optional("settings_schema").and_then(|field| field.object_schema()).map(Value::Object),
         limits: limits(&object),
         name: String::new(),
         version: Version::new(0, 0, 0),
@@ -215,13 +215,23 @@ fn routes(field: &Field) -> Vec<DeclaredRoute> {
     let mut routes = Vec::new();
     for field in field.array_of(ROUTES_LIMIT).unwrap_or_default() {
         let Some(route) = route(&field) else { continue };
-        if !seen.insert((route.method.clone(), route.path.clone())) {
+        if !seen.insert((route.method.clone(), without_names(&route.path))) {
             let expected = format!("{} {} only once", route.method, route.path);
             field.wrong(Code::BadManifest, expected);
         }
         routes.push(route);
     }
     routes
+}
+
+/// Two paths that differ in the names of their parameters alone lead to the same requests.
+fn without_names(path: &str) -> String {
+    let segments = path.split('/').map(|segment| match segment.as_bytes() {
+        [b'{', b'*', ..] => "{*}",
+        [b'{', .., b'}'] => "{}",
+        _ => segment,
+    });
+    segments.collect::<Vec<_>>().join("/")
 }
 
 fn route(field: &Field) -> Option<DeclaredRoute> {
@@ -279,11 +289,15 @@ pub fn check_template(path: &str) -> Result<(), String> {
     if path.len() > PATH_LIMIT || !path.bytes().all(plain) {
         return Err(format!("at most {PATH_LIMIT} printable ASCII characters without ? # % and \\"));
     }
+    let mut names = HashSet::new();
     let mut segments = rest.split('/').peekable();
     while let Some(segment) = segments.next() {
         let last = segments.peek().is_none(); // only there an empty one is a trailing slash
         if segment == "." || segment == ".." || (segment.is_empty() && !last) {
             return Err("a path without empty, . or .. segments".to_owned());
+        }
+        if segment.starts_with('{') && !names.insert(segment.trim_start_matches("{*").trim_start_matches('{')) {
+            return Err("a path with a name of its own for each parameter".to_owned());
         }
     }
     matchit::Router::new().insert(path, ()).map_err(|error| format!("a path template ({error})"))

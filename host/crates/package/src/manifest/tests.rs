@@ -108,6 +108,7 @@ fn a_wrong_type_names_place_found_and_expected() {
     assert_eq!(problem("/mcp/tools/0/requires_confirmation", Some(json!("yes"))).expected, "true or false");
     assert_eq!(problem("/limits/timeout_ms", Some(json!(0))).expected, "a whole number from 1 to 600000");
     assert_eq!(problem("/settings_schema", Some(json!({"type": "nonsense"}))).pointer, "/settings_schema");
+    assert_eq!(problem("/settings_schema", Some(json!({"type": "array"}))).pointer, "/settings_schema");
 }
 
 #[test]
@@ -161,6 +162,12 @@ fn routes_are_methods_and_templates_each_once() {
     assert_eq!(problem("/backend/routes/0/method", Some(json!("get"))).pointer, "/backend/routes/0/method");
     let twice = valid()["backend"]["routes"][0].clone();
     assert_eq!(problem("/backend/routes/1", Some(twice)).pointer, "/backend/routes/1");
+    let of_item = |name: &str| json!({"method": "DELETE", "path": format!("/items/{{{name}}}/price")});
+    let same = with(valid(), "/backend/routes", Some(json!([of_item("id"), of_item("item")])));
+    let Problems(problems) = read(&same).unwrap_err();
+    assert_eq!(problems[0].pointer, "/backend/routes/1", "other names make no other path");
+    assert_eq!(problem("/backend/routes/0/path", Some(json!("/{x}/{x}"))).pointer, "/backend/routes/0/path");
+    assert!(read(&with(valid(), "/backend/routes/0/path", Some(json!("/{x}/{*y}")))).is_ok());
     for prefix in ["Prices", "a/b", "", "/prices"] {
         assert_eq!(problem("/backend/apiPrefix", Some(json!(prefix))).pointer, "/backend/apiPrefix");
     }

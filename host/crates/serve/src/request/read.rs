@@ -67,7 +67,8 @@ fn media(parts: &Parts, reads: Reads) -> ApiResult<()> {
     let refused =
         || ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail(format!("Send the body as {}.", types.join(" or ")));
     if parts.headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return Err(refused());
+        let detail = "Send the body without Content-Encoding.";
+        return Err(ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail(detail));
     }
     match input::media_type(&parts.headers) {
         Some(media) if types.contains(&media.as_str()) => Ok(()),
