@@ -1,7 +1,8 @@
 //! How many descriptors the code of each plugin has opened and not closed. The system does not say who opened one, so
 //! the open ones are counted whenever code begins or ends to run on a plugin's own threads: what is opened while one
-//! plugin alone runs there is attributed to it. What the host opens meanwhile is counted, too, so this is evidence of who
-//! opened what is there in the end, and no sum.
+//! plugin alone runs there is attributed to it, and what is opened while several run is divided among them as they
+//! opened alone at about the same time. What the host opens meanwhile is counted, too, so this is evidence of who opened
+//! what is there in the end, and no sum.
 
 use std::{collections::BTreeMap, fs::File, sync::OnceLock};
 
@@ -11,6 +12,9 @@ use super::tag::PluginTag;
 
 static FOLDER: OnceLock<Option<File>> = OnceLock::new();
 static STRETCHES: Mutex<Stretches> = Mutex::new(Stretches::new());
+
+/// Groups of plugins whose common stretches are kept; of further ones nothing is attributed.
+const MAX_GROUPS: usize = 64;
 
 /// Opens what has to stay open for counting. Without it nothing is counted.
 pub fn prepare() {
@@ -31,23 +35,60 @@ struct Stretches {
     running: Vec<usize>,
     /// What was opened by each while it ran alone.
     opened: BTreeMap<usize, i64>,
+    /// The same as it was asked for last.
+    opened_before: BTreeMap<usize, i64>,
+    /// What was opened while several ran at once.
+    opened_together: BTreeMap<Vec<usize>, i64>,
 }
 
 impl Stretches {
     const fn new() -> Self {
-        Self { open: None, running: Vec::new(), opened: BTreeMap::new() }
+        Self {
+            open: None,
+            running: Vec::new(),
+            opened: BTreeMap::new(),
+            opened_before: BTreeMap::new(),
+            opened_together: BTreeMap::new(),
+        }
     }
 
     /// Ends one and begins the next.
     fn cut(&mut self, open: Option<i64>) {
         let before = std::mem::replace(&mut self.open, open);
         let Some((before, open)) = before.zip(open) else { return };
-        if let Some(page) = self.running.first()
-            && open != before
-            && self.running.iter().all(|other| other == page)
-        {
-            *self.opened.entry(*page).or_default() += open - before;
+        let Some(first) = self.running.first() else { return };
+        if open == before {
+            return;
         }
+        if self.running.iter().all(|other| other == first) {
+            *self.opened.entry(*first).or_default() += open - before;
+            return;
+        }
+        let mut group = self.running.clone();
+        group.sort_unstable();
+        group.dedup();
+        if self.opened_together.contains_key(&group) || self.opened_together.len() < MAX_GROUPS {
+            *self.opened_together.entry(group).or_default() += open - before;
+        }
+    }
+
+    /// What each has opened, and a new beginning.
+    fn take(&mut self) -> BTreeMap<usize, i64> {
+        let alone = std::mem::take(&mut self.opened);
+        let before = std::mem::replace(&mut self.opened_before, alone.clone());
+        let count = |counts: &BTreeMap<usize, i64>, page: &usize| counts.get(page).map_or(0, |count| (*count).max(0));
+        let weight = |page: &usize| count(&alone, page) + count(&before, page);
+        let mut opened = alone.clone();
+        for (group, together) in std::mem::take(&mut self.opened_together) {
+            let whole: i64 = group.iter().map(weight).sum();
+            if whole == 0 {
+                continue;
+            }
+            for page in group.iter().filter(|page| weight(page) > 0) {
+                *opened.entry(*page).or_default() += together * weight(page) / whole;
+            }
+        }
+        opened
     }
 }
 
@@ -84,7 +125,7 @@ impl Drop for Counting {
 pub fn take() -> DescriptorCounts {
     let mut stretches = stretches();
     stretches.cut(open_now());
-    DescriptorCounts(std::mem::take(&mut stretches.opened))
+    DescriptorCounts(stretches.take())
 }
 
 /// See [`take`].
@@ -114,5 +155,24 @@ mod tests {
         stretches.cut(None);
         stretches.cut(Some(90)); // it is not known since when
         assert_eq!(stretches.opened, [(3, 25), (7, -2)].into());
+        assert_eq!(stretches.take(), [(3, 45), (7, -2)].into());
+        assert_eq!(stretches.take(), [].into());
+    }
+
+    #[test]
+    fn what_is_opened_while_several_run_is_divided_as_they_opened_alone() {
+        let mut stretches = Stretches::new();
+        stretches.cut(Some(0));
+        for (running, open) in [(vec![3], 30), (vec![7], 40), (vec![7, 3, 7], 80), (vec![3, 9], 90), (vec![5, 9], 190)]
+        {
+            stretches.running = running;
+            stretches.cut(Some(open));
+        }
+        assert_eq!(stretches.take(), [(3, 30 + 30 + 10), (7, 10 + 10)].into(), "nobody knows of 5 and 9");
+        stretches.running = vec![3, 7];
+        stretches.cut(Some(230));
+        assert_eq!(stretches.take(), [(3, 30), (7, 10)].into(), "as a moment before");
+        stretches.cut(Some(240));
+        assert_eq!(stretches.take(), [].into(), "that is too long ago");
     }
 }
