@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+use serde_json::Value;
 
 /// How long anything awaited may take before the test fails: generous, since two cores may run many hosts.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,6 +31,18 @@ pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Optio
 /// The root of the repository.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Runs a program to its end beside what the test does.
+pub async fn run(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+/// What a program printed, as JSON.
+#[track_caller]
+pub fn printed_json(output: &Output) -> Value {
+    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}{errors}"))
 }
 
 /// A file that `cargo build --workspace` made beside the running test program: the host, a plugin's library.

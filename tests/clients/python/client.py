@@ -11,6 +11,8 @@ import json
 import os
 import sys
 
+from version import pick
+
 URL, MODE = sys.argv[1], (sys.argv[2:] or ["auto"])[0]
 TIMES = int((sys.argv[3:] or ["0"])[0])
 HEADERS = {"Authorization": "Bearer " + os.environ["CARDINAL_API_KEY"]}
@@ -71,12 +73,7 @@ async def again(connect):
 
 
 def main():
-    try:
-        import httpx2  # noqa: F401  only the second version comes with it
-    except ImportError:
-        connect = first
-    else:
-        connect = second
+    connect = pick(first, second)
     revision, answer = asyncio.run(again(connect) if TIMES else connect(walk))
     print(json.dumps({"revision": revision, **answer}))
 

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from version import pick
 
 URL, TOKEN = sys.argv[1:3]
 TOOL = (sys.argv[3:] or [None])[0]
@@ -97,12 +98,7 @@ async def second(login):
 
 
 def main():
-    try:
-        import httpx2  # noqa: F401  only the second version comes with it
-    except ImportError:
-        connect = first
-    else:
-        connect = second
+    connect = pick(first, second)
     login = Login()
     answer = asyncio.run(connect(login))
     asked = login.address and {name: values[0] for name, values in parse_qs(urlsplit(login.address).query).items()}

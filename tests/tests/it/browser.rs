@@ -2,7 +2,7 @@
 
 use std::{io::Cursor, process::Command};
 
-use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, Package, PluginsFolder, built, repository};
+use cardinal_tests::{Host, OWNER, OWNER_PASSWORD, Package, PluginsFolder, built, repository, run};
 use minisign::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ async fn playwright(host: &Host, specs: &[&str], environment: &[(&str, &str)]) {
     command.current_dir(repository().join("frontend")).env("PLAYWRIGHT_OUTPUT_DIR", results.path());
     command.env("CARDINAL_URL", host.url()).env("CARDINAL_USERNAME", OWNER).env("CARDINAL_PASSWORD", OWNER_PASSWORD);
     command.env("CI", "1").envs(environment.iter().copied());
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let output = run(command).await;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     eprintln!("{printed}");
     // What failed is told after the list of all, if it came to any.

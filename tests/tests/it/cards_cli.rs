@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use cardinal_tests::{Host, cardinal_program, unique};
+use cardinal_tests::{Host, cardinal_program, run, unique};
 use serde_json::{Value, json};
 
 use super::import::by_sku;
@@ -15,10 +15,6 @@ fn command(host: &Host, key: &str, arguments: &[&str]) -> Command {
     command.args(["cards"]).args(arguments).env("CARDINAL_URL", host.url()).env("CARDINAL_API_KEY", key);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
-}
-
-async fn run(mut command: Command) -> Output {
-    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
 fn printed(output: &Output) -> String {

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use cardinal_tests::{Answer, Host, Package, Pages, PluginsFolder, User, repository};
+use cardinal_tests::{Answer, Host, Package, Pages, PluginsFolder, User, printed_json, repository, run};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -64,10 +64,8 @@ async fn official_client(host: &Host, user: &User, arguments: &[&str]) -> (Outpu
     let mut command = Command::new("node");
     command.arg(repository().join("tests/clients/mcp.mjs")).arg(format!("{}/api", host.url())).args(arguments);
     command.env("CARDINAL_API_KEY", &user.token);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let answer = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}{errors}"));
+    let output = run(command).await;
+    let answer = printed_json(&output);
     (output, answer)
 }
 

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use super::mcp_confirmation::{approval_path, asked};
-use cardinal_tests::{Host, Package, PluginsFolder, User, repository, unique};
+use cardinal_tests::{Host, Package, PluginsFolder, User, printed_json, repository, run, unique};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -45,8 +45,7 @@ async fn official_client(host: &Host, user: &User, arguments: &[&str]) -> Value 
     let mut command = Command::new("node");
     command.arg(repository().join("tests/clients/mcp.mjs")).arg(format!("{}/api", host.url())).args(arguments);
     command.env("CARDINAL_API_KEY", &user.token);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    printed_json(&run(command).await)
 }
 
 async fn with_echo() -> Host {

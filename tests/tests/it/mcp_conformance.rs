@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, process::Command};
 
-use cardinal_tests::{Host, Package, PluginsFolder, repository};
+use cardinal_tests::{Host, Package, PluginsFolder, repository, run};
 use serde_json::json;
 
 /// What the suite needs of Node.
@@ -38,7 +38,7 @@ async fn conforms_to(revision: &str) {
     command.arg(repository().join("tests/clients/conformance.mjs")).arg(format!("{}/api", host.url())).arg(revision);
     command.arg(repository().join(format!("tests/conformance/{revision}.yml"))).arg(results.path());
     command.env("CARDINAL_API_KEY", key["key"].as_str().unwrap()).env("NO_COLOR", "1");
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let output = run(command).await;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{printed}{errors}");

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use cardinal_tests::{Federated, repository};
+use cardinal_tests::{Federated, printed_json, repository, run};
 use serde_json::{Value, json};
 
 use super::mcp_python::python;
@@ -31,9 +31,7 @@ async fn flow(client: &str, url: &str, token: Option<&str>) -> Option<Value> {
 async fn python_flow(version: &str, arguments: &[&str]) -> Option<Value> {
     let mut command = Command::new(python(version)?);
     command.arg(repository().join("tests/clients/python/oauth.py")).args(arguments);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Some(serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}{errors}")))
+    Some(printed_json(&run(command).await))
 }
 
 /// Each client registers and logs in, at both paths of the endpoint.

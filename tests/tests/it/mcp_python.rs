@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::Command};
 
-use cardinal_tests::{Host, Package, PluginsFolder, repository};
+use cardinal_tests::{Host, Package, PluginsFolder, printed_json, repository, run};
 use serde_json::{Value, json};
 
 /// The Python of a virtual environment with this version; none where PyPI could not be reached.
@@ -28,9 +28,7 @@ async fn walk(version: &str, mode: &str) -> Option<Value> {
     let mut command = Command::new(python);
     command.arg(repository().join("tests/clients/python/client.py")).args([&format!("{}/api", host.url()), mode]);
     command.env("CARDINAL_API_KEY", key.token());
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Some(serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}{errors}")))
+    Some(printed_json(&run(command).await))
 }
 
 fn check(answer: &Value, revision: &str) {

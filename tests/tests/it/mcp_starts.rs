@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use cardinal_tests::{Host, repository};
+use cardinal_tests::{Host, printed_json, repository, run};
 use serde_json::Value;
 
 use super::mcp_python::python;
@@ -17,10 +17,9 @@ async fn runs(mut client: Command, arguments: &[&str], times: u32) -> Value {
     let host = Host::settings().plugins(echo()).start().await;
     let key = host.owner().await.unlimited().await;
     client.arg(format!("{}/api", host.url())).args(arguments).env("CARDINAL_API_KEY", key.token());
-    let output = tokio::task::spawn_blocking(move || client.output().unwrap()).await.unwrap();
-    let (printed, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{printed}{errors}");
-    let answer: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}{errors}"));
+    let output = run(client).await;
+    let answer = printed_json(&output);
+    assert!(output.status.success(), "{output:?}");
     assert!(answer["runs"] == times && answer["tools"].as_u64() > Some(0), "{answer}");
     answer
 }

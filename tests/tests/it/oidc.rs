@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use cardinal_tests::{Client, Federated, Host, eventually, repository, unique};
+use cardinal_tests::{Client, Federated, Host, eventually, printed_json, repository, run, unique};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -15,10 +15,7 @@ const ALLOWED: &str = "mcp:use cards:read plugin:*:read plugin:*:write";
 pub(super) async fn oauth(arguments: &[&str]) -> Value {
     let mut command = Command::new("node");
     command.arg(repository().join("tests/clients/oauth.mjs")).args(arguments);
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}{errors}"))
+    printed_json(&run(command).await)
 }
 
 fn sorted(scopes: &Value) -> Vec<&str> {

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use cardinal_tests::{Answer, Host, Package, PluginsFolder, User, repository, unique};
+use cardinal_tests::{Answer, Host, Package, PluginsFolder, User, repository, run, unique};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -20,8 +20,8 @@ fn tool(name: &str) -> PathBuf {
     path
 }
 
-async fn run(mut command: Command) -> (Output, String) {
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+async fn run_tool(command: Command) -> (Output, String) {
+    let output = run(command).await;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     (output, printed)
 }
@@ -54,7 +54,7 @@ async fn the_types_of_the_admin_ui_are_those_of_the_document() {
     let file = written(host.owner().await, folder.path()).await;
     let mut check = Command::new("node");
     check.arg("build/types.js").arg(&file).arg("--check").current_dir(repository().join("frontend"));
-    let (output, printed) = run(check).await;
+    let (output, printed) = run_tool(check).await;
     assert!(output.status.success(), "{printed}");
 }
 
@@ -65,13 +65,13 @@ async fn the_document_is_valid_and_a_client_generator_takes_it() {
     let file = written(host.owner().await, folder.path()).await;
     let mut validate = Command::new(tool("python"));
     validate.args(["-m", "openapi_spec_validator", "--schema", "3.1"]).arg(&file);
-    let (output, printed) = run(validate).await;
+    let (output, printed) = run_tool(validate).await;
     assert!(output.status.success(), "{printed}");
     let types = folder.path().join("api.d.ts");
     let mut generate = Command::new("npx");
     generate.args(["--no-install", "openapi-typescript"]).arg(&file).arg("-o").arg(&types);
     generate.current_dir(repository().join("tests/clients"));
-    let (output, printed) = run(generate).await;
+    let (output, printed) = run_tool(generate).await;
     assert!(output.status.success(), "{printed}");
     let types = std::fs::read_to_string(types).unwrap();
     for operation in ["listCards", "updateCard", "plugin_supplier_enrich"] {
@@ -156,7 +156,7 @@ async fn fuzz(seconds: u32) {
     command.args(["--max-time", &seconds.to_string(), "--header", &format!("Authorization: Bearer {key}")]);
     command.arg(&file).current_dir(folder.path());
     command.env("SCHEMATHESIS_HOOKS", "hooks").env("PYTHONPATH", repository().join("tests/openapi"));
-    let (output, printed) = run(command).await;
+    let (output, printed) = run_tool(command).await;
     assert!(output.status.success(), "{printed}\n{}", failures(&host));
     eprintln!("{printed}");
     let log = failures(&host);
