@@ -18,7 +18,8 @@ everywhere! {
     a_restore_that_fails_leaves_the_database_empty
 }
 
-/// Keys in a circle, computed and generated columns, a check that calls a function, a partition, an enumeration, a view.
+/// Keys in a circle, computed and generated columns, a check that calls a function, partitions, enumerations, a
+/// view.
 const FIRST: &str = "
     CREATE TYPE mood AS ENUM ('good', 'bad');
     CREATE TABLE items (
@@ -31,6 +32,10 @@ const FIRST: &str = "
     CREATE TABLE log (id bigserial, what text);
     CREATE TABLE parts (k int, v text) PARTITION BY LIST (k);
     CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
+    CREATE TYPE color AS ENUM ('red', 'green', 'blue', 'white', 'black', 'gray', 'brown', 'pink');
+    CREATE TABLE hashed (c color) PARTITION BY HASH (c);
+    CREATE TABLE hashed_0 PARTITION OF hashed FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+    CREATE TABLE hashed_1 PARTITION OF hashed FOR VALUES WITH (MODULUS 2, REMAINDER 1);
     CREATE TABLE \"Odd \"\"name\"\"\" (\"select\" int);
     CREATE TABLE nothing ();
     CREATE VIEW counted AS SELECT count(*) AS n FROM items;";
@@ -46,6 +51,7 @@ const ROWS: &str = "
     INSERT INTO items (name) VALUES (NULL), ('');
     INSERT INTO linked (card_id) SELECT id FROM public.master_cards;
     INSERT INTO parts VALUES (1, 'one');
+    INSERT INTO hashed SELECT unnest(enum_range(NULL::color));
     INSERT INTO \"Odd \"\"name\"\"\" VALUES (5);
     INSERT INTO log (what) VALUES ('a'), ('b');
     INSERT INTO nothing DEFAULT VALUES";
@@ -54,6 +60,7 @@ const LOOK: &str = "
     SELECT json_build_array(
       (SELECT json_agg(i ORDER BY id) FROM items i), (SELECT json_agg(h) FROM heads h), (SELECT json_agg(l) FROM linked l),
       (SELECT json_agg(l ORDER BY id) FROM log l), (SELECT json_agg(p) FROM parts p),
+      (SELECT json_agg(h ORDER BY c) FROM hashed h),
       (SELECT json_agg(o) FROM \"Odd \"\"name\"\"\" o), (SELECT count(*) FROM nothing),
       (SELECT json_agg(m) FROM public.master_cards m))::text";
 

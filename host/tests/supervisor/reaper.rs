@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use cardinal_database::{connect, pool::Pools};
 use cardinal_store::{
     card_expiry::{Expiry, ExpiryReport},
-    cards, reaper,
+    cards,
+    error::StoreError,
+    reaper,
 };
 
 use super::database::{Database, Login, Place};
@@ -183,5 +185,49 @@ async fn a_card_that_waits_does_not_keep_those_of_its_batch_waiting() {
             }
         }
         assert_eq!(round.await.unwrap(), ExpiryReport { cards: 1, slow: 1, ..ExpiryReport::default() });
+    }
+}
+
+/// A key's action changes the plugin's row, and what is computed of that fails.
+#[tokio::test]
+async fn a_card_whose_plugin_cannot_compute_its_row_is_in_use() {
+    let computed = [
+        "n int CHECK (card_id IS NOT NULL OR 1 / n > 0)",
+        "n int, g int GENERATED ALWAYS AS (CASE WHEN card_id IS NULL THEN 1 / n END) STORED",
+        "n int, m int CHECK (card_id IS NOT NULL OR (n + 2147483647) > 0)",
+    ];
+    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
+        for (columns, value) in computed.iter().zip(["0", "0", "1"]) {
+            let database = place.database().await;
+            let table = format!(
+                "CREATE TABLE items (card_id uuid REFERENCES public.master_cards ON DELETE SET NULL, {columns})"
+            );
+            let made = database.provision("arith-metic", &table).await.unwrap();
+            let (broken, other) = (database.card("broken").await, database.card("other").await);
+            let plugin = connect::connect(&made.connect).await.unwrap();
+            plugin
+                .batch_execute(&format!("INSERT INTO items (card_id, n) VALUES ('{broken}', {value})"))
+                .await
+                .unwrap();
+            let hide = "UPDATE public.master_cards SET deleted_at = now() - interval '1 day'";
+            database.core().await.execute(hide, &[]).await.unwrap();
+            let pools = pools(&database);
+            let refused = cards::purge(&pools.reaper, broken).await;
+            let by_plugin = matches!(&refused, Err(StoreError::CardInUse { plugin }) if plugin == "arith-metic");
+            assert!(by_plugin, "{columns}: {refused:?}");
+            let mut expiry = Expiry::new(BATCH_TIMEOUT, reaper::CARD_TIMEOUT);
+            let removed = expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap();
+            assert_eq!((removed.cards, removed.in_use.get("arith-metic")), (1, Some(&1)), "{columns}");
+            assert_eq!(
+                database
+                    .core()
+                    .await
+                    .query("SELECT FROM public.master_cards WHERE id = $1", &[&other])
+                    .await
+                    .unwrap()
+                    .len(),
+                0
+            );
+        }
     }
 }

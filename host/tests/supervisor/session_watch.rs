@@ -93,6 +93,21 @@ async fn flood(made: &PluginDatabase, step: &str) -> SqlState {
     }
 }
 
+/// As one does that hid behind a delay at its login while the others were ended.
+#[tokio::test]
+async fn a_session_that_outlives_its_login_is_ended() {
+    for Watched { database, made, .. } in &watched().await {
+        let session = session(made).await;
+        let other = database.provision("other", "CREATE TABLE items (n int)").await.unwrap();
+        let other = connect::connect(&other.connect).await.unwrap();
+        let close = format!("ALTER ROLE {}p_flood NOLOGIN", database.prepared.names.prefix());
+        database.admin().await.batch_execute(&close).await.unwrap();
+        let error = session.batch_execute("SELECT pg_sleep(60)").await.unwrap_err();
+        assert!(error.is_closed() || error.code() == Some(&SqlState::ADMIN_SHUTDOWN), "{error:?}");
+        other.batch_execute("SELECT 1").await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_login_that_fills_the_table_of_locks_is_ended_and_cards_are_written() {
     for Watched { database, made, .. } in &watched().await {

@@ -243,11 +243,19 @@ pub async fn copy_out(client: &Client, table: &Table) -> anyhow::Result<CopyOutS
     client.copy_out(&copy).await.with_context(|| format!("reading {}", table.qualified()))
 }
 
+/// Rows of a partition go in by the table that it is a part of: the hash of a value of an enumeration, which says in which
+/// partition its row lies, is another in each database.
+///
 /// # Errors
 /// As the server reports them.
 pub async fn copy_in(client: &Client, table: &Table) -> anyhow::Result<CopyInSink<bytes::Bytes>> {
-    let copy = format!("COPY {}{} FROM STDIN", table.qualified(), table.columns());
-    client.copy_in(&copy).await.with_context(|| format!("writing {}", table.qualified()))
+    let name = table.qualified();
+    let root =
+        "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE c.oid = coalesce(pg_partition_root($1::text::regclass), $1::text::regclass)";
+    let row = client.query_one(root, &[&name]).await.with_context(|| format!("looking what {name} is a part of"))?;
+    let copy = format!("COPY {}{} FROM STDIN", row.try_get::<_, &str>(0)?, table.columns());
+    client.copy_in(&copy).await.with_context(|| format!("writing {name}"))
 }
 
 /// Takes all rows out of the tables of a schema: what its `schema.sql` put in comes back with the others.

@@ -25,6 +25,8 @@ use cardinal_database::{
 /// A session makes some 15,000 locks a second (savepoints that write, measured on PostgreSQL 15 and 18): between two looks,
 /// and until it has ended, that is some thousand for each core, for which the private server has room.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Between two looks for sessions of logins that are closed.
+const CLOSED_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 /// For one look, with what it ends. The session is given up then.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -103,6 +105,13 @@ static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
     GROUP BY 1"
     )
 });
+/// Sessions of logins that nobody may use any more. One that asks for `post_auth_delay` as it logs in is not listed until that is
+/// over, and so may not have been ended with the others.
+const CLOSED: &str = "
+    SELECT r.rolname::text AS role, pg_catalog.array_agg(a.pid) AS sessions
+    FROM pg_catalog.pg_stat_activity a JOIN pg_catalog.pg_roles r ON r.oid = a.usesysid
+    WHERE pg_catalog.starts_with(r.rolname::text, $1) AND NOT r.rolcanlogin AND a.datname = pg_catalog.current_database()
+    GROUP BY 1";
 const SESSIONS: &str =
     "SELECT coalesce(pg_catalog.array_agg(pid), '{}') FROM pg_catalog.pg_stat_activity WHERE usename::text = $1";
 
@@ -227,8 +236,17 @@ impl<'a> Watch<'a> {
 
     /// Until the session fails.
     async fn run(&self) -> anyhow::Error {
+        let mut looked_for_closed = Instant::now();
         loop {
-            match tokio::time::timeout(LOOK_TIMEOUT, self.look()).await {
+            let look = async {
+                self.look().await?;
+                if looked_for_closed.elapsed() >= CLOSED_LOOK_INTERVAL {
+                    looked_for_closed = Instant::now();
+                    self.end_closed().await?;
+                }
+                anyhow::Ok(())
+            };
+            match tokio::time::timeout(LOOK_TIMEOUT, look).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return error,
                 Err(_) => return anyhow::anyhow!("a look took longer than {LOOK_TIMEOUT:?}"),
@@ -248,6 +266,14 @@ impl<'a> Watch<'a> {
         }
         if waits > 0 {
             self.end_blockers().await?;
+        }
+        Ok(())
+    }
+
+    async fn end_closed(&self) -> anyhow::Result<()> {
+        let rows = self.session.query(CLOSED, &[&self.runtime_prefix()]).await;
+        for row in rows.context("looking for sessions of closed logins")? {
+            self.end(row.try_get("role")?, &row.try_get::<_, Vec<i32>>("sessions")?, "its login is closed").await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio_postgres::NoTls;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 use uuid::Uuid;
 
 use crate::error::StoreError;
@@ -67,14 +67,30 @@ pub async fn remove_cards(reaper: &Pool, ids: &[Uuid], timeout: Duration) -> Res
     })
 }
 
-/// What forbids the removal names its schema, and so the plugin: a foreign key, or a constraint that its action breaks
-/// (`ON DELETE SET NULL` on a column that is NOT NULL).
+/// What forbids the removal is a plugin's: a foreign key, a constraint that its action breaks (`ON DELETE SET NULL` on a column
+/// that is NOT NULL), or a check or generated column that fails for the row that comes out of it.
 pub(super) fn card_in_use(error: tokio_postgres::Error) -> StoreError {
-    let in_use = error.as_db_error().filter(|fault| fault.code().code().starts_with("23"));
-    match in_use.and_then(|fault| fault.schema()).and_then(|schema| schema.strip_prefix("plugin_")) {
-        Some(plugin) => StoreError::CardInUse { plugin: plugin.replace('_', "-") },
+    match error.as_db_error().and_then(plugin_of) {
+        Some(plugin) => StoreError::CardInUse { plugin },
         None => error.into(),
     }
+}
+
+/// The schema of the constraint, or of the table in the statement of a key's action, which is what stands last in the context.
+fn plugin_of(fault: &DbError) -> Option<String> {
+    let code = fault.code().code();
+    let schema = match code.starts_with("23") {
+        true => fault.schema(),
+        // Not the server's own faults.
+        false if ["53", "57", "58", "XX"].iter().any(|class| code.starts_with(class)) => None,
+        false => fault.where_().and_then(schema_of_action),
+    };
+    schema.and_then(|schema| schema.strip_prefix("plugin_")).map(|plugin| plugin.replace('_', "-"))
+}
+
+/// `UPDATE ONLY "plugin_a"."items" SET ...` or `DELETE FROM ONLY ...`, in quotes; a partitioned table is without ONLY.
+fn schema_of_action(context: &str) -> Option<&str> {
+    context.lines().next_back()?.split('"').find(|word| word.starts_with("plugin_"))
 }
 
 async fn connection(reaper: &Pool) -> Result<cardinal_database::pool::Connection, StoreError> {
@@ -94,4 +110,20 @@ fn is_slow(code: &SqlState) -> bool {
         SqlState::T_R_SERIALIZATION_FAILURE,
     ]
     .contains(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::schema_of_action;
+
+    #[test]
+    fn the_plugin_of_a_keys_action_stands_in_the_last_line_of_the_context() {
+        let context = "column \"plugin_other\"\nSQL-Anweisung »UPDATE ONLY \"plugin_a\".\"plugin_b\" SET \"c\" = NULL«";
+        assert_eq!(schema_of_action(context), Some("plugin_a"));
+        let partitioned =
+            "SQL statement \"DELETE FROM \"plugin_a\".\"items\" WHERE $1 OPERATOR(pg_catalog.=) \"card_id\"\"";
+        assert_eq!(schema_of_action(partitioned), Some("plugin_a"));
+        assert_eq!(schema_of_action("PL/pgSQL function f() line 1 at RAISE"), None);
+        assert_eq!(schema_of_action(""), None);
+    }
 }
