@@ -25,20 +25,3 @@ CREATE TABLE IF NOT EXISTS card_pages (
   PRIMARY KEY (card_id, page_id)
 );
 CREATE INDEX IF NOT EXISTS card_pages_page ON card_pages (page_id);
-
--- Feeds and sitemaps that were gone through, and the one that is. A run says with each step that it is alive.
-CREATE TABLE IF NOT EXISTS runs (
-  id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  address     text NOT NULL CHECK (length(address) <= 2048),
-  state       text NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'failed', 'cancelled')),
-  total       integer,
-  done        integer NOT NULL DEFAULT 0,
-  enriched    integer NOT NULL DEFAULT 0,
-  unmatched   integer NOT NULL DEFAULT 0,
-  failed      integer NOT NULL DEFAULT 0,
-  problems    jsonb NOT NULL DEFAULT '[]',
-  started_by  text NOT NULL,
-  started_at  timestamptz NOT NULL DEFAULT now(),
-  alive_at    timestamptz NOT NULL DEFAULT now(),
-  finished_at timestamptz
-);

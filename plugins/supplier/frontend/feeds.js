@@ -1,19 +1,21 @@
 // @ts-check
 /**
- * The page of the plugin `supplier`: begins runs through feeds and sitemaps, and shows how far they are. Texts of others
- * are only ever put in as text.
+ * The page of the plugin `supplier`: begins its jobs, which go through feeds and sitemaps, and shows how far they are. Texts
+ * of others are only ever put in as text.
  *
  * @typedef {import('../../../frontend/plugin-host.d.ts').PluginHost} PluginHost
  *
- * @typedef {{ entry: string, detail: string }} Problem
- * @typedef {{ id: number, url: string, state: string, total: number | null, done: number, enriched: number,
- *   unmatched: number, failed: number, problems: Problem[], started_by: string, started_at: string,
- *   finished_at: string | null }} Run
+ * What `/v1/admin/jobs` says of a job; `errors` only of one by itself.
+ * @typedef {{ entry?: string, detail: string }} Problem
+ * @typedef {{ id: string, args: { url?: string }, state: string, total: number | null, done: number, failed: number,
+ *   message: string | null, reason: string | null, started_by: { name: string | null }, created_at: string,
+ *   finished_at: string | null, errors?: Problem[] }} Run
  * @typedef {{ items: Run[], next_cursor: string | null }} RunList
  */
 
 const FEEDS = '/plugins/supplier/feeds';
-/** Runs in a page of the list. */
+const JOBS = '/jobs';
+/** Jobs in a page of the list. */
 const PAGE = 20;
 /** Milliseconds between two looks: while a run is under way, and while none is, as others may begin one. */
 const LOOK = 1_500;
@@ -32,8 +34,6 @@ const ENGLISH = {
   more: 'Show older ones',
   progress: (/** @type {number} */ done, /** @type {number | null} */ total) =>
     total === null ? 'Reading…' : `${done} of ${total} entries`,
-  enriched: 'Enriched',
-  unmatched: 'Without a card',
   failed: 'Failed',
   startedBy: 'Started by',
   startedAt: 'Started',
@@ -41,6 +41,7 @@ const ENGLISH = {
   problems: (/** @type {number} */ n) => (n === 1 ? '1 problem' : `${n} problems`),
   others: (/** @type {number} */ n) => `Further entries that failed and are not listed: ${n}`,
   states: /** @type {Record<string, string>} */ ({
+    queued: 'Waiting',
     running: 'Running',
     done: 'Done',
     failed: 'Failed',
@@ -63,8 +64,6 @@ const RUSSIAN = {
   none: 'Фиды ещё не обрабатывались.',
   more: 'Показать более ранние',
   progress: (done, total) => (total === null ? 'Чтение…' : `Записей: ${done} из ${total}`),
-  enriched: 'Обогащено',
-  unmatched: 'Без карточки',
   failed: 'С ошибкой',
   startedBy: 'Запустил',
   startedAt: 'Начало',
@@ -72,6 +71,7 @@ const RUSSIAN = {
   problems: (n) => `Ошибки: ${n}`,
   others: (n) => `Ещё записей с ошибкой, которых нет в списке: ${n}`,
   states: {
+    queued: 'В очереди',
     running: 'Выполняется',
     done: 'Готово',
     failed: 'Ошибка',
@@ -98,7 +98,7 @@ class FeedsPage {
     this.host = host;
     this.texts = texts;
     this.signal = signal;
-    /** @type {Map<number, RunItem>} */
+    /** @type {Map<string, RunItem>} */
     this.runs = new Map();
     /** @type {string | null} */
     this.cursor = null;
@@ -134,7 +134,7 @@ class FeedsPage {
   }
 
   lookLater() {
-    const isRunning = [...this.runs.values()].some(({ run }) => run.state === 'running');
+    const isRunning = [...this.runs.values()].some(({ run }) => isUnderWay(run));
     const timer = setTimeout(() => void this.look(), isRunning ? LOOK : LOOK_IDLE);
     this.signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
     this.timer = timer;
@@ -156,7 +156,7 @@ class FeedsPage {
 
   /** @param {string} [query] @returns {Promise<RunList>} */
   read(query = '') {
-    return this.host.apiRequest(`${FEEDS}?limit=${PAGE}${query}`, { signal: this.signal });
+    return this.host.apiRequest(`${JOBS}?plugin=supplier&limit=${PAGE}${query}`, { signal: this.signal });
   }
 
   async start() {
@@ -172,10 +172,16 @@ class FeedsPage {
     await this.lookNow();
   }
 
-  /** @param {number} id */
+  /** @param {string} id */
   async cancel(id) {
-    const { item } = await this.host.apiRequest(`${FEEDS}/${id}/cancel`, { method: 'POST', signal: this.signal });
-    this.runs.get(id)?.update(item);
+    await this.host.apiRequest(`${JOBS}/${id}/cancel`, { method: 'POST', signal: this.signal });
+    await this.lookNow();
+  }
+
+  /** The entries of a job that failed. @param {string} id @returns {Promise<Problem[]>} */
+  async problems(id) {
+    const { item } = await this.host.apiRequest(`${JOBS}/${id}`, { signal: this.signal });
+    return item.errors ?? [];
   }
 
   async showOlder() {
@@ -203,8 +209,9 @@ class FeedsPage {
   /** @param {Run} run */
   add(run) {
     const item = new RunItem(this, run);
+    // Ids are in the order of their time.
     const older = [...this.runs.values()].filter((other) => other.run.id < run.id);
-    older.sort((a, b) => b.run.id - a.run.id);
+    older.sort((a, b) => (a.run.id < b.run.id ? 1 : -1));
     this.list.insertBefore(item.root, older[0]?.root ?? null);
     this.runs.set(run.id, item);
   }
@@ -227,26 +234,35 @@ class FeedsPage {
   }
 }
 
-/** A run in the list. */
+/** @param {Run} run */
+const isUnderWay = (run) => run.state === 'running' || run.state === 'queued';
+
+/** A job in the list. */
 class RunItem {
   /** @param {FeedsPage} page @param {Run} run */
   constructor(page, run) {
     this.page = page;
     this.run = run;
     const { texts } = page;
+    const url = run.args.url ?? '';
     this.state = element('span', { className: 'state', role: 'status' });
-    this.progress = element('progress', { ariaLabel: run.url });
+    this.progress = element('progress', { ariaLabel: url });
     this.reached = element('p', { className: 'reached' });
-    this.cancel = element('button', { type: 'button', textContent: texts.cancel, ariaLabel: texts.cancelRun(run.url) });
+    this.cancel = element('button', { type: 'button', textContent: texts.cancel, ariaLabel: texts.cancelRun(url) });
     this.cancel.addEventListener('click', () => void page.attempt(() => page.cancel(run.id)));
     this.underWay = element('div', { className: 'under-way' }, [this.progress, this.reached, this.cancel]);
+    this.message = element('p');
+    this.reason = element('p', { className: 'problem' });
     this.facts = element('dl');
     this.problemCount = element('summary');
     this.problems = element('ul', { className: 'problems' });
     this.details = element('details', {}, [this.problemCount, this.problems]);
+    this.details.addEventListener('toggle', () => void page.attempt(() => this.drawProblems()));
     this.root = element('li', { className: 'run' }, [
-      element('div', { className: 'head' }, [element('span', { className: 'url', textContent: run.url }), this.state]),
+      element('div', { className: 'head' }, [element('span', { className: 'url', textContent: url }), this.state]),
       this.underWay,
+      this.message,
+      this.reason,
       this.facts,
       this.details,
     ]);
@@ -257,36 +273,38 @@ class RunItem {
   update(run) {
     const isSame = JSON.stringify(run) === JSON.stringify(this.run);
     this.run = run;
-    if (!isSame) this.draw();
+    if (isSame) return;
+    this.draw();
+    void this.page.attempt(() => this.drawProblems());
   }
 
   draw() {
     const { run } = this;
     const { texts } = this.page;
-    const isRunning = run.state === 'running';
     // Only a change is read out.
     const state = texts.states[run.state] ?? run.state;
     if (this.state.textContent !== state) this.state.textContent = state;
     this.root.dataset.state = run.state;
-    this.progress.hidden = !isRunning;
+    this.progress.hidden = !isUnderWay(run);
     if (run.total === null) this.progress.removeAttribute('value');
     else Object.assign(this.progress, { max: Math.max(run.total, 1), value: run.done });
-    this.reached.textContent = isRunning || run.total !== null ? texts.progress(run.done, run.total) : '';
-    this.cancel.hidden = !isRunning;
-    this.underWay.hidden = !isRunning && run.total === null;
+    this.reached.textContent = isUnderWay(run) || run.total !== null ? texts.progress(run.done, run.total) : '';
+    this.cancel.hidden = !isUnderWay(run);
+    this.underWay.hidden = !isUnderWay(run) && run.total === null;
+    this.message.textContent = run.total === null ? '' : run.message;
+    this.reason.textContent = run.reason;
     this.drawFacts();
-    this.drawProblems();
+    this.details.hidden = !run.failed;
+    this.problemCount.textContent = texts.problems(run.failed);
   }
 
   drawFacts() {
     const { run } = this;
     const { host, texts } = this.page;
     const facts = [
-      [texts.enriched, String(run.enriched)],
-      [texts.unmatched, String(run.unmatched)],
       [texts.failed, String(run.failed)],
-      [texts.startedBy, run.started_by],
-      [texts.startedAt, host.formatDate(run.started_at)],
+      [texts.startedBy, run.started_by.name],
+      [texts.startedAt, host.formatDate(run.created_at)],
       [texts.finishedAt, run.finished_at && host.formatDate(run.finished_at)],
     ];
     this.facts.replaceChildren(
@@ -296,17 +314,15 @@ class RunItem {
     );
   }
 
-  drawProblems() {
-    const { failed, problems } = this.run;
-    const { texts } = this.page;
+  /** Read when somebody wants to see them. */
+  async drawProblems() {
+    if (!this.details.open) return;
+    const problems = await this.page.problems(this.run.id);
     const items = problems.map(({ entry, detail }) =>
-      element('li', {}, [element('span', { className: 'entry', textContent: entry }), ` ${detail}`]),
+      element('li', {}, [element('span', { className: 'entry', textContent: entry ?? '' }), ` ${detail}`]),
     );
-    // A run that failed as a whole has a problem more than entries that failed.
-    const others = failed - problems.length;
-    if (others > 0) items.push(element('li', { textContent: texts.others(others) }));
-    this.details.hidden = !items.length;
-    this.problemCount.textContent = texts.problems(Math.max(failed, problems.length));
+    const others = this.run.failed - problems.length;
+    if (others > 0) items.push(element('li', { textContent: this.page.texts.others(others) }));
     this.problems.replaceChildren(...items);
   }
 }

@@ -3,6 +3,7 @@
 //! Each function takes a connection for itself and gives it back at its end: none is held while a
 //! supplier's site makes us wait.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use cardinal_plugin::postgres::{Json, ToSql};
@@ -123,4 +124,11 @@ pub(crate) async fn items(ctx: &PluginContext, limit: u32, before: Option<i64>) 
             })
         })
         .collect()
+}
+
+/// The cards with these SKUs.
+pub(crate) async fn cards(ctx: &PluginContext, skus: &[&str]) -> Result<HashMap<String, Uuid>> {
+    const SQL: &str = "SELECT sku, id FROM public.master_cards WHERE deleted_at IS NULL AND sku = ANY ($1)";
+    let rows: Vec<(String, Uuid)> = ctx.get_plugin_conn().await?.query_as(SQL, &[&skus]).await?;
+    Ok(rows.into_iter().collect())
 }

@@ -7,7 +7,6 @@ pub mod fetch;
 pub mod politeness;
 pub mod product;
 mod routes;
-mod runs;
 mod service;
 mod settings;
 #[cfg(test)]

@@ -5,8 +5,8 @@ use cardinal_plugin::serde_json::Value;
 use cardinal_plugin::{Cursor, Error, Page, PluginContext, Request, Response, Result, Router, Uuid, json};
 use serde::Deserialize;
 
+use crate::bulk;
 use crate::service::{self, PageRequest};
-use crate::{bulk, runs};
 
 const ITEMS_DEFAULT: u32 = 50;
 const ITEMS_MAX: u32 = 200;
@@ -19,10 +19,7 @@ pub(crate) fn routes(_ctx: &PluginContext) -> Router {
         .post("/process", enrich)
         .get("/items", items)
         .post("/feeds", start_feed)
-        .get("/feeds", feeds)
-        .get("/feeds/{id}", feed)
-        .post("/feeds/{id}/cancel", cancel_feed)
-        .handler("feed_tool", feed_tool)
+        .job(bulk::JOB, bulk::go_through)
         .handler("enrich_preview", enrich_preview)
 }
 
@@ -106,40 +103,9 @@ struct FeedInput {
     url: String,
 }
 
+/// The job's id: `GET /v1/admin/jobs/{id}` says how far it is.
 async fn start_feed(ctx: PluginContext, request: Request) -> Result<Response> {
     let FeedInput { url } = request.input().await?;
-    let run = bulk::start(&ctx, &url).await?;
-    Ok(Response::json(&json!({ "item": run })).status(202))
-}
-
-/// For clients that wait: the same run, with progress.
-async fn feed_tool(ctx: PluginContext, request: Request) -> Result<Response> {
-    let FeedInput { url } = request.input().await?;
-    let run = bulk::start(&ctx, &url).await?;
-    Ok(Response::json(&bulk::wait(&ctx, run).await?))
-}
-
-async fn feeds(ctx: PluginContext, request: Request) -> Result<Response> {
-    let input: ItemsInput = request.input().await?;
-    let limit = page_size(input.limit)?;
-    let before = input.cursor.as_deref().map(Cursor::read).transpose()?;
-    let runs = runs::list(&ctx, limit + 1, before).await?;
-    Ok(Response::json(&Page::new(runs, limit as usize, |run| run.id)?))
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RunInput {
-    id: i64,
-}
-
-async fn feed(ctx: PluginContext, request: Request) -> Result<Value> {
-    let RunInput { id } = request.input().await?;
-    Ok(json!({ "item": runs::get(&ctx, id).await? }))
-}
-
-async fn cancel_feed(ctx: PluginContext, request: Request) -> Result<Value> {
-    let RunInput { id } = request.input().await?;
-    runs::cancel(&ctx, id).await?;
-    Ok(json!({ "item": runs::get(&ctx, id).await? }))
+    let job = bulk::start(&ctx, &url).await?;
+    Ok(Response::json(&json!({ "job": job })).status(202))
 }

@@ -78,7 +78,7 @@ pub(crate) async fn preview_enrich(ctx: &PluginContext, card_id: Uuid, wanted: &
 }
 
 /// One source per site: reading a page again replaces what it said before.
-fn source_key(ctx: &PluginContext, address: &Url) -> String {
+pub(crate) fn source_key(ctx: &PluginContext, address: &Url) -> String {
     format!("{}:{}", ctx.name(), address.host_str().unwrap_or_default())
 }
 

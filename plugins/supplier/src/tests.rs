@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cardinal_plugin::serde_json::Value;
-use cardinal_plugin::testing::{ServerAnswer, TestHost, TestReply, TestRequest, lacks_database, test_card, test_user};
-use cardinal_plugin::{block_on, json};
-use time::OffsetDateTime;
+use cardinal_plugin::testing::{
+    JobEnd, ServerAnswer, TestHost, TestJob, TestJobRun, TestReply, TestRequest, lacks_database, test_card, test_user,
+};
+use cardinal_plugin::{Uuid, block_on, json};
 
 const MANIFEST: &str = include_str!("../manifest.json");
 const SCHEMA: &str = include_str!("../schema.sql");
@@ -77,18 +78,19 @@ fn a_page_becomes_a_source_of_the_card_once() {
     assert_eq!(block_on(host.send(enrich().user(reader))).status(), 403);
 }
 
-/// Begins a feed and waits for its end.
-fn gone_through(host: &TestHost, url: &str) -> Value {
-    let begun = block_on(host.send(TestRequest::post("/feeds").json(&json!({ "url": url }))));
-    assert_eq!(begun.status(), 202, "{begun:?}");
-    let path = format!("/feeds/{}", begun.json()["item"]["id"]);
-    loop {
-        let run = get(host, &path).json()["item"].clone();
-        if run["state"] != "running" {
-            return run;
-        }
-        std::thread::yield_now();
-    }
+/// The job of a feed.
+fn feed(host: &TestHost, url: &str) -> TestJobRun {
+    host.begin_job(TestJob::new("feed").args(&json!({ "url": url })))
+}
+
+/// Items in all, items done, what was said last, and the entries that failed.
+fn report(run: &TestJobRun) -> (Option<u64>, u64, String, Vec<Value>) {
+    let entries = run.failures().into_iter().map(|failure| failure["entry"].clone()).collect();
+    (run.total(), run.done(), run.text(), entries)
+}
+
+fn counts(enriched: u64, unmatched: u64) -> String {
+    format!("Enriched: {enriched}. Without a card: {unmatched}.")
 }
 
 #[test]
@@ -108,9 +110,9 @@ fn a_feed_and_a_sitemap_enrich_the_cards_with_their_skus() {
     });
     let lamp = host.add_card(test_card("Card", json!({ "sku": "L1" })));
     let other = host.add_card(test_card("Other", json!({ "sku": "L2" })));
-    let run = gone_through(&host, &format!("{address}/feed.csv"));
-    let counts = |run: &Value| ["total", "done", "enriched", "unmatched", "failed"].map(|name| run[name].clone());
-    assert_eq!((&run["state"], counts(&run)), (&json!("done"), [3, 3, 2, 1, 0].map(Value::from)), "{run}");
+    let mut run = feed(&host, &format!("{address}/feed.csv"));
+    assert!(matches!(block_on(&mut run), JobEnd::Done));
+    assert_eq!(report(&run), (Some(3), 3, counts(2, 1), vec![]));
     let source = host.card(lamp).sources()["supplier:shop.example:feed"].data.clone();
     assert_eq!(
         (&source["price"], &source["images"]),
@@ -118,33 +120,51 @@ fn a_feed_and_a_sitemap_enrich_the_cards_with_their_skus() {
         "{source}"
     );
     assert_eq!(host.card(other).version, 2);
-    let run = gone_through(&host, &format!("{address}/sitemap.xml"));
-    assert_eq!((&run["state"], counts(&run)), (&json!("done"), [2, 2, 1, 0, 1].map(Value::from)), "{run}");
-    assert_eq!(run["problems"][0]["entry"], format!("{address}/none"), "{run}");
-    let run = gone_through(&host, &format!("{address}/bad"));
-    assert_eq!(
-        (&run["state"], run["problems"][0]["detail"].as_str().unwrap().contains("no feed")),
-        (&json!("failed"), true)
-    );
-    let tool = TestRequest::tool("plugin_supplier_feed", &json!({ "url": format!("{address}/feed.csv") }));
-    assert_eq!(block_on(host.send(tool)).json()["enriched"], 2);
-    assert_eq!(get(&host, "/feeds?limit=2").json()["items"].as_array().unwrap().len(), 2);
-    assert_eq!(get(&host, "/feeds/999").status(), 404);
-}
-
-/// Moves the stopped clock on until the newest run has ended.
-fn ended_in_time(host: &TestHost) -> Value {
-    loop {
-        let run = get(host, "/feeds?limit=1").json()["items"][0].clone();
-        if run["state"] != "running" {
-            return run;
-        }
-        block_on(host.advance(Duration::from_secs(10)));
-    }
+    let mut run = feed(&host, &format!("{address}/sitemap.xml"));
+    assert!(matches!(block_on(&mut run), JobEnd::Done));
+    assert_eq!(report(&run), (Some(2), 2, counts(1, 0), vec![json!(format!("{address}/none"))]));
+    let JobEnd::Failed(error) = block_on(feed(&host, &format!("{address}/bad"))) else { panic!("it was no feed") };
+    assert!(error.message().contains("no feed"), "{error:?}");
 }
 
 #[test]
-fn a_run_waits_as_long_as_an_overrun_site_asks_and_stays_alive() {
+fn a_feed_is_begun_as_a_job_by_the_route_and_by_the_tool() {
+    let host = host(json!({}));
+    let asked = json!({ "url": format!("{SITE}/feed.csv") });
+    let begun = block_on(host.send(TestRequest::post("/feeds").json(&asked)));
+    assert_eq!(begun.status(), 202, "{begun:?}");
+    let by_tool = block_on(host.send(TestRequest::tool("plugin_supplier_feed", &asked)));
+    let started = host.started_jobs();
+    let ids: Vec<Value> = started.iter().map(|job| json!(job.id)).collect();
+    assert_eq!(ids, [begun.json()["job"].clone(), by_tool.json()["job"].clone()]);
+    assert!(started.iter().all(|job| (job.name.as_str(), &job.args) == ("feed", &asked)), "{started:?}");
+    let refused = block_on(host.send(TestRequest::post("/feeds").json(&json!({ "url": "ftp://shop.example/" }))));
+    assert_eq!((refused.status(), host.started_jobs().len()), (422, 2), "{refused:?}");
+}
+
+#[test]
+fn a_feed_that_is_stopped_goes_on_where_it_was() {
+    if lacks_database() {
+        return;
+    }
+    let host = host(json!({ "honour_robots": false, "delay_ms": 0 }));
+    let rows: String = (0..250).map(|number| format!("N{number},Lamp\n")).collect();
+    serve(&host, move |_| format!("sku,title\n{rows}"));
+    let cards: Vec<Uuid> = ["N0", "N249"].map(|sku| host.add_card(test_card("Card", json!({ "sku": sku })))).to_vec();
+    let mut run = feed(&host, &format!("{SITE}/feed.csv"));
+    run.stop();
+    assert!(matches!(block_on(&mut run), JobEnd::Stopped));
+    let reached = run.checkpoint().unwrap();
+    assert_eq!((&reached["entries"], run.total()), (&json!(100), Some(250)), "{reached}");
+    let rest = TestJob::new("feed").args(&json!({ "url": format!("{SITE}/feed.csv") })).checkpoint(&reached);
+    let mut run = host.begin_job(rest);
+    assert!(matches!(block_on(&mut run), JobEnd::Done));
+    assert_eq!(report(&run), (Some(250), 250, counts(2, 248), vec![]));
+    assert!(cards.iter().all(|card| host.card(*card).version == 2), "each was written once");
+}
+
+#[test]
+fn a_run_waits_as_long_as_an_overrun_site_asks() {
     if lacks_database() {
         return;
     }
@@ -160,27 +180,21 @@ fn a_run_waits_as_long_as_an_overrun_site_asks_and_stays_alive() {
         _ => ServerAnswer::new(200).header("content-type", "text/html").body(PAGE),
     });
     let lamp = host.add_card(test_card("Card", json!({ "sku": "L1" })));
-    let begun = TestRequest::post("/feeds").json(&json!({ "url": "http://overrun.example/sitemap.xml" }));
-    assert_eq!(block_on(host.send(begun)).status(), 202);
-    let alive_at = || {
-        let ctx = host.context();
-        let row = block_on(async { ctx.get_plugin_conn().await?.query_one("SELECT alive_at FROM runs", &[]).await });
-        row.unwrap().get::<_, OffsetDateTime>("alive_at")
-    };
-    let before = alive_at();
-    // The pause after the sitemap is longer than a call would wait, and nothing of the run is noted in it.
-    while alive_at() == before {
-        block_on(host.advance(Duration::from_secs(1)));
+    let mut run = feed(&host, "http://overrun.example/sitemap.xml");
+    // The pause after the sitemap is longer than a call would wait.
+    assert!(run.is_waiting());
+    block_on(host.advance(Duration::from_secs(30)));
+    assert!(run.is_waiting() && visits.load(Ordering::SeqCst) <= 1, "still in the pause after the sitemap");
+    while run.is_waiting() {
+        block_on(host.advance(Duration::from_secs(10)));
     }
-    assert!(visits.load(Ordering::SeqCst) <= 1, "still in the pause after the sitemap");
-    let run = ended_in_time(&host);
-    let counts = ["total", "done", "enriched", "failed"].map(|name| run[name].clone());
-    assert_eq!((&run["state"], counts), (&json!("done"), [3, 3, 3, 0].map(Value::from)), "{run}");
+    assert!(matches!(block_on(&mut run), JobEnd::Done));
+    assert_eq!(report(&run), (Some(3), 3, counts(3, 0), vec![]));
     assert_eq!((visits.load(Ordering::SeqCst), host.card(lamp).version), (5, 4));
 }
 
 #[test]
-fn a_sitemap_that_is_away_is_a_problem_of_the_run_and_not_its_end() {
+fn a_sitemap_that_is_away_is_an_error_of_the_job_and_not_its_end() {
     if lacks_database() {
         return;
     }
@@ -201,9 +215,9 @@ fn a_sitemap_that_is_away_is_a_problem_of_the_run_and_not_its_end() {
         }
     });
     host.add_card(test_card("Card", json!({ "sku": "L1" })));
-    let run = gone_through(&host, "http://parts.example/index.xml");
-    let counts = ["total", "done", "enriched", "failed"].map(|name| run[name].clone());
-    assert_eq!((&run["state"], counts), (&json!("done"), [3, 3, 1, 2].map(Value::from)), "{run}");
-    assert_eq!(run["problems"][0]["entry"], "http://parts.example/gone.xml", "{run}");
-    assert!(run["problems"][0]["detail"].as_str().unwrap().contains("404"), "{run}");
+    let mut run = feed(&host, "http://parts.example/index.xml");
+    assert!(matches!(block_on(&mut run), JobEnd::Done));
+    let away = ["gone", "index"].map(|name| json!(format!("http://parts.example/{name}.xml")));
+    assert_eq!(report(&run), (Some(1), 1, counts(1, 0), away.to_vec()));
+    assert!(run.failures()[0]["detail"].as_str().unwrap().contains("404"), "{run:?}");
 }

@@ -236,7 +236,7 @@ async fn many_enrichments_at_the_same_time_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_feed_enriches_the_cards_with_its_skus_in_the_background() {
+async fn a_feed_enriches_the_cards_with_its_skus_as_a_job() {
     let host = Host::shared().await;
     let owner = host.owner().await;
     let cards: Vec<Value> =
@@ -248,20 +248,28 @@ async fn a_feed_enriches_the_cards_with_its_skus_in_the_background() {
     let body = json!({"url": pages.url("/feed.csv")});
     reader.post("/v1/admin/plugins/supplier/feeds", &body).await.refused(403, "insufficient-scope");
     let begun = owner.post("/v1/admin/plugins/supplier/feeds", &body).await.expect(202);
-    let path = format!("/v1/admin/plugins/supplier/feeds/{}", begun["item"]["id"]);
-    let run = eventually("the feed is gone through", async || {
-        let run = reader.get(&path).await.expect(200)["item"].clone();
-        (run["state"] != "running").then_some(run)
+    let path = format!("/v1/admin/jobs/{}", begun["job"].as_str().unwrap());
+    let job = eventually("the feed is gone through", async || {
+        let job = owner.get(&path).await.expect(200)["item"].clone();
+        job["finished_at"].is_string().then_some(job)
     })
     .await;
-    let counts = ["state", "total", "enriched", "unmatched", "failed"].map(|name| run[name].clone());
-    assert_eq!(counts, [json!("done"), json!(21), json!(20), json!(1), json!(0)], "{run}");
+    let counts = ["state", "total", "done", "failed", "message"].map(|name| job[name].clone());
+    let message = json!("Enriched: 20. Without a card: 1.");
+    assert_eq!(counts, [json!("done"), json!(21), json!(21), json!(0), message], "{job}");
+    let listed = |query: &str| format!("/v1/admin/jobs?limit=200&{query}");
+    let ids = async |query: &str| -> Vec<Value> {
+        let list = owner.get(&listed(query)).await.expect(200);
+        list["items"].as_array().unwrap().iter().map(|job| job["id"].clone()).collect()
+    };
+    assert!(ids("plugin=supplier").await.contains(&begun["job"]));
+    assert!(!ids("plugin=gallery").await.contains(&begun["job"]));
     let source =
         owner.read_card(cards[0]["id"].as_str().unwrap()).await["attributes"]["sources"]["supplier:127.0.0.1:feed"]
             .clone();
     assert_eq!(
         (&source["data"]["price"], &source["updated_by"]["kind"]),
-        (&json!("129.90"), &json!("plugin")),
+        (&json!("129.90"), &json!("user")),
         "{source}"
     );
 }

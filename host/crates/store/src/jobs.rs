@@ -358,6 +358,8 @@ pub struct JobFilter {
     pub state: Option<String>,
     pub action: Option<String>,
     pub request_id: Option<String>,
+    /// Whose jobs: a plugin's name.
+    pub plugin: Option<String>,
 }
 
 /// Jobs, newest first; `before` is the last one of the page before.
@@ -365,10 +367,11 @@ pub async fn list(pool: &Pool, wanted: &JobFilter, before: Option<Uuid>, limit: 
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {COLUMNS} FROM public.jobs j WHERE ($1::text IS NULL OR j.state = $1) AND ($2::text IS NULL OR j.action = $2) \
-         AND ($3::text IS NULL OR j.request_id = $3) AND ($4::uuid IS NULL OR j.id < $4) \
-         ORDER BY j.id DESC LIMIT $5"
+         AND ($3::text IS NULL OR j.request_id = $3) AND ($4::text IS NULL OR j.plugin = $4) \
+         AND ($5::uuid IS NULL OR j.id < $5) ORDER BY j.id DESC LIMIT $6"
     );
-    let values: [&(dyn ToSql + Sync); 5] = [&wanted.state, &wanted.action, &wanted.request_id, &before, &limit];
+    let values: [&(dyn ToSql + Sync); 6] =
+        [&wanted.state, &wanted.action, &wanted.request_id, &wanted.plugin, &before, &limit];
     let rows = client.query(&client.prepare_cached(&sql).await?, &values).await?;
     rows.iter().map(from_row).collect::<Result<_, _>>().map_err(Into::into)
 }

@@ -53,6 +53,7 @@ pub(super) fn routes() -> Vec<Route> {
                 .paged()
                 .param("state", "Only in this state.", json!({"enum": STATES}))
                 .param("action", "Only of this action.", json!({}))
+                .param("plugin", "Only this plugin's.", json!({}))
                 .ok::<Page<JobShown>>();
         }),
         Route::post("/v1/admin/jobs", start).scope(WRITE).body_limit(BULK).audits(AuditAction::StartJob).describe(
@@ -156,6 +157,7 @@ struct ListQuery {
     state: Option<String>,
     action: Option<String>,
     request_id: Option<String>,
+    plugin: Option<String>,
 }
 
 const STATES: [&str; 6] = ["queued", "running", "done", "failed", "cancelled", "interrupted"];
@@ -169,8 +171,9 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
     if query.action.as_deref().is_some_and(|action| !is_action(action)) {
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail("Unknown `action`."));
     }
-    let wanted = JobFilter { state: query.state, action: query.action, request_id: query.request_id };
-    let request = app.cursors.request(("jobs", &wanted), query.limit, query.cursor.as_deref())?;
+    let ListQuery { cursor, limit, state, action, request_id, plugin } = query;
+    let wanted = JobFilter { state, action, request_id, plugin };
+    let request = app.cursors.request(("jobs", &wanted), limit, cursor.as_deref())?;
     let found = jobs::list(&app.pools.core, &wanted, request.before, request.rows()).await?;
     reply::ok(&request.page(found, |job| job.id)?.show(|job| view::summary(job, app.clock.now())))
 }
