@@ -205,8 +205,8 @@ END $do$;
 
 SET LOCAL ROLE {{role_maker}};
 
--- A plugin's login may give itself and its group a `role` for the next session, which no function below can
--- take back.
+-- A plugin's login may give itself a `role` for the next session, which no function below can take back. What it gives its
+-- group is nothing to anybody: nobody logs in as that.
 DO $$
 DECLARE
   own         name;
@@ -214,14 +214,18 @@ DECLARE
 BEGIN
   FOR own, in_database IN
     SELECT r.rolname, d.datname FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole LEFT JOIN pg_database d ON d.oid = s.setdatabase
-    WHERE (r.rolname IN ({{plugin_literal}}, {{plugin_ddl_literal}}) OR starts_with(r.rolname, {{role_prefix}} || 'p_'))
+    WHERE starts_with(r.rolname, {{role_prefix}} || 'p_')
     AND EXISTS (SELECT FROM unnest(s.setconfig) c WHERE split_part(c, '=', 1) IN ('role', 'session_authorization'))
   LOOP
-    IF in_database IS NULL THEN
-      EXECUTE format('ALTER ROLE %I RESET ALL', own);
-    ELSE
-      EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', own, in_database);
-    END IF;
+    BEGIN
+      IF in_database IS NULL THEN
+        EXECUTE format('ALTER ROLE %I RESET ALL', own);
+      ELSE
+        EXECUTE format('ALTER ROLE %I IN DATABASE %I RESET ALL', own, in_database);
+      END IF;
+    EXCEPTION WHEN internal_error THEN
+      NULL;  -- It changes them at this moment, and harms nobody else by that.
+    END;
   END LOOP;
 END $$;
 
@@ -290,21 +294,22 @@ BEGIN
     EXCEPTION WHEN duplicate_object THEN NULL;
     END;
   END LOOP;
-  -- A member may become the group and give it defaults. One at a time: `RESET ALL` fails on `role` and `session_authorization`,
-  -- which PostgreSQL lets nobody touch in a function with its owner's rights. Those two a start takes away, see below; until
-  -- then they keep a plugin from its own tables and nobody else from anything.
+  -- One at a time: `RESET ALL` fails on `role` and `session_authorization`, which PostgreSQL lets nobody touch in a function with
+  -- its owner's rights. Those two a start takes away, see below; until then they keep a plugin from its own tables and nobody
+  -- else from anything. The plugins' groups are left alone: nobody logs in as them, so their defaults are nobody's, and a
+  -- plugin that changes them all the time would make everybody's steps fail.
   FOR own, setting, in_database IN
     SELECT r.rolname, split_part(c, '=', 1), s.setdatabase <> 0
     FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole, unnest(s.setconfig) c
-    WHERE r.rolname IN (schema_role, runtime_role, {{plugin_literal}}, {{plugin_ddl_literal}})
+    WHERE r.rolname IN (schema_role, runtime_role)
     AND s.setdatabase IN (0, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
     AND split_part(c, '=', 1) NOT IN ('role', 'session_authorization')
   LOOP
     BEGIN
       EXECUTE format(CASE WHEN in_database THEN 'ALTER ROLE %I IN DATABASE %I RESET %I' ELSE 'ALTER ROLE %1$I RESET %3$I' END,
                      own, current_database(), setting);
-    EXCEPTION WHEN insufficient_privilege THEN
-      NULL;  -- An administrator's.
+    EXCEPTION WHEN insufficient_privilege OR internal_error THEN
+      NULL;  -- An administrator's, or one that is being changed.
     END;
   END LOOP;
   EXECUTE format('ALTER ROLE %I %s INHERIT CONNECTION LIMIT 4 PASSWORD %L', schema_role,
@@ -390,7 +395,7 @@ BEGIN
     EXECUTE format('GRANT %I TO {{role_maker}}', runtime_role);
   END IF;
   FOR own IN SELECT pid FROM pg_stat_activity
-             WHERE pid = ANY (sessions) AND usename = runtime_role AND datname = current_database() LOOP
+             WHERE pid = ANY (sessions) AND usename = runtime_role LOOP
     PERFORM pg_terminate_backend(own);
     ended := ended + 1;
   END LOOP;

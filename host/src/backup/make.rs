@@ -1,5 +1,6 @@
 //! Writing an archive: everything in the database as it is at one moment, whoever else is at work.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
@@ -33,12 +34,15 @@ const PART: usize = 8 << 20;
 
 /// How long a table may stay locked by its plugin (`LOCK TABLE`) before the sessions that hold or want the lock are ended.
 const LOCK_WAIT: Duration = Duration::from_secs(3);
+/// The same for a plugin that has kept a table so long before.
+const FURTHER_LOCK_WAIT: Duration = Duration::from_millis(100);
 
 /// A session that reads a plugin's tables.
 struct PluginReader<'a> {
     client: Client,
     backend: i32,
     step: Step<'a>,
+    lock_wait: Cell<Duration>,
 }
 
 /// What goes into the archive beyond the database.
@@ -261,20 +265,28 @@ impl Backup<'_> {
 
 impl<'a> PluginReader<'a> {
     async fn open(step: Step<'a>, moment: &str) -> anyhow::Result<Self> {
-        let client = step.reader().await?;
-        dump::read_at(&client, moment).await?;
+        let mut client = step.reader().await?;
+        // The plugin may have given its login time-outs that end the session at once.
+        if dump::read_at(&client, moment).await.is_err() {
+            client = step.reader_anew().await?;
+            dump::read_at(&client, moment).await?;
+        }
         let backend = connect::backend_pid(&client).await.context("asking which session it is")?;
-        Ok(Self { client, backend, step })
+        Ok(Self { client, backend, step, lock_wait: Cell::new(LOCK_WAIT) })
     }
 
     /// Begins to read a table, once no session of the plugin has it locked whole.
     async fn copy_out(&self, table: &dump::Table, progress: &mut dyn Progress) -> anyhow::Result<CopyOutStream> {
         let note = |ended| {
+            // It may have locked hundreds of tables.
+            self.lock_wait.set(FURTHER_LOCK_WAIT);
             let (plugin, name) = (self.step.plugin, &table.name);
             progress.note(&format!("plugin {plugin} has locked its table {name}: ended {ended} of its sessions"));
         };
-        let copied =
-            self.step.past_blockers(self.backend, LOCK_WAIT, dump::copy_out(&self.client, table), note).await?;
+        let copied = self
+            .step
+            .past_blockers(self.backend, self.lock_wait.get(), dump::copy_out(&self.client, table), note)
+            .await?;
         copied.map_err(|error| self.explain(error))
     }
 

@@ -164,7 +164,7 @@ impl Restore<'_> {
         let current = preparation.login.dbname.clone();
         let (new, old) = (format!("{current}_restoring"), format!("{current}_replaced"));
         let standpoint = standpoint(&preparation.login).await?;
-        dump::create_database(&standpoint, &new).await?;
+        dump::create_database(&standpoint, &new, &current).await?;
         let filled = self.fill_beside(preparation, &new).await;
         let files = match filled {
             Ok(files) => files,

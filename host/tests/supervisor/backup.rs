@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use cardinal_database::connect::{self, ConnectParams};
+use cardinal_schema::dump;
 use tokio::sync::OnceCell;
 
 use super::{
@@ -239,6 +240,7 @@ async fn a_plugin_that_cannot_be_restored_is_left_out() {
     database.admin().await.batch_execute(other).await.unwrap();
     let file = scratch().join("broken.tar");
     done(&cardinal("backup", &login, &file));
+    let source = login;
     let (admin, login) = place.empty_database().await;
     let unknown = cardinal_with(&["restore", "--without-plugin", "other"], &login, &file);
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
@@ -250,6 +252,15 @@ async fn a_plugin_that_cannot_be_restored_is_left_out() {
     let session = connect::connect(&made.connect).await.unwrap();
     assert_eq!(session.query("SELECT v FROM items", &[]).await.unwrap().len(), 2);
     assert!(database.tables("plugin_broken").await.is_empty());
+    // Its roles are the server's, and the database that is replaced still has its tables.
+    let limits = async || -> Vec<i32> {
+        let asked = "SELECT rolconnlimit FROM pg_roles WHERE rolname ~ '_p_(plain|broken)$' ORDER BY 1";
+        connect::connect(&source).await.unwrap().query(asked, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    };
+    let before = limits().await;
+    let replaced = left_out(&cardinal_with(&["restore", "--replace"], &source, &file));
+    assert!(replaced.contains("Not restored: the tables of broken"), "{replaced}");
+    assert_eq!(limits().await, before, "hosts serve on meanwhile");
     let (admin, login) = place.empty_database().await;
     let asked = cardinal_with(&["restore", "--without-plugin", "broken"], &login, &file);
     done(&asked);
@@ -339,6 +350,31 @@ async fn rows_that_schema_sql_puts_in_come_back_once() {
     assert_eq!(rows, [(1, "changed".to_owned())]);
 }
 
+/// A later step ran on tables without what an earlier one had put in.
+#[tokio::test]
+async fn rows_that_were_gone_before_a_later_step_do_not_keep_it_from_being_made() {
+    let place = Place::new(15, Login::Superuser).unwrap();
+    let (admin, login) = place.empty_database().await;
+    let database = super::database::Database::prepared(admin, &login).await;
+    let first =
+        "CREATE TABLE IF NOT EXISTS kept (id int PRIMARY KEY); INSERT INTO kept VALUES (1) ON CONFLICT DO NOTHING";
+    let second = "CREATE TABLE IF NOT EXISTS kept (id int PRIMARY KEY); ALTER TABLE kept ADD COLUMN IF NOT EXISTS n int NOT NULL";
+    let made = database.provision("sown", first).await.unwrap();
+    let session = connect::connect(&made.connect).await.unwrap();
+    session.batch_execute("DELETE FROM kept").await.unwrap();
+    database.provision("sown", second).await.unwrap();
+    session.batch_execute("INSERT INTO kept VALUES (2, 3)").await.unwrap();
+    let file = scratch().join("sown.tar");
+    done(&cardinal("backup", &login, &file));
+    let (admin, login) = place.empty_database().await;
+    done(&cardinal("restore", &login, &file));
+    let database = super::database::Database::prepared(admin, &login).await;
+    let made = database.provision("sown", second).await.unwrap();
+    let session = connect::connect(&made.connect).await.unwrap();
+    let rows = session.query("SELECT id, n FROM kept", &[]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| (row.get(0), row.get(1))).collect::<Vec<(i32, i32)>>(), [(2, 3)]);
+}
+
 /// An open transaction that alters the plugin's own login keeps everybody else from that role.
 #[tokio::test]
 async fn a_plugin_that_alters_its_login_does_not_keep_a_backup_waiting() {
@@ -406,4 +442,83 @@ async fn a_restore_that_fails_leaves_the_database_empty(place: Place) {
     assert!(output.status.code() == Some(1) && told.contains("rows of 99"), "{told}");
     // So the good one goes in now.
     done(&cardinal("restore", &login, file));
+}
+
+/// Its login may end its own sessions, by a time-out or by hand. What others have is backed up all the same.
+#[tokio::test]
+async fn a_plugin_that_ends_its_own_sessions_does_not_end_a_backup() {
+    for (number, place) in
+        [Place::new(15, Login::Superuser), Place::new(18, Login::Owner)].into_iter().flatten().enumerate()
+    {
+        let (admin, login) = place.empty_database().await;
+        let database = super::database::Database::prepared(admin, &login).await;
+        let made = database.provision("restless", "CREATE TABLE items (v int)").await.unwrap();
+        let session = connect::connect(&made.connect).await.unwrap();
+        session.batch_execute("ALTER ROLE CURRENT_USER SET idle_session_timeout = 1").await.unwrap();
+        let file = scratch().join(format!("restless-{number}.tar"));
+        let backup = {
+            let (login, file) = (login.clone(), file.clone());
+            tokio::task::spawn_blocking(move || cardinal("backup", &login, &file))
+        };
+        done(&backup.await.unwrap());
+        let file = scratch().join(format!("restless-again-{number}.tar"));
+        let backup = tokio::task::spawn_blocking(move || cardinal("backup", &login, &file));
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()";
+        while !backup.is_finished() {
+            session.query(end, &[]).await.unwrap();
+        }
+        let output = backup.await.unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 65)), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Whoever reads a moment before a table was written anew finds no rows in it.
+#[tokio::test]
+async fn a_table_that_is_written_anew_meanwhile_is_not_backed_up_as_empty() {
+    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
+        let database = place.database().await;
+        let made = database.provision("anew", "CREATE TABLE items (v int); CREATE TABLE others (v int)").await.unwrap();
+        let session = connect::connect(&made.connect).await.unwrap();
+        session.batch_execute("INSERT INTO items VALUES (1); INSERT INTO others VALUES (1)").await.unwrap();
+        let owner = connect::connect(&database.login(&database.prepared.names.owner())).await.unwrap();
+        let moment = dump::begin_reading(&owner).await.unwrap();
+        let file = "ALTER TABLE items ADD COLUMN IF NOT EXISTS id uuid DEFAULT gen_random_uuid()";
+        database.provision("anew", file).await.unwrap();
+        dump::read_at(&session, &moment).await.unwrap();
+        let tables = dump::tables(&session, "plugin_anew").await.unwrap();
+        let error = dump::copy_out(&session, &tables[0]).await.map(drop).unwrap_err();
+        assert!(error.is::<dump::Rewritten>() && dump::is_of_the_tables(&error), "{error:#}");
+        let lines = dump::copy_out(&session, &tables[1]).await.unwrap();
+        assert_eq!(futures_util::TryStreamExt::try_collect::<Vec<_>>(lines).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_takes_the_place_of_another_sorts_as_that() {
+    let locales = [
+        (15, "LOCALE_PROVIDER icu ICU_LOCALE 'de'"),
+        (15, "LC_COLLATE 'POSIX' LC_CTYPE 'POSIX'"),
+        (18, "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'"),
+        (18, "LOCALE_PROVIDER icu ICU_LOCALE 'sv'"),
+    ];
+    for (major, locale) in locales {
+        let Some(place) = Place::new(major, Login::Superuser) else { continue };
+        let database = place.database().await;
+        let admin = database.admin().await;
+        let name = |end: &str| format!("{}_{end}", database.admin.dbname);
+        let (old, new) = (name("sorted"), name("anew"));
+        admin
+            .batch_execute(&format!("CREATE DATABASE {old} {locale} ENCODING 'UTF8' TEMPLATE template0"))
+            .await
+            .unwrap();
+        dump::create_database(&admin, &new, &old).await.unwrap();
+        let of = async |name: &str| -> String {
+            let asked = "SELECT (to_jsonb(d) - '{oid,datname,dattablespace,datfrozenxid,datminmxid,datacl}'::text[])::text FROM pg_database d WHERE datname = $1";
+            admin.query_one(asked, &[&name]).await.unwrap().get(0)
+        };
+        assert_eq!(of(&new).await, of(&old).await);
+        for name in [&old, &new] {
+            dump::drop_database(&admin, name).await.unwrap();
+        }
+    }
 }

@@ -208,8 +208,22 @@ async fn a_plugin_that_stores_a_role_for_everybody_stops_nobody_else(place: Plac
         let _ = plugin.batch_execute(&format!("SET ROLE {group}; ALTER ROLE {role} SET {setting} = '{value}'")).await;
         plugin.batch_execute(&format!("RESET ROLE; ALTER ROLE CURRENT_USER SET {setting} = '{value}'")).await.unwrap();
     }
-    database.provision("beta", ITEMS).await.unwrap();
-    database.provision("beta", ITEMS).await.unwrap();
+    // All the time, while others have their steps.
+    let changing = connect::connect(&alpha.connect).await.unwrap();
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let change = format!(
+        "SET ROLE {group}; BEGIN; ALTER ROLE {group} SET work_mem = '1MB'; SELECT pg_sleep(0.05); COMMIT; RESET ROLE"
+    );
+    let change =
+        tokio::spawn(
+            async move { while stopped.try_recv().is_err() && changing.batch_execute(&change).await.is_ok() {} },
+        );
+    for number in 0..3 {
+        let file = format!("{ITEMS}; CREATE TABLE IF NOT EXISTS more_{number} (v int)");
+        database.provision("beta", &file).await.unwrap();
+    }
+    let _ = stop.send(());
+    change.await.unwrap();
     match place.login {
         Login::Plain => database.run_script_again().await,
         Login::Superuser | Login::Owner => database.start_again().await,
@@ -218,7 +232,7 @@ async fn a_plugin_that_stores_a_role_for_everybody_stops_nobody_else(place: Plac
     let stored =
         "SELECT array_agg(r.rolname || ': ' || c) FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole,
                   unnest(s.setconfig) c WHERE r.rolname = ANY ($1) AND (c LIKE 'role=%' OR c LIKE 'work_mem=64kB')";
-    let roles = [group, alpha.role.clone()];
+    let roles = [alpha.role.clone()];
     let left = database.admin().await.query_one(stored, &[&&roles[..]]).await.unwrap();
     assert_eq!(left.get::<_, Option<Vec<String>>>(0), None);
     let again = connect::connect(&alpha.connect).await.unwrap();

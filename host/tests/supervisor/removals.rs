@@ -336,3 +336,27 @@ async fn what_a_killed_first_step_leaves_is_closed_and_can_be_dropped() {
         connect::connect(&again.connect).await.unwrap();
     }
 }
+
+/// Rows that go with rows that go with a card are found without reading their whole table.
+#[tokio::test]
+async fn keys_below_keys_to_the_cards_have_their_index() {
+    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
+        let database = place.database().await;
+        let tables = "CREATE TABLE first (id int PRIMARY KEY, n int UNIQUE, m int, UNIQUE (id, m), card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE);
+            CREATE TABLE second (id int PRIMARY KEY, a int REFERENCES first (id) ON DELETE CASCADE, b int REFERENCES first (n));
+            CREATE TABLE third (x int, y int, FOREIGN KEY (x, y) REFERENCES first (id, m), z int REFERENCES second (id));
+            CREATE INDEX ON third (z); CREATE TABLE apart (id int PRIMARY KEY); CREATE TABLE other (a int REFERENCES apart (id));";
+        database.provision("deep", tables).await.unwrap();
+        // A later file that adds one finds the others there.
+        let later = "CREATE TABLE IF NOT EXISTS fourth (v int REFERENCES second (id))";
+        database.provision("deep", later).await.unwrap();
+        let asked = "SELECT pg_get_indexdef(indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+                     WHERE c.relnamespace = 'plugin_deep'::regnamespace AND NOT i.indisunique ORDER BY 1";
+        let found = database.admin().await.query(asked, &[]).await.unwrap();
+        let mut found: Vec<String> = found.iter().map(|row| row.get::<_, String>(0)).collect();
+        found.iter_mut().for_each(|index| *index = index.split_once(" ON ").unwrap().1.replace("plugin_deep.", ""));
+        found.sort();
+        let wanted = ["first (card_id)", "fourth (v)", "second (a)", "second (b)", "third (x, y)", "third (z)"];
+        assert_eq!(found, wanted.map(|index| index.replace(" (", " USING btree (")));
+    }
+}

@@ -108,6 +108,27 @@ async fn a_session_that_outlives_its_login_is_ended() {
     }
 }
 
+/// `DROP DATABASE` asks for its lock before it asks for the right, and whoever logs in waits behind it.
+#[tokio::test]
+async fn a_plugin_that_waits_for_the_database_itself_keeps_nobody_from_logging_in() {
+    for Watched { database, made, .. } in &watched().await {
+        let (admin, holder, dropper) = (database.admin().await, session(made).await, session(made).await);
+        let name = cardinal_database::sql::identifier(&database.admin.dbname);
+        let hold = format!("BEGIN; ALTER ROLE CURRENT_USER IN DATABASE {name} SET work_mem = '5MB'");
+        holder.batch_execute(&hold).await.unwrap();
+        let drop = tokio::spawn(async move { dropper.batch_execute(&format!("DROP DATABASE {name}")).await });
+        let waits = "SELECT FROM pg_locks WHERE locktype = 'object' AND NOT granted";
+        while admin.query(waits, &[]).await.unwrap().is_empty() {
+            assert!(!drop.is_finished(), "it did not wait");
+            tokio::task::yield_now().await;
+        }
+        let begun = Instant::now();
+        database.core().await;
+        assert!(begun.elapsed() < LOCKED_AT_MOST, "{:?}", begun.elapsed());
+        drop.await.unwrap().unwrap_err();
+    }
+}
+
 #[tokio::test]
 async fn a_login_that_fills_the_table_of_locks_is_ended_and_cards_are_written() {
     for Watched { database, made, .. } in &watched().await {

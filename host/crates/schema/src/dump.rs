@@ -18,7 +18,8 @@ pub use databases::{create_database, drop_database, exchange, may_replace};
 const SESSION_SQL: &str =
     "SET search_path = pg_catalog, pg_temp; SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres';
     SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1; SET statement_timeout = 0;
-    SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8'";
+    SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8';
+    SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')";
 
 /// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
 /// that they happened in; their readers have to fetch anew, and so are those of changed rights. What is in service is
@@ -222,13 +223,26 @@ pub async fn unrecorded(client: &Client) -> anyhow::Result<Vec<String>> {
     Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 
-/// Whether the server would not do something with a plugin's tables, and is there for all others: not a server that stops, has
-/// no room on its disk, or is gone.
+/// Whether the server would not do something with a plugin's tables, and is there for all others: not a server that has no room
+/// on its disk, or is gone. A session that was ended may have been by the plugin, which may end those of its own login: look
+/// at the server then.
 pub fn is_of_the_tables(error: &anyhow::Error) -> bool {
-    let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
-    let code = said.and_then(tokio_postgres::Error::code).map(SqlState::code);
-    code.is_some_and(|code| !["08", "57P", "58", "53100"].iter().any(|other| code.starts_with(other)))
+    if error.chain().any(|cause| cause.is::<Rewritten>()) {
+        return true;
+    }
+    let Some(said) = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()) else {
+        return false;
+    };
+    // Why a session was ended may come too late to be read.
+    let Some(code) = said.code().map(SqlState::code) else { return said.is_closed() };
+    !["08", "57P02", "57P03", "58", "53100"].iter().any(|other| code.starts_with(other))
 }
+
+/// The rows of a table lie elsewhere than at the moment that is read: a statement that makes them anew (TRUNCATE, many kinds of
+/// ALTER TABLE) has run since, and whoever reads that moment would find none.
+#[derive(Debug, thiserror::Error)]
+#[error("it was written anew while the backup ran: back up again")]
+pub struct Rewritten;
 
 /// # Errors
 /// The server is not there any more.
@@ -239,8 +253,17 @@ pub async fn look_at_server(client: &Client) -> anyhow::Result<()> {
 /// # Errors
 /// As the server reports them.
 pub async fn copy_out(client: &Client, table: &Table) -> anyhow::Result<CopyOutStream> {
-    let copy = format!("COPY {}{} TO STDOUT", table.qualified(), table.columns());
-    client.copy_out(&copy).await.with_context(|| format!("reading {}", table.qualified()))
+    let name = table.qualified();
+    let reading = || format!("reading {name}");
+    let lock = format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE");
+    client.batch_execute(&lock).await.with_context(reading)?;
+    // The row is of the moment that is read, the function's answer of now.
+    let is_the_same = "SELECT EXISTS (SELECT FROM pg_class WHERE oid = $1::text::regclass AND relfilenode = pg_relation_filenode(oid))";
+    if !client.query_one(is_the_same, &[&name]).await.and_then(|row| row.try_get(0)).with_context(reading)? {
+        return Err(anyhow::Error::new(Rewritten).context(reading()));
+    }
+    let copy = format!("COPY {name}{} TO STDOUT", table.columns());
+    client.copy_out(&copy).await.with_context(reading)
 }
 
 /// Rows of a partition go in by the table that it is a part of: the hash of a value of an enumeration, which says in which

@@ -301,6 +301,10 @@ fn verdict(tried: Result<(), tokio_postgres::Error>) -> ProbeResult {
         code if *code == SqlState::INSUFFICIENT_PRIVILEGE => ProbeResult::Refused,
         // `SET ROLE` of a role that is not there.
         code if *code == SqlState::INVALID_PARAMETER_VALUE => ProbeResult::Unknown(said.message().to_owned()),
+        // The session was ended, by whomever.
+        code if code.code().starts_with("57P") || code.code().starts_with("25P") => {
+            ProbeResult::Unknown(said.message().to_owned())
+        }
         code if SAY_NOTHING.contains(&code) => ProbeResult::Unknown(said.message().to_owned()),
         _ => ProbeResult::Allowed,
     }

@@ -55,7 +55,8 @@ const LOOK: &str = "
     SELECT pg_catalog.count(*) FILTER (WHERE NOT fastpath AND mode <> 'SIReadLock') AS locks,
            pg_catalog.count(*) FILTER (WHERE locktype = 'transactionid' AND granted) AS savepoints,
            pg_catalog.count(*) FILTER (WHERE NOT granted AND waitstart < pg_catalog.clock_timestamp()
-             - CASE locktype WHEN 'relation' THEN interval '20 ms' WHEN 'transactionid' THEN interval '1 s' END) AS waits
+             - CASE locktype WHEN 'relation' THEN interval '20 ms' WHEN 'transactionid' THEN interval '1 s'
+               WHEN 'object' THEN interval '200 ms' END) AS waits
     FROM pg_catalog.pg_lock_status()";
 const LOGINS: &str = "
     SELECT a.usename::text AS role, pg_catalog.array_agg(DISTINCT l.pid) AS sessions, pg_catalog.count(*) AS locks,
@@ -68,6 +69,10 @@ const LOGINS: &str = "
 /// with; PostgreSQL locks a sequence before it refuses `nextval`). Whoever has locked another table with a key to the cards
 /// would be waited for next, so all of them are found at once. How long they have it, this login may not see.
 ///
+/// Whoever waits for an object of another kind, a login that is not listed yet included, waits for the database itself or a role: a
+/// plugin has no business to lock those for long, and can by statements that ask for the lock before the right
+/// (`DROP DATABASE`).
+///
 /// While anybody waits for a relation, those that hold a lock of a writer on a table of the core are found, too: they have
 /// no right to write there, and got it by `PREPARE`, which locks what it names and asks for rights when it is executed.
 static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
@@ -75,9 +80,11 @@ static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
         "
     WITH RECURSIVE {KEYED},
     waiting AS MATERIALIZED (
-      SELECT w.pid, v.usename::text AS role FROM pg_catalog.pg_lock_status() w JOIN pg_catalog.pg_stat_activity v ON v.pid = w.pid
+      SELECT w.pid, v.usename::text AS role FROM pg_catalog.pg_lock_status() w LEFT JOIN pg_catalog.pg_stat_activity v ON v.pid = w.pid
       WHERE NOT w.granted
-      AND (v.usename::text = ANY ($2) AND w.locktype = 'relation' AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
+      AND (w.locktype = 'object' AND NOT pg_catalog.starts_with(coalesce(v.usename::text, ''), $1)
+              AND w.waitstart < pg_catalog.clock_timestamp() - interval '200 ms'
+           OR v.usename::text = ANY ($2) AND w.locktype = 'relation' AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
            OR v.application_name = '{APPLICATION_NAME}' AND v.usename::text <> ALL ($2) AND w.locktype IN ('relation', 'transactionid')
               AND NOT pg_catalog.starts_with(v.usename::text, $1) AND NOT pg_catalog.starts_with(v.usename::text, $3)
               AND w.waitstart < pg_catalog.clock_timestamp() - interval '1 s'

@@ -8,6 +8,7 @@ use tokio_postgres::Client;
 
 use super::Restore;
 use crate::backup::{LeftOut, Manifest, Plugin, Rows, archive::Members};
+use cardinal_control::link::ProvisionFault;
 use cardinal_database::{connect::ConnectParams, roles::plugin_schema_name};
 use cardinal_schema::{
     dump,
@@ -36,7 +37,16 @@ impl Restore<'_> {
                 .next(&format!("schema/{}/{}.sql", plugin.name, index + 1))?
                 .context("one of its schema.sql files is missing")?;
             let schema_sql = String::from_utf8(text).context("its schema.sql is not UTF-8")?;
-            match step(&plugin.name, version, &schema_sql, provisioner, prepared).make().await {
+            let step = step(&plugin.name, version, &schema_sql, provisioner, prepared);
+            let mut made = step.make().await;
+            if let Err(StepError::Refused(fault)) = &made
+                && is_about_rows(fault)
+            {
+                // What an earlier file put in may have been gone when this one ran.
+                empty(&step).await?;
+                made = step.make().await;
+            }
+            match made {
                 Ok(_) => {}
                 // An older version's, with what no schema.sql may say any more: later ones may make all of it.
                 Err(StepError::Refused(fault)) => refused = Some((version, fault)),
@@ -154,6 +164,21 @@ pub(super) fn step<'a>(
         is_kept: false,
         replay: true,
     }
+}
+
+/// Whether rows break a rule that schema.sql makes.
+fn is_about_rows(fault: &ProvisionFault) -> bool {
+    matches!(fault, ProvisionFault::Refused { found, .. } if found.starts_with("23"))
+}
+
+async fn empty(step: &Step<'_>) -> anyhow::Result<()> {
+    let schema = plugin_schema_name(step.plugin);
+    let (writer, closer) = step.writer().await?;
+    dump::begin_writing(&writer, &schema).await?;
+    dump::empty(&writer, &schema).await?;
+    dump::commit(&writer).await?;
+    drop(writer);
+    step.close_writer(&closer).await
 }
 
 /// Rows must find the columns that they come from: else something would be lost without a word.

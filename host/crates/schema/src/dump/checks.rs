@@ -16,7 +16,8 @@ pub struct Check {
     validate: Option<String>,
 }
 
-/// Checks of tables and domains, outermost first. Those that a table inherits go with the ones above.
+/// Checks of tables and domains, outermost first, and NOT NULL that older rows need not hold to (PostgreSQL 18). Those that a
+/// table inherits go with the ones above.
 const CHECKS: &str = "
     SELECT k.conname::text, o.owner,
            'ALTER ' || o.owner || format(' DROP CONSTRAINT %I', k.conname) AS remove,
@@ -25,7 +26,7 @@ const CHECKS: &str = "
            CASE WHEN k.convalidated THEN 'ALTER ' || o.owner || format(' VALIDATE CONSTRAINT %I', k.conname) END AS validate
     FROM pg_constraint k JOIN pg_namespace n ON n.oid = k.connamespace,
          LATERAL (SELECT CASE k.conrelid WHEN 0 THEN 'DOMAIN ' || k.contypid::regtype ELSE 'TABLE ' || k.conrelid::regclass END) o (owner)
-    WHERE n.nspname = $1 AND k.contype = 'c' AND k.coninhcount = 0 ORDER BY k.oid";
+    WHERE n.nspname = $1 AND (k.contype = 'c' OR k.contype = 'n' AND NOT k.convalidated) AND k.coninhcount = 0 ORDER BY k.oid";
 /// Tables below one another, each with the same check by itself.
 const MAX_LEVELS: usize = 100;
 

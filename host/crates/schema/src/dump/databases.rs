@@ -14,15 +14,48 @@ pub async fn may_replace(client: &Client) -> anyhow::Result<bool> {
     prepare::owns_database_and(client, "rolcreatedb").await
 }
 
+/// A new database with the locale of another: texts sort as there, and so lie in the same partitions.
+///
 /// # Errors
 /// As the server reports them.
-pub async fn create_database(client: &Client, name: &str) -> anyhow::Result<()> {
-    let name = sql::identifier(name);
+pub async fn create_database(client: &Client, name: &str, like: &str) -> anyhow::Result<()> {
+    let (name, locale) = (sql::identifier(name), locale(client, like).await?);
     client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await.context("making room")?;
     client
-        .batch_execute(&format!("CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0"))
+        .batch_execute(&format!("CREATE DATABASE {name} ENCODING 'UTF8' {locale} TEMPLATE template0"))
         .await
         .context("making a new database")
+}
+
+/// What CREATE DATABASE is to be told. PostgreSQL 17 has renamed one of these columns.
+const LOCALE: &str = "
+    SELECT d.datcollate, d.datctype, d.datlocprovider::text AS provider,
+           coalesce(pg_catalog.to_jsonb(d) ->> 'datlocale', pg_catalog.to_jsonb(d) ->> 'daticulocale') AS locale,
+           pg_catalog.to_jsonb(d) ->> 'daticurules' AS rules
+    FROM pg_catalog.pg_database d WHERE d.datname = $1";
+
+async fn locale(client: &Client, database: &str) -> anyhow::Result<String> {
+    let row = client.query_one(LOCALE, &[&database]).await.context("asking for the database's locale")?;
+    let text = |column: &str| row.try_get::<_, Option<String>>(column);
+    let mut options: Vec<String> = Vec::new();
+    let mut add = |option: &str, value: Option<String>| {
+        options.extend(value.map(|value| format!("{option} {}", sql::literal(&value))));
+    };
+    add("LC_COLLATE", text("datcollate")?);
+    add("LC_CTYPE", text("datctype")?);
+    match text("provider")?.as_deref() {
+        Some("i") => {
+            add("LOCALE_PROVIDER", Some("icu".to_owned()));
+            add("ICU_LOCALE", text("locale")?);
+            add("ICU_RULES", text("rules")?);
+        }
+        Some("b") => {
+            add("LOCALE_PROVIDER", Some("builtin".to_owned()));
+            add("BUILTIN_LOCALE", text("locale")?);
+        }
+        _ => add("LOCALE_PROVIDER", Some("libc".to_owned())),
+    }
+    Ok(options.join(" "))
 }
 
 /// # Errors

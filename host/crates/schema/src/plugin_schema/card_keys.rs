@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use tokio_postgres::Transaction;
 
 use super::{constraints::Constraint, failure::Failure};
-use crate::keyed_tables::INDEXED;
+use crate::keyed_tables::{INDEXED, KEYED};
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::sql;
 use cardinal_schema_sql::{CardKey, KeyPlace, Position, Statement};
@@ -49,6 +49,24 @@ static IS_INDEXED: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {INDEXED} FROM (
            SELECT attrelid, attnum FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attname = $2) key (relation, number)"
+    )
+});
+
+/// In a schema, keys to tables with a key to the cards, the tables $2 among them, and to tables with a key to those.
+static FURTHER_KEYS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "WITH RECURSIVE {KEYED}, further (relation) AS (
+           SELECT relation FROM keyed UNION SELECT pg_catalog.unnest($2::pg_catalog.oid[])
+           UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN further f ON f.relation = k.confrelid WHERE k.contype = 'f'
+         )
+         SELECT k.oid, t.relname::text, ARRAY(
+           SELECT a.attname::text FROM pg_catalog.unnest(k.conkey) WITH ORDINALITY c (number, place)
+           JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = c.number ORDER BY c.place) AS columns
+         FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class t ON t.oid = k.conrelid
+         JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace,
+         LATERAL (SELECT k.conrelid, k.conkey[1]) key (relation, number)
+         WHERE n.nspname = $1 AND k.contype = 'f' AND k.conparentid = 0 AND k.confrelid IN (SELECT relation FROM further) AND NOT {INDEXED}
+         ORDER BY k.oid"
     )
 });
 
@@ -279,6 +297,30 @@ impl ReadyKeys<'_> {
             let [schema, table, name, column] = [self.schema, &place.table, &name, &place.column].map(sql::identifier);
             let make = format!("CREATE INDEX {name} ON {schema}.{table} ({column})");
             work.batch_execute(&make).await.map_err(|error| Failure::from_statement(error, None))?;
+        }
+        Ok(())
+    }
+
+    /// Keys to tables whose rows go with a card have their index, too: PostgreSQL looks for the rows of each row that goes. One that
+    /// takes too long is not made.
+    pub(super) async fn index_further(&self, work: &Transaction<'_>) -> anyhow::Result<()> {
+        let keyed: Vec<u32> = self.keys.iter().map(|(place, _)| place.relation).collect();
+        let rows = work.query(FURTHER_KEYS.as_str(), &[&self.schema, &keyed]).await;
+        for row in rows.context("looking for keys without an index")? {
+            let (table, columns): (String, Vec<String>) = (row.try_get("relname")?, row.try_get("columns")?);
+            let name = made_name(&format!("key_{}", row.try_get::<_, u32>("oid")?), &columns.join("_"), "idx");
+            let columns: Vec<String> = columns.iter().map(|column| sql::identifier(column)).collect();
+            let [schema, identifier, name] = [self.schema, &table, &name].map(sql::identifier);
+            let make =
+                format!("SAVEPOINT further; CREATE INDEX {name} ON {schema}.{identifier} ({})", columns.join(", "));
+            let end = match work.batch_execute(&make).await {
+                Ok(()) => "RELEASE further",
+                Err(error) => {
+                    tracing::warn!(schema = self.schema, table, error = ?error, "no index for a key: removing cards may take long");
+                    "ROLLBACK TO further; RELEASE further"
+                }
+            };
+            work.batch_execute(end).await.context("ending the try of an index")?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ const SERVER: &str = "
            - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS connections,
            (SELECT coalesce(sum(greatest(r.rolconnlimit, 0)), 0)::bigint FROM pg_catalog.pg_roles r
             WHERE starts_with(r.rolname::text, $1) AND r.rolname::text <> $2) AS given,
+           (SELECT r.rolconnlimit::bigint FROM pg_catalog.pg_roles r WHERE r.rolname::text = $2) AS own,
            (SELECT greatest(count(*), 1) FROM public.hosts h WHERE h.seen_at > now() - interval '15 seconds') AS hosts";
 
 /// What there is to be divided.
@@ -60,6 +61,11 @@ impl Step<'_> {
     pub(super) async fn connection_limit(&self, session: &Client) -> Result<i64, StepError> {
         let (prefix, own) = (format!("{}p_", self.names.prefix()), self.names.plugin_runtime(self.plugin));
         let row = session.query_one(SERVER, &[&prefix, &own]).await.context("counting connections")?;
+        let own: Option<i64> = row.get("own");
+        // Roles are the server's: a restore beside the database in use takes no connection from a plugin that serves there.
+        if let Some(own) = own.filter(|own| self.replay && *own > self.connections.into()) {
+            return Ok(own);
+        }
         let server = Server { connections: row.get("connections"), given: row.get("given"), hosts: row.get("hosts") };
         server.divide(self.connections.into()).ok_or_else(|| {
             StepError::Refused(ProvisionFault::Unavailable(format!(

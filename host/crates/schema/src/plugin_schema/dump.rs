@@ -2,7 +2,7 @@
 //! tables they are, writes.
 
 use anyhow::Context as _;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, error::SqlState};
 
 use super::{Step, StepError};
 use cardinal_database::connect;
@@ -13,10 +13,18 @@ impl Step<'_> {
     /// # Errors
     /// In words for an operator.
     pub async fn reader(&self) -> anyhow::Result<Client> {
-        let login = self.database().connect;
-        if let Ok(client) = connect::connect(&login).await {
-            return Ok(client);
+        match connect::connect(&self.database().connect).await {
+            Ok(client) => Ok(client),
+            Err(_) => self.reader_anew().await,
         }
+    }
+
+    /// The same with the login as a step makes it, whatever the plugin has made of it.
+    ///
+    /// # Errors
+    /// In words for an operator.
+    pub async fn reader_anew(&self) -> anyhow::Result<Client> {
+        let login = self.database().connect;
         let mut first = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         // A step that is under way keeps what this would take from it.
@@ -52,12 +60,14 @@ impl Step<'_> {
     /// As the server reports them.
     pub async fn drop_all(&self) -> anyhow::Result<()> {
         let provisioner = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        let drop = format!(
-            "BEGIN; DROP SCHEMA IF EXISTS {} CASCADE; SELECT cardinal.drop_plugin_roles({}); COMMIT",
-            cardinal_database::sql::identifier(&self.schema()),
-            self.plugin_literal()
-        );
-        provisioner.batch_execute(&drop).await.context("removing the plugin's schema")
+        let drop = format!("DROP SCHEMA IF EXISTS {} CASCADE", cardinal_database::sql::identifier(&self.schema()));
+        provisioner.batch_execute(&drop).await.context("removing the plugin's schema")?;
+        let drop = format!("SELECT cardinal.drop_plugin_roles({})", self.plugin_literal());
+        match provisioner.batch_execute(&drop).await {
+            // Another database of the server has use for them, as the one has that a restored one is to replace.
+            Err(error) if error.code() == Some(&SqlState::DEPENDENT_OBJECTS_STILL_EXIST) => Ok(()),
+            dropped => dropped.context("removing the plugin's roles"),
+        }
     }
 }
 

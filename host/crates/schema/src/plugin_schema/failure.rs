@@ -37,15 +37,6 @@ impl Failure {
             code => refuse(code),
         }
     }
-
-    /// With one more thing to know about what was found.
-    pub(super) fn adding(mut self, more: &str) -> Self {
-        if let Self::Refused(ProvisionFault::Refused { found, .. }) = &mut self {
-            found.push_str("; ");
-            found.push_str(more);
-        }
-        self
-    }
 }
 
 impl From<anyhow::Error> for Failure {

@@ -115,6 +115,7 @@ impl<'a> Run<'a> {
         let late = late.finish(&work).await?;
         let keys = card_keys.give_up_places(&work, step.schema_timeout.saturating_sub(started.elapsed())).await?;
         keys.index(&work).await?;
+        keys.index_further(&work).await?;
         if !step.replay {
             check_indexes(&work, &schema, &unindexed_before).await?;
         }
