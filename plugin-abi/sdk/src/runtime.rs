@@ -163,7 +163,8 @@ impl Runtime {
         }
     }
 
-    /// Runs `future` on the io thread until it ends or the instance is stopped.
+    /// Runs `future` on the io thread until it ends or the instance is stopped. The work is polled and dropped inside
+    /// `scope`.
     pub(crate) fn spawn<F>(&self, name: &str, scope: Scope, future: F) -> Task<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,

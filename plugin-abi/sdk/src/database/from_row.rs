@@ -1,15 +1,19 @@
-//! Rows as the author's own types.
+//! Rows as the author's own types: [`FromRow`], and the methods of [`Connection`] that return them.
 
 use postgres_types::{FromSql, ToSql};
 
 use super::{Connection, Row, ToStatement};
 use crate::Result;
 
-/// A type that is made of a row. `#[derive(FromRow)]` does it for a struct, by the names of its fields; tuples are made in
-/// the order of the columns.
+/// A type that is made of a row.
+///
+/// `#[derive(FromRow)]` implements it for a struct, by the names of its fields: each reads the column of its name,
+/// `#[row(name = "...")]` another one, and `#[row(json)]` a `json` or `jsonb` column by serde. Columns without a field are
+/// ignored. Tuples of up to eight members are made in the order of the columns.
 ///
 /// ```
-/// use cardinal_plugin::{FromRow, PluginContext, Result, Uuid};
+/// use cardinal_plugin::testing::{TestHost, lacks_database};
+/// use cardinal_plugin::{FromRow, PluginContext, Result, Router, Uuid, block_on};
 ///
 /// #[derive(FromRow)]
 /// struct Note {
@@ -31,6 +35,17 @@ use crate::Result;
 ///     let (count,) = ctx.get_plugin_conn().await?.query_one_as("SELECT count(*) FROM notes", &[]).await?;
 ///     Ok(count)
 /// }
+///
+/// if lacks_database() {
+///     return;
+/// }
+/// let schema = "CREATE TABLE notes (id bigint, card_id uuid, text text, tags jsonb, by text);
+///     INSERT INTO notes VALUES (1, '00000000-0000-0000-0000-000000000000', 'check the legs', '[\"oak\"]', NULL)";
+/// let host = TestHost::builder(r#"{ "name": "notes", "version": "1.0.0" }"#);
+/// let host = host.database(schema).start(|_: &PluginContext| Router::new());
+/// let notes = block_on(notes(&host.context(), Uuid::nil())).unwrap();
+/// assert_eq!((notes[0].words.as_str(), &notes[0].tags[..], &notes[0].by), ("check the legs", &["oak".to_owned()][..], &None));
+/// assert_eq!(block_on(count(&host.context())).unwrap(), 1);
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not made of a row",
@@ -40,7 +55,8 @@ pub trait FromRow: Sized {
     /// Reads a row.
     ///
     /// # Errors
-    /// When a column is missing, its type does not fit, or it is NULL and the field is no `Option`.
+    /// An internal error, with the column's name, when a column is missing, its type does not fit, or it is NULL and the
+    /// field is not an `Option`.
     fn from_row(row: &Row) -> Result<Self>;
 }
 
@@ -66,10 +82,10 @@ tuples! {
 }
 
 impl Connection {
-    /// [`query`](Self::query), with the rows as [`FromRow`] types.
+    /// Runs a statement like [`query`](Self::query) and returns the rows as [`FromRow`] types.
     ///
     /// # Errors
-    /// Those of `query`, and of [`FromRow::from_row`].
+    /// Those of [`query`](Self::query), and of [`FromRow::from_row`].
     pub async fn query_as<R: FromRow>(
         &self,
         statement: &(impl ToStatement + ?Sized),
@@ -78,10 +94,10 @@ impl Connection {
         self.query(statement, params).await?.iter().map(R::from_row).collect()
     }
 
-    /// [`query_one`](Self::query_one), with the row as a [`FromRow`] type.
+    /// Runs a statement like [`query_one`](Self::query_one) and returns the row as a [`FromRow`] type.
     ///
     /// # Errors
-    /// Those of `query_one`, and of [`FromRow::from_row`].
+    /// Those of [`query_one`](Self::query_one), and of [`FromRow::from_row`].
     pub async fn query_one_as<R: FromRow>(
         &self,
         statement: &(impl ToStatement + ?Sized),
@@ -90,10 +106,10 @@ impl Connection {
         R::from_row(&self.query_one(statement, params).await?)
     }
 
-    /// [`query_opt`](Self::query_opt), with the row as a [`FromRow`] type.
+    /// Runs a statement like [`query_opt`](Self::query_opt) and returns the row, if there is one, as a [`FromRow`] type.
     ///
     /// # Errors
-    /// Those of `query_opt`, and of [`FromRow::from_row`].
+    /// Those of [`query_opt`](Self::query_opt), and of [`FromRow::from_row`].
     pub async fn query_opt_as<R: FromRow>(
         &self,
         statement: &(impl ToStatement + ?Sized),
@@ -102,7 +118,7 @@ impl Connection {
         self.query_opt(statement, params).await?.as_ref().map(R::from_row).transpose()
     }
 
-    /// [`query`](Self::query), with the first column of each row as a value.
+    /// Runs a statement like [`query`](Self::query) and returns the first column of each row.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Result, Uuid};
@@ -114,7 +130,7 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// Those of `query`, and of [`Row::try_get`].
+    /// Those of [`query`](Self::query), and of [`Row::try_get`].
     pub async fn query_values<T: for<'a> FromSql<'a>>(
         &self,
         statement: &(impl ToStatement + ?Sized),

@@ -14,8 +14,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// The rows of a CSV body, from [`Request::csv`](crate::Request::csv).
 ///
-/// It belongs to the call: once the call is over, reading fails. Dropping it early is fine; the host discards the rest of
-/// the body.
+/// It belongs to the call: once the call is over, reading fails. Dropping it early leaves the rest of the body unread.
 pub struct CsvRows {
     body: ByteStream,
     parser: Reader,

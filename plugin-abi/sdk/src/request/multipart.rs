@@ -11,8 +11,7 @@ const MAX_BOUNDARY: usize = 70;
 
 /// The parts of a form, from [`Request::multipart`](crate::Request::multipart).
 ///
-/// It belongs to the call: once the call is over, reading fails. Dropping it early is fine; the host discards the rest of
-/// the body.
+/// It belongs to the call: once the call is over, reading fails. Dropping it early leaves the rest of the body unread.
 pub struct Multipart {
     body: ByteStream,
     buffer: BytesMut,
