@@ -18,7 +18,7 @@ use std::future::Future;
 use serde::Deserialize;
 
 pub use connection::Connection;
-pub use from_row::FromRow;
+pub use from_row::{FromRow, json_column};
 pub use row::{Column, OwnedRows, Row, RowIndex, RowStream};
 pub use statement::{Statement, ToStatement};
 pub use transaction::Transaction;

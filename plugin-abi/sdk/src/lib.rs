@@ -156,6 +156,7 @@ pub use uuid::{self, Uuid};
 /// Not part of what is kept stable.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::database::json_column;
     pub use crate::instance::{Plugin, entry, module};
     pub use crate::print::print;
     pub use cardinal_plugin_abi as abi;

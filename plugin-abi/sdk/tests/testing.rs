@@ -296,6 +296,14 @@ fn a_router_and_a_manifest_that_disagree_are_refused_in_words() {
     assert!(said.contains("no `backend`"), "{said}");
     let said = disagreement(r#"{ "name": "notes", "version": "1.0.0", "backend": { "routes": [] } }"#);
     assert!(said.contains("GET /cards/{card_id}") && said.contains("does not declare"), "{said}");
+    let tools = r#""mcp": { "tools": [{ "name": "plugin_notes_add", "handler": "add", "preview": "try" }] }"#;
+    let said = disagreement(format!(r#"{{ "name": "notes", "version": "1.0.0", "backend": {{}}, {tools} }}"#).leak());
+    assert!(said.contains("plugin_notes_add names the handler `try`"), "{said}");
+    let stray = |_: &PluginContext| Router::new().handler("stray", add);
+    let manifest = r#"{ "name": "notes", "version": "1.0.0" }"#;
+    let started = std::panic::catch_unwind(|| drop(TestHost::new(manifest, stray)));
+    let said = *started.unwrap_err().downcast::<String>().unwrap();
+    assert!(said.contains("`stray`") && said.contains("no tool"), "{said}");
 }
 
 #[test]

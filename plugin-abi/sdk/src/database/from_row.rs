@@ -1,9 +1,11 @@
 //! Rows as the author's own types: [`FromRow`], and the methods of [`Connection`] that return them.
 
-use postgres_types::{FromSql, ToSql};
+use postgres_types::{FromSql, Json, ToSql};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{Connection, Row, ToStatement};
-use crate::Result;
+use crate::{Error, Result};
 
 /// A type that is made of a row.
 ///
@@ -23,12 +25,14 @@ use crate::Result;
 ///     words: String,
 ///     #[row(json)]
 ///     tags: Vec<String>, // of a jsonb column
+///     #[row(json)]
+///     size: Option<(u32, u32)>,
 ///     by: Option<String>,
 /// }
 ///
 /// async fn notes(ctx: &PluginContext, card: Uuid) -> Result<Vec<Note>> {
 ///     let conn = ctx.get_plugin_conn().await?;
-///     conn.query_as("SELECT id, card_id, text, tags, by FROM notes WHERE card_id = $1", &[&card]).await
+///     conn.query_as("SELECT id, card_id, text, tags, size, by FROM notes WHERE card_id = $1", &[&card]).await
 /// }
 ///
 /// async fn count(ctx: &PluginContext) -> Result<i64> {
@@ -39,12 +43,13 @@ use crate::Result;
 /// if lacks_database() {
 ///     return;
 /// }
-/// let schema = "CREATE TABLE notes (id bigint, card_id uuid, text text, tags jsonb, by text);
-///     INSERT INTO notes VALUES (1, '00000000-0000-0000-0000-000000000000', 'check the legs', '[\"oak\"]', NULL)";
+/// let schema = "CREATE TABLE notes (id bigint, card_id uuid, text text, tags jsonb, size jsonb, by text);
+///     INSERT INTO notes VALUES (1, '00000000-0000-0000-0000-000000000000', 'check the legs', '[\"oak\"]', NULL, NULL)";
 /// let host = TestHost::builder(r#"{ "name": "notes", "version": "1.0.0" }"#);
 /// let host = host.database(schema).start(|_: &PluginContext| Router::new());
 /// let notes = block_on(notes(&host.context(), Uuid::nil())).unwrap();
-/// assert_eq!((notes[0].words.as_str(), &notes[0].tags[..], &notes[0].by), ("check the legs", &["oak".to_owned()][..], &None));
+/// assert_eq!((notes[0].words.as_str(), notes[0].tags[0].as_str()), ("check the legs", "oak"));
+/// assert_eq!((notes[0].size, &notes[0].by), (None, &None));
 /// assert_eq!(block_on(count(&host.context())).unwrap(), 1);
 /// ```
 #[diagnostic::on_unimplemented(
@@ -79,6 +84,17 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5)
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+}
+
+/// A `json` or `jsonb` column by serde, for `#[row(json)]`. NULL is read like the `null` of JSON.
+///
+/// # Errors
+/// Those of [`Row::try_get`], and NULL where `T` takes no `null`.
+pub fn json_column<T: DeserializeOwned>(row: &Row, column: &str) -> Result<T> {
+    match row.try_get::<_, Option<Json<T>>>(column)? {
+        Some(Json(value)) => Ok(value),
+        None => T::deserialize(Value::Null).map_err(|_| Error::internal(format!("column `{column}` is NULL"))),
+    }
 }
 
 impl Connection {

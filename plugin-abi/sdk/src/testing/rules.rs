@@ -43,6 +43,14 @@ pub(super) struct Tools {
 pub(super) struct Tool {
     pub(super) name: String,
     pub(super) handler: String,
+    preview: Option<String>,
+}
+
+impl Tool {
+    /// The handlers that it names: its own, and that of its preview.
+    pub(super) fn handlers(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.handler).chain(&self.preview)
+    }
 }
 
 #[derive(Deserialize)]
@@ -119,7 +127,7 @@ impl FakeHost {
             version = &rules.version;
         }
         if data.len() > DATA_LIMIT {
-            return Err(refused("source-too-large", "The data is over 256 KiB."));
+            return Err(refused("source-limit-exceeded", "The data is over 256 KiB."));
         }
         let data: Value = serde_json::from_str(data)
             .map_err(|error| Error::new(codes::INVALID_ARGUMENT, format!("data is not JSON: {error}")))?;
