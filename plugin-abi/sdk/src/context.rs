@@ -420,7 +420,9 @@ impl PluginContext {
     /// Asking is cheap enough for each turn of a loop that takes a millisecond or more. Once it is true it stays true.
     ///
     /// ```
-    /// # use cardinal_plugin::{Error, PluginContext, Result};
+    /// use cardinal_plugin::{Error, PluginContext, Result, Router};
+    /// use cardinal_plugin::testing::TestHost;
+    ///
     /// fn checksum(ctx: &PluginContext, rows: &[u64]) -> Result<u64> {
     ///     let mut sum = 0_u64;
     ///     for rows in rows.chunks(10_000) {
@@ -431,6 +433,12 @@ impl PluginContext {
     ///     }
     ///     Ok(sum)
     /// }
+    ///
+    /// let host = TestHost::new(r#"{ "name": "sums", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let own = host.context();
+    /// assert!(checksum(&own, &[1, 2, 3]).is_ok());
+    /// drop(host); // the plugin is stopped
+    /// assert_eq!(checksum(&own, &[1, 2, 3]).unwrap_err().status(), Some(503));
     /// ```
     pub fn cancelled(&self) -> bool {
         let Some(call) = &self.call else { return self.core.runtime.is_stopped() };

@@ -27,14 +27,16 @@ use crate::{PluginContext, Result};
 
 /// The pool of the plugin's connections, which the host keeps, from [`PluginContext::pool`].
 ///
+/// It is for code that is given a pool and takes a connection for each of its steps:
+///
 /// ```
-/// # async fn f(ctx: cardinal_plugin::PluginContext) -> cardinal_plugin::Result<()> {
-/// let pool = ctx.pool();
-/// let conn = pool.get().await?;
-/// let row = conn.query_one("SELECT count(*) FROM items WHERE price > $1", &[&10i32]).await?;
-/// let n: i64 = row.get(0);
-/// # Ok(())
-/// # }
+/// use cardinal_plugin::{Pool, Result, futures::future};
+///
+/// /// Two statements at the same time need two connections.
+/// async fn totals(pool: &Pool) -> Result<(i64, i64)> {
+///     let count = async |sql: &str| Result::Ok(pool.get().await?.query_one(sql, &[]).await?.get::<_, i64>(0));
+///     future::try_join(count("SELECT count(*) FROM items"), count("SELECT count(*) FROM orders")).await
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Pool {

@@ -139,8 +139,8 @@ impl Error {
         Self::with_code(502, "upstream-error", detail)
     }
 
-    /// Makes a 503 `unavailable`: the client may try again later. Say when with [`retry_after`](Self::retry_after). It
-    /// counts as another server's fault.
+    /// Makes a 503 `unavailable`: the client may try again later, in a second unless [`retry_after`](Self::retry_after)
+    /// says otherwise. It counts as another server's fault.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         let error = Self::with_code(503, "unavailable", detail);
         Self { flags: error.flags | codes::flags::RETRY, ..error }
@@ -199,8 +199,23 @@ impl Error {
         Self { kind: self.kind, message: self.message.clone(), details: self.details.clone(), flags: self.flags }
     }
 
-    /// Tells the client when to try again (`Retry-After`): in whole seconds, rounded up, at least one. It makes the error
-    /// [retryable](Self::is_retryable).
+    /// Tells the client when to try again (`Retry-After`): in whole seconds, rounded up, at least one, and a day at most.
+    /// It makes the error [retryable](Self::is_retryable).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cardinal_plugin::{Error, PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn stock(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Err(Error::unavailable("The shop counts its stock.").retry_after(Duration::from_secs(60)))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "shop", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/stock", stock));
+    /// let reply = block_on(host.send(TestRequest::get("/stock")));
+    /// assert_eq!((reply.status(), reply.header("retry-after")), (503, Some("60")));
+    /// ```
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.flags |= codes::flags::RETRY;

@@ -37,11 +37,25 @@ const FIELDS_LIMIT: usize = 12 << 10;
 /// [`PluginContext::log`](crate::PluginContext::log).
 ///
 /// ```
-/// use cardinal_plugin::set_log_filter;
+/// use cardinal_plugin::{Level, PluginContext, Request, Response, Result, Router, block_on, set_log_filter};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
 ///
-/// # fn main() -> cardinal_plugin::Result<()> {
-/// set_log_filter("warn,notes=debug,hyper::proto=off")?;
-/// assert!(set_log_filter("notes=loud").is_err());
+/// async fn read(_: PluginContext, _: Request) -> Result<Response> {
+///     tracing::debug!(target: "feeds::parser", rows = 3, "a feed was read");
+///     tracing::info!(target: "hyper", "of another crate");
+///     Ok(Response::empty())
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let manifest = r#"{ "name": "feeds", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/read", read));
+/// set_log_filter("warn,feeds=debug")?;
+/// block_on(host.send(TestRequest::post("/read")));
+/// let lines = host.log();
+/// assert_eq!(lines.len(), 1);
+/// assert!(lines[0].is(Level::Debug) && lines[0].message == "a feed was read" && lines[0].field("rows") == 3);
+///
+/// assert!(set_log_filter("feeds=loud").is_err());
 /// # Ok(())
 /// # }
 /// ```

@@ -85,6 +85,12 @@ impl Response {
     }
 
     /// Answers with bytes of a media type. They are not copied on their way out.
+    ///
+    /// ```
+    /// use cardinal_plugin::Response;
+    ///
+    /// let pixel = Response::bytes("image/gif", &b"GIF89a"[..]).header("cache-control", "max-age=3600");
+    /// ```
     pub fn bytes(content_type: &str, bytes: impl Into<Bytes>) -> Self {
         Self::with_type(content_type, bytes.into())
     }

@@ -353,6 +353,22 @@ impl TestHost {
     /// Tells followers of card events about an action on so many cards that they are not named ([`CardChange::Bulk`]). No
     /// card is changed.
     ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, test_card};
+    /// use cardinal_plugin::{CardChange, PluginContext, Router, block_on, json};
+    ///
+    /// let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let read = |after| block_on(host.context().card_events(after, 100)).unwrap();
+    /// let begin = read(None).cursor;
+    /// host.raise_bulk_event("archive", 1_200);
+    /// let page = read(Some(begin));
+    /// assert_eq!((page.items[0].what, &page.items[0].rest["cards"]), (CardChange::Bulk, &json!(1_200)));
+    ///
+    /// host.add_card(test_card("Lamp", json!({})));
+    /// host.forget_card_events();
+    /// assert!(read(Some(page.cursor)).restart, "what came since then is not kept any more");
+    /// ```
+    ///
     /// [`CardChange::Bulk`]: crate::CardChange::Bulk
     pub fn raise_bulk_event(&self, action: &str, cards: usize) {
         self.fake.raise_bulk(action, cards);
@@ -441,6 +457,19 @@ impl TestHost {
     /// Moves a [stopped](TestHostBuilder::paused) clock on, and runs the timers that are due. A task that sleeps is woken;
     /// a call goes on when it is awaited or asked.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cardinal_plugin::testing::TestHost;
+    /// use cardinal_plugin::{PluginContext, Router, block_on, tokio};
+    ///
+    /// let host = TestHost::builder(r#"{ "name": "clock", "version": "1.0.0" }"#).paused();
+    /// let host = host.start(|_: &PluginContext| Router::new());
+    /// let task = host.context().spawn(async { tokio::time::sleep(Duration::from_secs(3_600)).await });
+    /// assert!(!task.is_finished());
+    /// block_on(host.advance(Duration::from_secs(3_600)));
+    /// block_on(task).unwrap();
+    /// ```
+    ///
     /// # Panics
     /// When the clock is not stopped.
     pub async fn advance(&self, by: Duration) {
@@ -454,6 +483,26 @@ impl TestHost {
 
     /// Starts a new instance with these settings and stops the old one, as a host does when an operator changes them.
     /// Statics and whatever else the library shares stay. Calls under way should have ended before.
+    ///
+    /// Contexts of the old instance are those of a plugin that has been stopped; [`context`](Self::context) returns the new
+    /// one's.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json, serde_json::Value};
+    ///
+    /// async fn greet(ctx: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::json(&ctx.settings::<Value>()?["greeting"]))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "greeter", "version": "1.0.0", "backend": {}, "settings_schema": { "properties": {
+    ///     "greeting": { "type": "string", "default": "Hello" } } } }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/", greet));
+    /// let greeting = || block_on(host.send(TestRequest::get("/"))).json();
+    /// assert_eq!(greeting(), "Hello");
+    /// host.change_settings(&json!({ "greeting": "Hallo" }));
+    /// assert_eq!(greeting(), "Hallo");
+    /// ```
     ///
     /// # Panics
     /// When `routes` fails with these settings.

@@ -299,11 +299,15 @@ fn a_router_and_a_manifest_that_disagree_are_refused_in_words() {
     let tools = r#""mcp": { "tools": [{ "name": "plugin_notes_add", "handler": "add", "preview": "try" }] }"#;
     let said = disagreement(format!(r#"{{ "name": "notes", "version": "1.0.0", "backend": {{}}, {tools} }}"#).leak());
     assert!(said.contains("plugin_notes_add names the handler `try`"), "{said}");
-    let stray = |_: &PluginContext| Router::new().handler("stray", add);
-    let manifest = r#"{ "name": "notes", "version": "1.0.0" }"#;
-    let started = std::panic::catch_unwind(|| drop(TestHost::new(manifest, stray)));
-    let said = *started.unwrap_err().downcast::<String>().unwrap();
+    let refused = |router: fn() -> Router| {
+        let manifest = r#"{ "name": "notes", "version": "1.0.0", "backend": {} }"#;
+        let started = std::panic::catch_unwind(|| drop(TestHost::new(manifest, move |_: &PluginContext| router())));
+        *started.unwrap_err().downcast::<String>().unwrap()
+    };
+    let said = refused(|| Router::new().handler("stray", add));
     assert!(said.contains("`stray`") && said.contains("no tool"), "{said}");
+    let said = refused(|| Router::new().get("/notes/{id}", title).post("/notes/{card}", add));
+    assert!(said.contains("match the same requests"), "{said}");
 }
 
 #[test]

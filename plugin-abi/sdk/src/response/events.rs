@@ -20,9 +20,18 @@ const PIECE: usize = 64 << 10;
 /// One server-sent event, for [`Response::events`].
 ///
 /// ```
-/// use cardinal_plugin::{Event, json};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+/// use cardinal_plugin::{Event, PluginContext, Request, Response, Result, Router, block_on, futures::stream, json};
 ///
-/// let event = Event::json(&json!({ "done": 3 })).name("progress").id("3");
+/// async fn progress(_: PluginContext, _: Request) -> Result<Response> {
+///     let event = Event::json(&json!({ "done": 3 })).name("progress").id("3");
+///     Ok(Response::events(stream::iter([Ok(event)])))
+/// }
+///
+/// let manifest = r#"{ "name": "feeds", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/progress", progress));
+/// let reply = block_on(host.send(TestRequest::get("/progress")));
+/// assert_eq!(reply.text(), "event: progress\nid: 3\ndata: {\"done\":3}\n\n");
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Event {

@@ -1,4 +1,7 @@
-//! What a host asks of a plugin's router before it serves it: that it has what the manifest declares, and no more.
+//! What a host asks of a plugin's router before it serves it: that it has what the manifest declares, and no more. The
+//! host's own checks are in `host/crates/plugin/src/agreement.rs`.
+
+use std::collections::BTreeSet;
 
 use super::rules::{Route, Rules};
 use crate::{jobs::HANDLER_PREFIX, router::Entry};
@@ -30,7 +33,8 @@ impl Rules {
             }
         }
         self.agree_on_jobs(entries)?;
-        self.agree_on_tools(entries)
+        self.agree_on_tools(entries)?;
+        paths_are_distinct(entries)
     }
 
     /// Each tool has its handlers, and each handler without a route is one that a tool or a job names.
@@ -63,4 +67,12 @@ impl Rules {
             None => Ok(()),
         }
     }
+}
+
+/// A host finds a path before it looks at the method: `/a/{x}` and `/a/{y}` are one path, whatever methods they have.
+fn paths_are_distinct(entries: &[Entry]) -> Result<(), String> {
+    let paths: BTreeSet<&str> = entries.iter().filter_map(|entry| Some(entry.route.as_ref()?.1.as_str())).collect();
+    let mut table = matchit::Router::new();
+    let clash = |path, error| format!("two routes of the router match the same requests: {path}: {error}");
+    paths.into_iter().try_for_each(|path| table.insert(path, ()).map_err(|error| clash(path, error)))
 }

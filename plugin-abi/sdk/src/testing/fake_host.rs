@@ -1,5 +1,8 @@
-//! A host: it answers what a test has laid down, and keeps a journal. Under [`TestHost`](super::TestHost), and under
-//! the SDK's own tests of the border.
+//! A host: it answers what a test has laid down, and keeps a journal. Under [`TestHost`](super::TestHost), and under the
+//! SDK's own tests of the border.
+//!
+//! The functions of its table are those of the plugin API. They find their host by the number of the context, so that hosts
+//! of tests that run side by side do not meet.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -29,10 +32,13 @@ pub use super::table::api;
 pub struct FakeHost {
     /// The number of the first instance's context.
     pub ctx: CtxId,
+    /// The plugin's lines, panics included.
     pub log: Mutex<Vec<LogLine>>,
+    /// The changes of metrics.
     pub metrics: Mutex<Vec<MetricLine>>,
     /// What happened, in order, in words.
     pub journal: Mutex<Vec<String>>,
+    /// What `settings` answers: a JSON object.
     pub settings: Mutex<String>,
     /// The context is retired: everything is refused.
     pub retired: Mutex<bool>,
@@ -74,11 +80,13 @@ pub(super) struct PendingCall {
 static HOSTS: LazyLock<RwLock<HashMap<CtxId, Arc<FakeHost>>>> = LazyLock::new(RwLock::default);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// Locks, whether a thread has panicked with the lock or not: a test that fails must not fail others.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FakeHost {
+    /// Makes a host without a manifest, which checks nothing.
     pub fn new() -> Arc<Self> {
         Self::default().register()
     }
@@ -103,6 +111,7 @@ impl FakeHost {
         hosts_mut().remove(&ctx);
     }
 
+    /// Adds a line to the journal.
     pub fn note(&self, what: impl Into<String>) {
         lock(&self.journal).push(what.into());
     }
@@ -111,6 +120,7 @@ impl FakeHost {
         lock(&self.journal).clone()
     }
 
+    /// Lets the host not answer this until [`finish`](Self::finish).
     pub fn hold(&self, what: &str) {
         lock(&self.holding).insert(what.to_owned());
     }
@@ -134,12 +144,14 @@ impl FakeHost {
         }
     }
 
+    /// Waits until the journal has this line, on the thread that asks.
     pub fn until_journal(&self, what: &str) {
         while !lock(&self.journal).iter().any(|line| line == what) {
             std::thread::yield_now();
         }
     }
 
+    /// Answers with `answer`, once the test does not hold `what`, unless the test has an error for it.
     pub(super) fn ask<T: Send + 'static>(self: &Arc<Self>, what: &str, answer: impl FnOnce() -> T) -> Fut<T> {
         self.ask_fallible(what, || Ok(answer()))
     }

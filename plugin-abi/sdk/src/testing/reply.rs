@@ -17,6 +17,8 @@ use crate::{ByteStream, Error, Result};
 
 /// The largest streamed body that is collected.
 const LARGEST_BODY: usize = 64 << 20;
+/// Seconds of `Retry-After` when a retryable error does not say: the host's own.
+const DEFAULT_RETRY: u64 = 1;
 
 /// A call under way, from [`TestHost::begin`](super::TestHost::begin), for tests of time and cancellation.
 ///
@@ -165,7 +167,11 @@ impl TestReply {
         if let Some(errors) = error.fields() {
             problem["errors"] = errors.clone();
         }
-        let headers = vec![("content-type".to_owned(), "application/problem+json".to_owned())];
+        let mut headers = vec![("content-type".to_owned(), "application/problem+json".to_owned())];
+        if error.is_retryable() {
+            let seconds = error.retry_delay().map_or(DEFAULT_RETRY, |wait| wait.as_secs());
+            headers.push(("retry-after".to_owned(), seconds.to_string()));
+        }
         let body = problem.to_string().into();
         Self { status, headers, body, stream: None, error: Some(error), _caller: None }
     }

@@ -14,6 +14,7 @@ use crate::{User, UserKind};
 /// What a handler is asked in a test: an HTTP request below the plugin's prefix, or the call of a tool.
 ///
 /// Unless it says otherwise, it comes from [`test_user`]`("tester", &["*"])` and has no body, no headers and no deadline.
+/// It can be cloned and sent again.
 ///
 /// ```
 /// use cardinal_plugin::{json, testing::{TestRequest, test_user}};
@@ -21,6 +22,26 @@ use crate::{User, UserKind};
 /// let listed = TestRequest::get("/cards/7?limit=2").header("accept-language", "de");
 /// let added = TestRequest::post("/cards/7").json(&json!({ "text": "check the legs" })).user(test_user("Ada", &["cards:read"]));
 /// let tool = TestRequest::tool("plugin_notes_add", &json!({ "card_id": 7, "text": "check the legs" }));
+/// ```
+///
+/// What a host adds to a request of its own accord is set by hand:
+///
+/// ```
+/// use std::time::Duration;
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+///
+/// async fn about(_: PluginContext, req: Request) -> Result<Response> {
+///     let peer = req.peer().map(|address| address.to_string());
+///     Ok(Response::json(&json!([req.locale(), req.request_id(), peer, req.deadline().is_some()])))
+/// }
+///
+/// let manifest = r#"{ "name": "about", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/about", about));
+/// let plain = TestRequest::get("/about");
+/// assert_eq!(block_on(host.send(plain.clone())).json(), json!([null, "test", null, false]));
+/// let full = plain.locale("de-AT").request_id("r1").peer([192, 0, 2, 7].into()).deadline(Duration::from_secs(30));
+/// assert_eq!(block_on(host.send(full)).json(), json!(["de-AT", "r1", "192.0.2.7", true]));
 /// ```
 #[derive(Clone, Debug)]
 pub struct TestRequest {

@@ -1,4 +1,6 @@
 //! What the host holds a plugin to: its manifest, the rights of a call, the rules of cards.
+//!
+//! They are those of `host/crates/plugin/src/context.rs` and `host/crates/cards`, with the same codes and statuses.
 
 use std::collections::BTreeMap;
 

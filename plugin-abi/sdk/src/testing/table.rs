@@ -1,4 +1,7 @@
 //! The functions that a host gives a plugin, answered by a [`FakeHost`].
+//!
+//! Each notes in the journal what it was asked, looks whether the test holds it or lets it fail, and answers by the host's
+//! rules (`rules.rs`), from PostgreSQL when the test has one (`database.rs`), else with what the test has laid down.
 
 use std::{
     pin::Pin,
