@@ -150,7 +150,7 @@ impl PluginContext {
     /// It is empty when the host does not say.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Router, block_on};
+    /// use cardinal_plugin::{PluginContext, Router};
     /// use cardinal_plugin::testing::{CORE_VERSION, TestHost};
     ///
     /// let host = TestHost::new(r#"{ "name": "notes", "version": "1.2.0" }"#, |_: &PluginContext| Router::new());
@@ -202,8 +202,7 @@ impl PluginContext {
     /// Returns the caller: who called, and with which rights.
     ///
     /// The scopes are the effective ones of the call, so those of an API key count and not those of its owner. The host has
-    /// checked the route's or the tool's own scope before the handler runs; check here only what goes beyond that. The
-    /// answer is read from the call itself, without asking the host.
+    /// checked the route's or the tool's own scope before the handler runs; check here only what goes beyond that.
     ///
     /// ```
     /// use cardinal_plugin::{Error, PluginContext, Result};
@@ -456,20 +455,29 @@ impl PluginContext {
 
     /// Waits until [`cancelled`](Self::cancelled) becomes true.
     ///
-    /// Outside a call it is ready when the plugin is to stop: a task can finish its work before it is dropped. In a call it
-    /// helps code that the call does not own, such as a task that works for it.
+    /// Outside a call it is ready when the plugin is to stop, which is the moment when tasks of [`spawn`](Self::spawn) are
+    /// dropped, too: it is for threads that the plugin has started itself. In a call it is for code that the call does not
+    /// own, such as a task that works for it.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Task};
+    /// use std::thread::{JoinHandle, spawn};
+    /// use cardinal_plugin::{PluginContext, Router, block_on};
+    /// use cardinal_plugin::testing::TestHost;
     ///
-    /// /// Flushes what it has gathered when the plugin is to stop. The host waits up to 10 seconds for that.
-    /// fn begin(ctx: &PluginContext, flush: impl FnOnce() + Send + 'static) -> Task<()> {
-    ///     let stop = ctx.as_plugin().until_cancelled();
-    ///     ctx.spawn(async move {
-    ///         stop.await;
-    ///         flush();
+    /// /// Keeps a device open on a thread of its own.
+    /// fn hold_device(ctx: &PluginContext) -> JoinHandle<()> {
+    ///     let own = ctx.as_plugin();
+    ///     spawn(move || {
+    ///         own.register_thread();
+    ///         block_on(own.until_cancelled());
+    ///         // closes the device
     ///     })
     /// }
+    ///
+    /// let host = TestHost::new(r#"{ "name": "device", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let device = hold_device(&host.context());
+    /// drop(host); // the plugin is stopped
+    /// device.join().unwrap();
     /// ```
     pub fn until_cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
         let answer = (self.core.host.cancelled())(self.core.ctx, self.call_id());

@@ -166,9 +166,9 @@ impl Job {
     /// Reports an item that failed; the job goes on.
     ///
     /// `code` is for programs (at most 64 characters), `detail` for people (at most 1,000), and the members of `about` say
-    /// which item it is: `id` of a card, `line` of a file. `about` counts only when it is an object, and all of it is at
-    /// most 4 KiB of JSON. The first 10,000 failures of a job are kept, all are counted; a burst of more than 1,000 in two
-    /// seconds is counted from there on.
+    /// which item it is: `id` of a card, `line` of a file. `about` counts only when it is an object; of a report over 4 KiB
+    /// of JSON only code and detail are kept. The first 10,000 failures of a job are kept, all are counted; a burst of more
+    /// than 1,000 in two seconds is counted from there on.
     pub fn fail(&self, code: &str, detail: impl Display, about: &Value) {
         let mut error = about.as_object().cloned().unwrap_or_default();
         error.insert("code".to_owned(), code.into());

@@ -82,7 +82,7 @@
 //!
 //! | feature | |
 //! |---|---|
-//! | `count-memory` (on) | counts what the plugin allocates, for the host to show; turn it off to use an allocator of your own with [`Counting`] |
+//! | `count-memory` (on) | counts what the plugin allocates; off for an [allocator of your own](Counting) |
 //! | `tracing`, `log` | what is logged through the crates of these names goes to the plugin's log |
 //! | `testing` | the module `testing`, a host for tests; for `dev-dependencies` |
 //!

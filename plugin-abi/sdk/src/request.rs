@@ -105,8 +105,8 @@ impl Request {
         })
     }
 
-    /// Returns the HTTP method; POST for a tool. A GET route gets HEAD requests, too, and answers them as if they were GET:
-    /// the host leaves the body out.
+    /// Returns the HTTP method; POST for a tool. A HEAD request reaches the handler of the GET route as GET: the host
+    /// leaves the body of the reply out.
     pub fn method(&self) -> &Method {
         &self.method
     }

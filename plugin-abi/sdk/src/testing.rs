@@ -190,8 +190,8 @@ impl TestHost {
     /// Sends a request through the router and waits for the whole reply, streamed bodies included.
     ///
     /// A path that no route has is 404, a method that its route does not have is 405, as with a host. A HEAD request goes
-    /// to the GET route. An error, and a panic, become the problem document that a client gets; [`TestReply::error`] has
-    /// what the log gets.
+    /// to the GET route as GET, and its reply keeps the body here. An error, and a panic, become the problem document that
+    /// a client gets; [`TestReply::error`] has what the log gets.
     ///
     /// It never ends when the handler waits for something that the test holds or for time that does not pass: use
     /// [`begin`](Self::begin) there.
@@ -235,10 +235,13 @@ impl TestHost {
     /// drop(call);
     /// assert!(GAVE_UP.load(Ordering::SeqCst));
     /// ```
-    pub fn begin(&self, request: TestRequest) -> TestCall {
+    pub fn begin(&self, mut request: TestRequest) -> TestCall {
         let instance = self.running().instance;
         match self.find(&instance.entries, &request) {
             Ok((handler, params)) => {
+                if request.method == Method::HEAD {
+                    request.method = Method::GET; // the host leaves the body out
+                }
                 let with = |request: TestRequest, (name, value): &(String, String)| request.param(name, value);
                 self.call_number(&instance, handler, params.iter().fold(request, with))
             }
@@ -520,6 +523,7 @@ impl TestHost {
     }
 
     fn stop(&self, running: &Running) {
+        self.fake.stop(running.ctx);
         crate::block_on(running.instance.core.runtime.shut_down());
         self.fake.unregister(running.ctx);
     }

@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cardinal_plugin_abi::{self as abi, Bytes, CallId, CtxId, Error, Fut, error as codes};
+use cardinal_plugin_abi::{self as abi, Answer, Bytes, CallId, CtxId, Error, Fut, error as codes, host::cancel};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -44,6 +44,8 @@ pub struct FakeHost {
     pub retired: Mutex<bool>,
     /// Calls that are cancelled.
     pub cancelled: Mutex<HashSet<CallId>>,
+    /// Instances that are to stop.
+    pub(super) stopping: Mutex<HashSet<CtxId>>,
     /// What `db_prepare` answers, by SQL.
     pub statements: Mutex<HashMap<String, String>>,
     /// What `db_query` streams, taken by the next query.
@@ -137,6 +139,24 @@ impl FakeHost {
         }
     }
 
+    /// Lets an instance know that it is to stop, as a host does just before it stops it.
+    pub fn stop(&self, ctx: CtxId) {
+        lock(&self.stopping).insert(ctx);
+        self.finish(&stop_of(ctx));
+    }
+
+    /// Ready when the instance is to stop.
+    pub(super) fn until_stop(self: &Arc<Self>, ctx: CtxId) -> Fut<Answer> {
+        let what = stop_of(ctx);
+        self.hold(&what);
+        let answer = self.ask(&what, || cancel::STOPPING.into());
+        // Looked at behind the hold: whichever of this and `stop` comes second sees the other.
+        if lock(&self.stopping).contains(&ctx) {
+            self.finish(&what);
+        }
+        answer
+    }
+
     /// Waits until something that is held has been asked for.
     pub fn until_asked(&self, what: &str) {
         while !lock(&self.held).iter().any(|held| held.what == what && !lock(&held.wakers).is_empty()) {
@@ -216,8 +236,14 @@ impl<T> Drop for PendingAnswer<T> {
     }
 }
 
+/// The host of a context; one that refuses everything when the plugin is gone.
 pub(super) fn host(ctx: CtxId) -> Arc<FakeHost> {
-    HOSTS.read().unwrap_or_else(PoisonError::into_inner).get(&ctx).cloned().unwrap_or_default()
+    let found = HOSTS.read().unwrap_or_else(PoisonError::into_inner).get(&ctx).cloned();
+    found.unwrap_or_else(|| Arc::new(FakeHost { retired: Mutex::new(true), ..FakeHost::default() }))
+}
+
+fn stop_of(ctx: CtxId) -> String {
+    format!("stop of {ctx}")
 }
 
 fn hosts_mut() -> std::sync::RwLockWriteGuard<'static, HashMap<CtxId, Arc<FakeHost>>> {

@@ -9,7 +9,7 @@ use crate::Level;
 /// A line of the plugin's log, from [`TestHost::log`](super::TestHost::log).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// The number of the plugin's instance that wrote it; another after [`TestHost::change_settings`].
+    /// The number of the plugin's instance that wrote it; another after [`change_settings`](super::TestHost::change_settings).
     pub instance: u64,
     /// The call that it was written in; 0 outside of any.
     pub call: u64,

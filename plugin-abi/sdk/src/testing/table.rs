@@ -98,6 +98,12 @@ extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
 
 extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
     let host = host(ctx);
+    if *lock(&host.retired) {
+        return Fut::ready(Ok(cancel::STOPPING.into()));
+    }
+    if call == 0 {
+        return host.until_stop(ctx);
+    }
     if let Some(stopping) = host.until_job_stops(call) {
         return stopping;
     }
