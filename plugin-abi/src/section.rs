@@ -219,7 +219,7 @@ fn is_plain(name: &str) -> bool {
     name.split('/').all(legal)
 }
 
-/// Why a section is not a package. Its `Display` completes "the section has ...".
+/// Why a section is not a package. Its `Display` says what was found in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// It does not begin with [`PACKAGE_MAGIC`].

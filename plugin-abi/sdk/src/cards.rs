@@ -117,6 +117,9 @@ pub struct Source {
 /// let drafts = CardQuery::new().text("oak").status("draft").missing_kind("supplier").sort("-updated_at").limit(50);
 /// let page = block_on(host.context().list_cards(drafts)).unwrap();
 /// assert_eq!(page.items.iter().map(|card| card.title.as_str()).collect::<Vec<_>>(), ["Oak table"]);
+///
+/// let refused = block_on(host.context().list_cards(CardQuery::new().limit(201))).unwrap_err();
+/// assert_eq!(refused.code(), Some("invalid-request"));
 /// ```
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CardQuery {
@@ -182,7 +185,7 @@ impl CardQuery {
     }
 
     /// Sets any parameter of `GET /v1/admin/master-cards` by its name, for those that have no method here: `updated_since`,
-    /// `fields`, `deleted`, and those that came later than this SDK.
+    /// `deleted`, and those that came later than this SDK. `fields` makes cards that [`Card`] cannot be read from.
     #[must_use]
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.fields.insert(name.to_owned(), value);

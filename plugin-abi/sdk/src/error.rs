@@ -87,8 +87,8 @@ impl Error {
     /// becomes 500.
     ///
     /// The code is kebab-case and never changes: programs look at it, people read `detail`. A code that is not kebab-case,
-    /// or longer than 64 bytes, is replaced by the one that is usual for the status. A status of 502 to 504 counts as
-    /// another server's fault, any other from 500 on as the plugin's.
+    /// or longer than 64 bytes, reaches the client as `internal-error`. A status of 502 to 504 counts as another server's
+    /// fault, any other from 500 on as the plugin's.
     ///
     /// ```
     /// use cardinal_plugin::Error;

@@ -142,8 +142,8 @@ pub(crate) struct Entry {
 ///
 /// `routes` is called once for each loaded instance, and once before that in a process of its own, where the host functions
 /// answer nothing but the settings. It has 10 seconds, on a thread that may block, and does no I/O: start what needs I/O
-/// with [`PluginContext::spawn`]. An error, or a panic, refuses the plugin with its message (`create-failed`); the version
-/// that serves goes on.
+/// with [`PluginContext::spawn`]. An error refuses the plugin with its message (`create-failed`), a panic does, too
+/// (`create-panicked`); the version before stays in service.
 ///
 /// ```
 /// use cardinal_plugin::{Error, PluginContext, Result, Router};

@@ -50,8 +50,8 @@
 //! **Failures of the host** are made with [`TestHost::fail`]; [`TestHost::hold`] lets an answer wait.
 //!
 //! **What is not tested here:** `settings_schema`, `input_schema` and `args_schema` are not enforced, nor are deadlines,
-//! limits of sizes, rates and concurrency, and the statements that a plugin's role may run. `cardinal plugin test` runs the
-//! plugin in a host.
+//! limits of sizes, rates and concurrency, and the statements that a plugin's role may run. `list_cards` ignores parameters
+//! that [`CardQuery`](crate::CardQuery) has no method for. `cardinal plugin test` runs the plugin in a host.
 
 mod address;
 mod agreement;

@@ -29,8 +29,7 @@ use crate::{ByteStream, Error, PluginContext, Result, context::Core, stream};
 /// [`postgres_types`].
 ///
 /// **Statements** are prepared on first use and kept with the connection, so text that repeats costs no second round trip.
-/// Statements of one connection run one after another, in the order in which their methods were called. Dropping the future
-/// of a statement cancels it at the server.
+/// Statements of one connection run one after another. Dropping the future of a statement cancels it at the server.
 ///
 /// **Limits.** PostgreSQL ends a statement that takes longer than 15 s (SQLSTATE 57014), a wait for a lock after 3 s
 /// (55P03), and a transaction in which nothing happens for 15 s.

@@ -61,7 +61,7 @@ impl CsvRows {
         self.line
     }
 
-    /// Reads the next row as `T`, whose fields are called as the columns. Returns `None` at the end.
+    /// Reads the next row as `T`, whose fields have the names of the columns. Returns `None` at the end.
     ///
     /// Text becomes the numbers, booleans and enums that `T` has, and an empty cell is a field that is absent: give it an
     /// `Option` or `#[serde(default)]`. Columns that `T` does not have are ignored. Blank lines are skipped.

@@ -2,7 +2,7 @@
 //!
 //! They are those of `host/crates/plugin/src/context.rs` and `host/crates/cards`, with the same codes and statuses.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use cardinal_plugin_abi::{CallId, Error, error as codes, error::flags};
 use serde::Deserialize;
@@ -15,9 +15,11 @@ use crate::User;
 
 /// The largest `data` of a source, as JSON text: the host's own limit.
 const DATA_LIMIT: usize = 256 << 10;
-/// Cards on a page when the query says nothing, and at most.
+/// Cards on a page when the query says nothing, and how many it may ask for.
 const PAGE: usize = 50;
-const LARGEST_PAGE: usize = 200;
+const LIMITS: RangeInclusive<usize> = 1..=200;
+/// What cards can be sorted by.
+const SORTS: [&str; 4] = ["title", "sku", "created_at", "updated_at"];
 
 /// The parts of a manifest that the host checks calls against.
 #[derive(Default, Deserialize)]
@@ -97,6 +99,10 @@ fn refused(code: &str, detail: &str) -> Error {
 
 fn not_found(detail: &str) -> Error {
     refusal(codes::NOT_FOUND, detail, &json!({ "status": 404, "code": "not-found" }))
+}
+
+fn malformed(detail: &str) -> Error {
+    refusal(codes::REFUSED, detail, &json!({ "status": 400, "code": "invalid-request" }))
 }
 
 impl FakeHost {
@@ -179,14 +185,20 @@ impl FakeHost {
         let text = |name: &str| query.get(name).and_then(Value::as_str);
         let cards = lock(&self.cards);
         let mut found: Vec<_> = cards.values().filter(|card| fits(card, &text)).collect();
-        let sort = text("sort").unwrap_or("created_at");
-        let (sort, is_descending) = (sort.trim_start_matches('-'), sort.starts_with('-'));
+        let sort = text("sort").unwrap_or("-created_at");
+        let (sort, is_descending) = (sort.strip_prefix('-').unwrap_or(sort), sort.starts_with('-'));
+        if !SORTS.contains(&sort) {
+            return Err(malformed(
+                "`sort` is one of title, sku, created_at, updated_at, with `-` before it for descending.",
+            ));
+        }
+        let limit = query.get("limit").map_or(Some(PAGE as u64), Value::as_u64);
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| LIMITS.contains(limit));
+        let limit = limit.ok_or_else(|| malformed("`limit` is 1 to 200."))?;
         found.sort_by_key(|card| card[sort].to_string());
         if is_descending {
             found.reverse();
         }
-        let limit = query.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
-        let limit = limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
         let from = text("cursor").and_then(|cursor| cursor.parse::<usize>().ok()).unwrap_or(0).min(found.len());
         let to = (from + limit).min(found.len());
         let next = (to < found.len()).then(|| to.to_string());
