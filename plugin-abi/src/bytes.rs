@@ -2,6 +2,19 @@
 //!
 //! Neither says what the bytes are: text is UTF-8 where a function says that it takes text, and the receiver checks it.
 //! Both may be sent to and read from any thread.
+//!
+//! ```
+//! use cardinal_plugin_abi::{Bytes, Slice};
+//!
+//! /// A function of one side: it reads what is lent, and gives bytes that its caller owns.
+//! extern "C" fn shout(text: Slice<'_>) -> Bytes {
+//!     text.as_text().unwrap_or_default().to_uppercase().into()
+//! }
+//!
+//! let answer = shout(Slice::text("lamp"));
+//! assert_eq!(answer.as_text(), Some("LAMP"));
+//! drop(answer); // runs `free` of the side that made it
+//! ```
 
 use std::{marker::PhantomData, ptr};
 
@@ -9,7 +22,8 @@ use abi_stable::StableAbi;
 
 /// Bytes lent for the duration of one call. The receiver copies what it wants to keep.
 ///
-/// The lender keeps them alive and unchanged until that call returns; nobody frees anything.
+/// The lender keeps them alive and unchanged until that call returns; nobody frees anything. An argument of a
+/// future-returning function is read before the function returns: the future never borrows it.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy)]
 pub struct Slice<'a> {
@@ -34,7 +48,7 @@ impl<'a> Slice<'a> {
         Self::new(text.as_bytes())
     }
 
-    /// The lent bytes; none for a null pointer.
+    /// Returns the lent bytes; none for a null pointer.
     ///
     /// They live as long as the call that lends them, not as long as this value.
     pub const fn get(&self) -> &'a [u8] {
@@ -45,9 +59,9 @@ impl<'a> Slice<'a> {
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }
 
-    /// The lent bytes as text, `None` when they are not UTF-8.
+    /// Returns the lent bytes as text, `None` when they are not UTF-8.
     ///
-    /// Takes time in proportion to the length: the other side's word is not enough.
+    /// It takes time in proportion to the length: the other side's word is not enough.
     pub fn as_text(&self) -> Option<&'a str> {
         std::str::from_utf8(self.get()).ok()
     }
@@ -59,11 +73,10 @@ impl Default for Slice<'_> {
     }
 }
 
-/// Bytes that the receiver owns. Dropping them calls back into the side that made them, from
-/// whichever thread drops them.
+/// Bytes that the receiver owns. Dropping them calls back into the side that made them, from whichever thread drops them.
 ///
 /// They never change. They may be kept after the call that gave them, and after the plugin has stopped: the library of
-/// either side stays loaded.
+/// either side stays loaded. A panic of their owner's drop is contained on its own side.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct Bytes {
@@ -83,12 +96,13 @@ impl Bytes {
     /// No bytes; nothing to free.
     pub const EMPTY: Self = Self::from_static(&[]);
 
-    /// Bytes that live as long as the program (the libraries are never unloaded). Nothing is copied, and nothing freed.
+    /// Wraps bytes that live as long as the program (the libraries are never unloaded). Nothing is copied, and nothing
+    /// freed.
     pub const fn from_static(bytes: &'static [u8]) -> Self {
         Self { ptr: bytes.as_ptr(), len: bytes.len(), owner: ptr::null_mut(), free: None }
     }
 
-    /// Hands over a vector without copying it (but for shrinking spare capacity away).
+    /// Hands over a vector without copying it, except that spare capacity is shrunk away.
     ///
     /// It is freed in this library, by the allocator that it came from.
     pub fn from_vec(bytes: Vec<u8>) -> Self {
@@ -102,8 +116,22 @@ impl Bytes {
 
     /// Hands over bytes that `owner` keeps alive, without copying them: a `bytes::Bytes`, an `Arc`.
     ///
-    /// `owner` is boxed before its bytes are asked for, once; it is not touched again until they are
-    /// freed, so that they may also lie in `owner` itself.
+    /// `owner` is boxed before its bytes are asked for, once. It is not touched again until they are freed, so that they
+    /// may also lie in `owner` itself.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use cardinal_plugin_abi::Bytes;
+    ///
+    /// let page: Arc<[u8]> = Arc::from(*b"<p>Lamp</p>");
+    /// let bytes = Bytes::from_owner(page.clone());
+    /// assert_eq!((bytes.get(), Arc::strong_count(&page)), (&b"<p>Lamp</p>"[..], 2));
+    /// drop(bytes);
+    /// assert_eq!(Arc::strong_count(&page), 1);
+    /// ```
+    ///
+    /// # Panics
+    /// When `as_ref` of `owner` panics; `owner` is leaked then.
     pub fn from_owner<O: AsRef<[u8]> + Send + Sync + 'static>(owner: O) -> Self {
         // A raw pointer from here on: moving a `Box` would claim its contents for itself alone.
         let owner = Box::into_raw(Box::new(owner));
@@ -113,7 +141,7 @@ impl Bytes {
         Self { ptr: bytes.as_ptr(), len: bytes.len(), owner: owner.cast(), free: Some(free_owner::<O>) }
     }
 
-    /// The bytes, for as long as this value lives.
+    /// Returns the bytes, for as long as this value lives.
     pub fn get(&self) -> &[u8] {
         if self.len == 0 {
             return &[];
@@ -123,7 +151,7 @@ impl Bytes {
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }
 
-    /// The bytes as text, `None` when they are not UTF-8. Checked each time that it is asked.
+    /// Returns the bytes as text, `None` when they are not UTF-8. They are checked by each call.
     pub fn as_text(&self) -> Option<&str> {
         std::str::from_utf8(self.get()).ok()
     }
@@ -168,12 +196,14 @@ impl Drop for Bytes {
     }
 }
 
+/// Frees what [`Bytes::from_vec`] handed over. The pointer is that of the allocation itself.
 unsafe extern "C" fn free_boxed_slice(_: *mut (), ptr: *const u8, len: usize) {
     let slice = ptr::slice_from_raw_parts_mut(ptr.cast_mut(), len);
     // SAFETY: `from_vec` made this very slice with `Box::into_raw`, in this library.
     drop(unsafe { Box::from_raw(slice) });
 }
 
+/// Drops the owner of [`Bytes::from_owner`], and contains its panic.
 unsafe extern "C" fn free_owner<O>(owner: *mut (), _: *const u8, _: usize) {
     crate::door::contain(|| {
         // SAFETY: `from_owner` made this pointer from a `Box<O>`, in this library.

@@ -1,8 +1,11 @@
 //! The one way to run our code when the other side calls: nothing unwinds out of it.
 //!
-//! Unwinding into code of another compilation is undefined, so that every `extern "C"` function of this crate and of the
-//! SDK runs its body through [`guard`] or [`contain`], but for the clone of a waker, which aborts. It works with `panic = "unwind"` alone; a library that aborts
-//! instead is refused before it is opened ([`crate::section::PANIC_ABORT`]).
+//! Unwinding into code of another compilation is undefined behaviour, so every `extern "C"` function of this crate and of
+//! the SDK runs its body through [`guard`] or [`contain`], except the clone of a waker, which aborts. It works with `panic
+//! = "unwind"` alone; a library that aborts instead is refused before it is opened ([`crate::section::PANIC_ABORT`]).
+//!
+//! The constants are the tags that functions of the contract answer. A reader treats a tag that it does not know as an
+//! error.
 
 use std::{
     any::Any,
@@ -11,21 +14,33 @@ use std::{
 
 use crate::Error;
 
-/// Not done yet; the waker has been kept and will be woken.
+/// Not done yet. The waker has been cloned and will be woken.
 pub const PENDING: u8 = 0;
-/// Done: the out value has been written and is the caller's.
+/// Done. The out value has been written and is the caller's.
 pub const READY: u8 = 1;
-/// Failed: the error has been written and is the caller's.
+/// Failed. The error has been written and is the caller's.
 pub const FAILED: u8 = 2;
-/// Panicked: the error has been written ([`crate::error::PANICKED`], the panic's message in it).
+/// Panicked. The error has been written ([`crate::error::PANICKED`], with the panic's message).
 pub const PANICKED: u8 = 3;
-/// The end of a stream: nothing has been written.
+/// The end of a stream. Nothing has been written.
 pub const END: u8 = 4;
 
-/// Runs `body`, writes what it gives to `out` or its error to `err`, and says which, as a tag of
-/// this module. A panic of `body` becomes [`PANICKED`].
+/// Runs `body`, writes its value to `out` or its error to `err`, and answers which, as a tag of this module. A panic of
+/// `body` becomes [`PANICKED`].
 ///
-/// Exactly one of `out` and `err` is written, and then belongs to the caller, who has to drop it.
+/// Exactly one of `out` and `err` is written. It then belongs to the caller, who drops it.
+///
+/// ```
+/// use std::mem::MaybeUninit;
+/// use cardinal_plugin_abi::{Error, door};
+///
+/// let (mut out, mut err) = (MaybeUninit::<u32>::uninit(), MaybeUninit::<Error>::uninit());
+/// // SAFETY: both are valid for a write.
+/// let tag = unsafe { door::guard(out.as_mut_ptr(), err.as_mut_ptr(), || panic!("no number")) };
+/// assert_eq!(tag, door::PANICKED);
+/// // SAFETY: the tag says that the error was written.
+/// assert_eq!(unsafe { err.assume_init() }.text(), "no number");
+/// ```
 ///
 /// # Safety
 /// `out` and `err` must be valid for one write each of their types, and need not be initialised.
@@ -49,8 +64,10 @@ pub unsafe fn guard<T>(out: *mut T, err: *mut Error, body: impl FnOnce() -> Resu
     }
 }
 
-/// Runs `body` and drops whatever it panics with; says whether it came through. For doors that
-/// have no place to report to: drops, wakers, log lines. The panic hook of this side has reported the panic by then.
+/// Runs `body` and drops whatever it panics with. Returns whether it came through.
+///
+/// It is for functions that have no place to report to: drops, wakers, log lines. The panic hook of this side has reported
+/// the panic by then.
 pub fn contain(body: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(()) => true,
@@ -61,7 +78,7 @@ pub fn contain(body: impl FnOnce()) -> bool {
     }
 }
 
-/// The text of a panic's payload, and its safe end: a payload may panic itself when it is dropped.
+/// Returns the text of a panic's payload, and drops the payload safely: its own drop may panic.
 pub fn payload_message(payload: Box<dyn Any + Send>) -> String {
     let text = match payload.downcast_ref::<&'static str>() {
         Some(text) => (*text).to_owned(),

@@ -1,5 +1,7 @@
 //! How a host gets from a library's file to its root table: one symbol of the contract's own. Looking it up runs what the
 //! library does when it is opened, and nothing else.
+//!
+//! A host checks `size`, `api` and `layout_hash`, compares the layouts where it can, and calls [`Entry::open`] last.
 
 use abi_stable::{
     StableAbi,
@@ -10,9 +12,9 @@ use crate::{API_MINOR, API_VERSION, Error, LAYOUT_HASH, PluginModuleRef};
 
 /// The name under which a library exports its [`Entry`]. API 2 has another.
 pub const ENTRY_SYMBOL: &str = "cardinal_plugin_1";
-/// [`Entry::checker`]: [`Entry::layouts`] gives nothing; the hash has to do.
+/// [`Entry::checker`]: [`Entry::layouts`] is null; the hash has to do.
 pub const NO_CHECKER: u32 = 0;
-/// [`Entry::checker`]: [`Entry::layouts`] gives a `TypeLayout` of abi_stable 0.11.
+/// [`Entry::checker`]: [`Entry::layouts`] returns a `TypeLayout` of abi_stable 0.11.
 pub const ABI_STABLE_0_11: u32 = 11;
 
 /// What a library exports as [`ENTRY_SYMBOL`]: a static, read before any of its functions is called.
@@ -42,8 +44,22 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry of a library that is built with this crate. `open` has to keep what [`Entry::open`] says, and must not
-    /// unwind.
+    /// Makes the entry of a library that is built with this crate. `open` has to keep what [`Entry::open`] says, and must
+    /// not unwind.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{API_VERSION, Entry, Error, LAYOUT_HASH, door};
+    ///
+    /// unsafe extern "C" fn open(_out: *mut *const (), err: *mut Error) -> u8 {
+    ///     // SAFETY: the host gives an `err` that is valid for a write.
+    ///     unsafe { err.write(Error::new(cardinal_plugin_abi::error::UNSUPPORTED, "there is nothing in here")) };
+    ///     door::FAILED
+    /// }
+    ///
+    /// // In a library: `#[unsafe(export_name = "cardinal_plugin_1")]`.
+    /// static ENTRY: Entry = Entry::new(open);
+    /// assert_eq!((ENTRY.size, ENTRY.api, ENTRY.layout_hash), (72, API_VERSION, LAYOUT_HASH));
+    /// ```
     pub const fn new(open: unsafe extern "C" fn(out: *mut *const (), err: *mut Error) -> u8) -> Self {
         Self {
             size: size_of::<Self>() as u32,
@@ -63,12 +79,12 @@ extern "C" fn layouts() -> *const () {
 }
 
 impl PluginModuleRef {
-    /// The table as [`Entry::open`] gives it: the address of a static, which nobody frees.
+    /// Returns the table as [`Entry::open`] gives it: the address of a static, which is never freed.
     pub fn into_raw(self) -> *const () {
         self.to_prefix_ref().to_raw_ptr().cast()
     }
 
-    /// The table that [`Entry::open`] gave; `None` when it gave none.
+    /// Returns the table that [`Entry::open`] gave; `None` for a null pointer.
     ///
     /// # Safety
     /// `table` is null, or a static root table of this API whose layouts were found to be these.

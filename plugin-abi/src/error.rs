@@ -1,4 +1,13 @@
-//! The one error that crosses, either way.
+//! The one error that crosses, either way: a code for programs, a message for people, details as JSON.
+//!
+//! ```
+//! use cardinal_plugin_abi::{Error, error};
+//!
+//! let mut error = Error::new(error::NOT_FOUND, "There is no such card.");
+//! error.flags = error::flags::PUBLIC;
+//! error.details = r#"{"status":404,"code":"not-found"}"#.to_owned().into();
+//! assert_eq!((error.code, error.text().as_str()), (error::NOT_FOUND, "There is no such card."));
+//! ```
 
 use abi_stable::StableAbi;
 
@@ -27,7 +36,7 @@ pub const INTERNAL: u32 = 1;
 pub const PANICKED: u32 = 2;
 /// The work was cancelled: its future was dropped, its call has ended, or its plugin is retired.
 pub const CANCELLED: u32 = 3;
-/// The handle (context, call, connection, statement) is not known or no longer valid.
+/// The number (of a context, call, connection, statement) is unknown, or what it stood for is over.
 pub const BAD_HANDLE: u32 = 4;
 /// An argument is malformed: not UTF-8, not JSON, not a UUID, out of range.
 pub const INVALID_ARGUMENT: u32 = 5;
@@ -39,7 +48,7 @@ pub const NOT_FOUND: u32 = 7;
 pub const REFUSED: u32 = 8;
 /// PostgreSQL answered with an error; `details.sqlstate` has its code.
 pub const DATABASE: u32 = 9;
-/// The database, or a place in a bounded pool or queue, could not be had in time.
+/// The database, or a place in a bounded pool or queue, was not available in time.
 pub const UNAVAILABLE: u32 = 10;
 /// The deadline of the call passed.
 pub const TIMED_OUT: u32 = 11;
@@ -83,17 +92,17 @@ pub mod flags {
 }
 
 impl Error {
-    /// An error with a code and a message, no flags, no details.
+    /// Makes an error with a code and a message, without flags and details.
     pub fn new(code: u32, message: impl Into<String>) -> Self {
         Self { code, flags: 0, message: Bytes::from(message.into()), details: Bytes::EMPTY }
     }
 
-    /// The error that stands for a caught panic.
+    /// Makes the error that stands for a caught panic.
     pub fn panicked(message: impl Into<String>) -> Self {
         Self::new(PANICKED, message)
     }
 
-    /// The message, with a replacement for what is not UTF-8.
+    /// Returns the message, with a replacement for what is not UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.message.get()).into_owned()
     }

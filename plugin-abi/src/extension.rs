@@ -49,12 +49,12 @@ pub mod reserved {
     pub const LISTEN: u32 = 19;
 }
 
-/// How much memory the code of a library holds.
+/// How much memory the code of a library holds: the table behind [`MEMORY`]. A library that does not count has none.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]
 pub struct Memory {
-    /// The host calls it, from any thread, at any time; it neither blocks nor allocates. The answer is of all of the
-    /// library's instances together.
+    /// Reads the counts. The host calls it from any thread, at any time; it neither blocks nor allocates. The answer is for
+    /// all instances of the library together.
     pub read: extern "C" fn() -> MemoryUse,
 }
 
@@ -62,61 +62,73 @@ pub struct Memory {
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Bytes that were asked for.
+    /// Bytes that were allocated.
     pub allocated: u64,
-    /// Bytes of these that were given back.
+    /// Bytes of these that were freed.
     pub freed: u64,
 }
 
 impl MemoryUse {
-    /// Bytes that are held.
+    /// Returns the bytes that are held; 0 when more was counted as freed than as allocated.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::extension::MemoryUse;
+    ///
+    /// assert_eq!(MemoryUse { allocated: 5_000, freed: 1_000 }.held(), 4_000);
+    /// ```
     pub const fn held(self) -> u64 {
         self.allocated.saturating_sub(self.freed)
     }
 }
 
-/// Requests to other servers, over the host's own connections.
+/// Requests to other servers, over the host's own connections: the table behind [`HTTP_CLIENT`].
 ///
 /// The host resolves the name, refuses addresses that its operator has not opened, connects to the very address that it
-/// checked, and keeps connections for the next request to the same server. It follows no redirects.
+/// checked, and keeps connections for the next request to the same server. It follows no redirects. 32 requests of an
+/// instance are under way at once, 256 wait.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]
 pub struct HttpClient {
-    /// Sends one request, a record of [`crate::record::http_request`]. Ready when the head of the answer is there:
-    /// `status` as it came, from 100 to 999, `headers`, `extra` a record of [`crate::record::http_answer`], and the body
-    /// in `stream`, or none when it is empty. Fails with [`crate::error::HTTP`], or with
-    /// [`crate::error::INVALID_ARGUMENT`] for a request that is none. With a `call`, request and body end with it; with 0
-    /// they end with the instance.
+    /// Sends one request, a record of [`crate::record::http_request`].
+    ///
+    /// The future is ready when the head of the answer is there: `status` as it came, from 100 to 999, `headers`, `extra` a
+    /// record of [`crate::record::http_answer`], and the body in `stream`, or none when it is empty. It fails with
+    /// [`crate::error::HTTP`], or with [`crate::error::INVALID_ARGUMENT`] for a malformed request. With a `call`, request
+    /// and body end with it; with 0 they end with the instance. Dropping the future, or the body before its end, closes the
+    /// connection.
     pub send: extern "C" fn(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Reply>,
 }
 
-/// Work outside of calls, which the host keeps a record of, runs on one host at a time, shows and cancels.
+/// Work outside of calls, which the host keeps a record of, runs on one host at a time, shows and cancels: the table behind
+/// [`JOBS`].
 ///
-/// The handler of a job is an export named `job:<name>`, for a job of the manifest's `backend.jobs`. It runs as a call whose
-/// kind ([`crate::record::attr::CALL_KIND`]) is `job`, with the arguments as its body. Its reply says how it ended: 202 that
-/// it has stopped before its end because it was asked to, any other success that it is done.
+/// The handler of a job is an export named `job:<name>`, for a job of the manifest's `backend.jobs`. It runs as a call
+/// whose kind ([`crate::record::attr::CALL_KIND`]) is `job`, with the arguments as its body. Its reply says how it ended:
+/// 202 that it has stopped before its end because it was asked to, any other success that it is done.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]
 pub struct Jobs {
     /// Queues a job of this plugin, for the user of the call or for the plugin itself: a record of
-    /// [`crate::record::job_start`]. Answers JSON: `{"id"}`.
+    /// [`crate::record::job_start`]. Answers JSON: `{"id"}`. Fails with [`crate::error::NOT_FOUND`] for a name that the
+    /// manifest does not declare, and with [`crate::error::UNAVAILABLE`] and the flag `RETRY` when 50 jobs of the plugin
+    /// wait or run.
     pub start: extern "C" fn(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Bytes>,
-    /// Says how far the job is whose handler the call is: a record of [`crate::record::job_report`]. The host writes it down
+    /// Says how far the job is whose handler the call is: a record of [`crate::record::job_report`]. The host records it
     /// every two seconds, and at [`save`](Self::save). Does nothing in any other call.
     pub report: extern "C" fn(ctx: CtxId, call: CallId, report: Slice<'_>),
-    /// The same, with a checkpoint, written down by the time that it is ready. Answers 1 when the job is to stop, else 0.
+    /// Does the same with a checkpoint, and is ready when all of it is recorded. Answers 1 when the job is to stop, else 0.
     pub save: extern "C" fn(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<Answer>,
 }
 
 impl HostApiRef {
-    /// The host's jobs; `None` when it has none.
+    /// Returns the host's jobs; `None` when it has none.
     pub fn jobs(self) -> Option<&'static Jobs> {
         let table = (self.get_extension())(JOBS);
         // SAFETY: the number leads to this table or to nothing, and what it leads to is static.
         unsafe { table.cast::<Jobs>().as_ref() }
     }
 
-    /// The host's HTTP client; `None` when it has none.
+    /// Returns the host's HTTP client; `None` when it has none.
     pub fn http_client(self) -> Option<&'static HttpClient> {
         let table = (self.get_extension())(HTTP_CLIENT);
         // SAFETY: the number leads to this table or to nothing, and what it leads to is static.

@@ -1,7 +1,16 @@
 //! The one future that crosses, either way.
 //!
-//! Every function that takes time gives one: host functions to plugins, handlers to the host. Neither side knows the
+//! Every function that takes time returns one: host functions to plugins, handlers to the host. Neither side knows the
 //! other's runtime, and needs none to poll: the waker crosses with each poll ([`crate::waker`]).
+//!
+//! ```
+//! use std::{pin::pin, task::{Context, Poll, Waker}};
+//! use cardinal_plugin_abi::{Error, Fut};
+//!
+//! let mut future = pin!(Fut::new(async { Ok::<u64, Error>(7) }));
+//! let mut cx = Context::from_waker(Waker::noop());
+//! assert!(matches!(std::future::Future::poll(future.as_mut(), &mut cx), Poll::Ready(Ok(7))));
+//! ```
 
 use std::{
     future::Future,
@@ -19,13 +28,14 @@ use crate::{
     waker::{RawWaker, with_waker},
 };
 
-/// A future of the other side. Dropping it cancels the work; it may be polled and dropped on any
-/// thread, with or without an async runtime there.
+/// A future of the other side.
 ///
-/// A panic in a poll is its result ([`crate::error::PANICKED`]); a panic in its drop is swallowed.
-/// Polling it again after it was ready gives [`crate::error::BAD_HANDLE`].
+/// **Polling.** It may be polled on any thread, with or without an async runtime there, by one thread at a time. A panic in
+/// a poll is its result ([`crate::error::PANICKED`]). Polling it again after it was ready gives
+/// [`crate::error::BAD_HANDLE`].
 ///
-/// Whoever holds it owns it: it must be dropped once, by that side, and it is freed by the side that made it.
+/// **Dropping.** Whoever holds it owns it and drops it once, on any thread. Dropping it before it is ready cancels the
+/// work. A panic in its drop is contained. It is freed by the side that made it.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct Fut<T> {
@@ -44,6 +54,7 @@ impl<T> Fut<T> {
     /// `Send` and `'static`.
     ///
     /// Its output `T` is written into memory of the other side as it is, so it must be a type of this crate or plain data.
+    /// What the future holds is dropped as soon as it is ready.
     pub fn new<F>(future: F) -> Self
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -52,7 +63,7 @@ impl<T> Fut<T> {
         Self { data: Box::into_raw(cell).cast(), poll: poll_cell::<T, F>, drop: drop_cell::<F> }
     }
 
-    /// A future that is ready: its first poll gives `outcome`.
+    /// Makes a future that is ready: its first poll gives `outcome`.
     pub fn ready(outcome: Result<T, Error>) -> Self
     where
         T: Send + 'static,
@@ -60,10 +71,10 @@ impl<T> Fut<T> {
         Self::new(std::future::ready(outcome))
     }
 
-    /// Runs the synchronous part that makes a future; its panic becomes the future's result
+    /// Runs the synchronous part that makes a future. A panic of it becomes the future's result
     /// ([`crate::error::PANICKED`]).
     ///
-    /// For functions that read what the other side lends before they begin to wait.
+    /// It is for functions that read what the other side lends before they begin to wait.
     pub fn guarded<F>(make: impl FnOnce() -> F) -> Self
     where
         T: Send + 'static,

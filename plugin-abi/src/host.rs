@@ -1,24 +1,24 @@
-//! What the host gives a plugin: the table of its functions.
+//! What the host gives a plugin: the table of its functions, and the numbers and answers in it.
 
 use abi_stable::StableAbi;
 
 use crate::{Bytes, Fut, Slice, Stream};
 
-/// The number of a plugin instance's context. Given at `create`, refused after its retirement. Like every number here but
-/// a statement's it is random and a secret of its holder.
+/// The number of a plugin instance's context. The host gives it at `create` and refuses it after the instance's retirement.
+/// Like every number here but a statement's it is random and a secret of its holder.
 pub type CtxId = u64;
-/// The number of a call in flight; 0 means no call (the plugin itself is at work).
+/// The number of a call in flight, refused once the call is over; 0 means no call (the plugin itself is at work).
 pub type CallId = u64;
-/// The number of a database connection that is checked out.
+/// The number of a database connection that is checked out, refused once it was given back.
 pub type ConnId = u64;
-/// The number of a prepared statement of one connection.
+/// The number of a prepared statement. It counts the statements of one connection and means nothing on another.
 pub type StmtId = u64;
 
-/// A UUID's 16 bytes, in network order. (A struct: C has no way to pass an array by value.)
+/// A UUID. (A struct: C has no way to pass an array by value.)
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id {
-    /// The bytes.
+    /// The 16 bytes, in network order.
     pub bytes: [u8; 16],
 }
 
@@ -44,7 +44,7 @@ impl From<u64> for Answer {
     }
 }
 
-/// Numbers that [`HostApi::cancelled`] answers; an unknown one is as good as any.
+/// Numbers that [`HostApi::cancelled`] answers. A reader treats one that it does not know like the others: it stops.
 pub mod cancel {
     /// The call is over: its reply was sent, or its client has gone.
     pub const CALL_ENDED: u64 = 1;
@@ -77,12 +77,13 @@ pub mod cancel {
 #[sabi(kind(Prefix(prefix_ref = HostApiRef, prefix_fields = HostApiPrefix)))]
 #[sabi(missing_field(option))]
 pub struct HostApi {
-    /// Writes a log line under the plugin's name. `level`: 1 error, 2 warn, 3 info, 4 debug,
-    /// 5 trace. `fields`: a JSON object or nothing.
+    /// Writes a log line under the plugin's name. `level`: 1 error, 2 warn, 3 info, 4 debug, 5 trace, and any other number
+    /// counts as trace. `fields`: a JSON object or nothing. The message is cut after 8 KiB, the fields after 16 KiB; lines
+    /// over 500 or 1 MiB a second are dropped.
     pub log:
         extern "C" fn(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>, extra: Slice<'_>),
-    /// Changes a metric. `kind`: 1 counter (add `value`), 2 gauge (set), 3 histogram (observe).
-    /// `labels`: a JSON object of strings or nothing. Unknown kinds are ignored.
+    /// Changes a metric. `kind`: 1 counter (add `value`), 2 gauge (set), 3 histogram (observe). `labels`: a JSON object of
+    /// strings or nothing. The host drops and counts what is out of bounds: unknown kinds, more than 500 series.
     pub metric: extern "C" fn(
         ctx: CtxId,
         call: CallId,
@@ -92,12 +93,13 @@ pub struct HostApi {
         labels: Slice<'_>,
         extra: Slice<'_>,
     ),
-    /// The operator's settings over the defaults of the manifest: a JSON object.
+    /// Answers the operator's settings over the defaults of the manifest: a JSON object, the same for as long as the
+    /// instance lives.
     pub settings: extern "C" fn(ctx: CtxId) -> Bytes,
-    /// The plugin's own service user: `{"id", "name", "kind": "plugin"}`.
+    /// Answers the plugin's own service user: `{"id", "name", "kind": "plugin"}`.
     pub service_user: extern "C" fn(ctx: CtxId) -> Fut<Bytes>,
-    /// Ready when the call is cancelled or past its deadline, or the plugin retires; with call 0, when the plugin
-    /// retires. Answers one of [`cancel`].
+    /// Is ready when the call is cancelled or past its deadline, when its job is to stop, or when the plugin retires; with
+    /// call 0, when the plugin retires. Answers one of [`cancel`]; at once for a call that is over.
     pub cancelled: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<Answer>,
 
     /// The card as JSON: `{"id", "title", "sku", "status", "attributes", "version", "created_at",
@@ -123,40 +125,44 @@ pub struct HostApi {
     /// Removes one of the plugin's own sources of a card; answers the card's new version.
     pub remove_source: extern "C" fn(ctx: CtxId, call: CallId, card: Id, source_key: Slice<'_>) -> Fut<Answer>,
 
-    /// Checks a connection of the plugin's own pool out; answers its number. One that a call takes goes back when the call ends.
+    /// Checks a connection of the plugin's own pool out and answers its number. One that a call takes goes back when the
+    /// call ends. When none becomes free within 2 seconds, it fails with [`crate::error::UNAVAILABLE`] and the flag
+    /// `RETRY`.
     pub db_connect: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<Answer>,
-    /// Gives it back: it is cleaned (open transaction, role, settings, LISTEN, locks) before
-    /// anybody else gets it, or closed when something is still running on it.
+    /// Gives a connection back: it is cleaned (open transaction, role, settings, LISTEN, locks) before anybody else gets
+    /// it, or closed when something is still running on it.
     pub db_release: extern "C" fn(ctx: CtxId, conn: ConnId),
     /// Prepares `sql` (cached per connection); answers JSON: `{"statement": number, "params":
     /// [type], "columns": [{"name", "type": type}]}` where a type is `{"oid", "name", "schema",
     /// "kind": "simple" | "enum" | "pseudo" | {"array": type} | {"range": type} | {"multirange":
     /// type} | {"domain": type} | {"composite": [{"name", "type"}]}}`, an enum with `"variants"`.
     pub db_prepare: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Bytes>,
-    /// Runs a statement; the stream gives its rows in batches ([`crate::values`]). Dropping the
-    /// stream early cancels the statement.
+    /// Runs a statement; the stream gives its rows in batches ([`crate::values`]) of up to 256 rows or 64 KiB. Dropping the
+    /// stream early cancels the statement at the server.
     pub db_query: extern "C" fn(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Stream>,
     /// Runs a statement; answers how many rows it changed.
     pub db_execute: extern "C" fn(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Answer>,
-    /// Runs statements without parameters, in one go (`BEGIN`, `COMMIT` too); answers 0.
+    /// Runs statements without parameters, in one go (`BEGIN`, `COMMIT` too), within 60 seconds; answers 0.
     pub db_batch: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Answer>,
-    /// `COPY ... FROM STDIN`, fed from `data`; answers the number of rows.
+    /// Runs `COPY ... FROM STDIN`, fed from `data`, and answers the number of rows. The host pulls `data` on a thread of
+    /// the plugin's and drops it there.
     pub db_copy_in: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>, data: Stream) -> Fut<Answer>,
-    /// `COPY ... TO STDOUT`.
+    /// Runs `COPY ... TO STDOUT` and answers its data as a stream.
     pub db_copy_out: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Stream>,
     /// For authors with a driver of their own: `{"host", "port", "dbname", "user", "password",
     /// "options"}` of the plugin's run-time role. Do not log it.
     pub connect_options: extern "C" fn(ctx: CtxId) -> Fut<Bytes>,
 
-    /// Called on a thread that the plugin has started itself, at its beginning: a crash of the thread is attributed to the
-    /// plugin from here on, a stack overflow too. Calls on the host's own threads do nothing.
+    /// Tells the host that the current thread was started by the plugin; called at its beginning. A crash of the thread is
+    /// attributed to the plugin from here on, a stack overflow too. Calls on the host's own threads do nothing.
     pub register_thread: extern "C" fn(ctx: CtxId),
 
-    /// Says how far a call is: `done` of `total`, which is not above 0 or no number when it is unknown, and a few words in
-    /// UTF-8. Reaches the client of a tool call that has asked for it; does nothing otherwise.
+    /// Says how far a call is: `done` of `total`, which is unknown when it is not above 0 or not a number, and a few words
+    /// in UTF-8, cut after 1 KiB. Reaches the client of a tool call that has asked for it; does nothing otherwise.
     pub progress: extern "C" fn(ctx: CtxId, call: CallId, done: f64, total: f64, text: Slice<'_>),
 
-    /// Abilities beyond this table, by number; null = not there. What it points to is static.
+    /// Answers abilities beyond this table, by number ([`crate::extension`]); null for one that is not there. What it
+    /// points to is static.
     #[sabi(last_prefix_field)]
     pub get_extension: extern "C" fn(id: u32) -> *const (),
 }

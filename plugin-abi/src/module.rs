@@ -1,4 +1,5 @@
-//! What a plugin gives the host: the root table, a request, a reply.
+//! What a plugin gives the host: the root table, a request, a reply. README.md says which function is called when, and on
+//! which thread.
 
 use abi_stable::StableAbi;
 
@@ -18,11 +19,13 @@ use crate::{Answer, Bytes, CtxId, Error, Fut, HostApiRef, Slice, Stream, host::C
 #[sabi(kind(Prefix(prefix_ref = PluginModuleRef, prefix_fields = PluginModulePrefix)))]
 #[sabi(missing_field(option))]
 pub struct PluginModule {
-    /// JSON, static: `{"name", "version", "sdk", "rustc"}`, to be compared with the manifest.
+    /// Answers static JSON: `{"name", "version", "sdk", "rustc"}`, at most 64 KiB, to be compared with the manifest.
     pub describe: extern "C" fn() -> Bytes,
-    /// Makes an instance: runs the author's `routes(ctx)`, which does no I/O. `host` stays valid
-    /// for ever, `about` is a record ([`crate::record::instance`]) that is lent. Writes the instance to `out` and answers [`crate::door::READY`], or writes `err`
-    /// and answers `FAILED` or `PANICKED`. Called on a blocking thread.
+    /// Makes an instance: runs the author's `routes(ctx)`, which does no I/O.
+    ///
+    /// `host` stays valid for ever, `about` is a record ([`crate::record::instance`]) that is lent. Writes the instance to
+    /// `out` and answers [`crate::door::READY`], or writes `err` and answers `FAILED` or `PANICKED`. Called on a thread
+    /// that may block, for at most 10 seconds.
     pub create: unsafe extern "C" fn(
         host: HostApiRef,
         ctx: CtxId,
@@ -30,15 +33,18 @@ pub struct PluginModule {
         out: *mut *const (),
         err: *mut Error,
     ) -> u8,
-    /// JSON array of what the instance's router holds, in the order of their numbers (the handler
-    /// numbers that `call` takes): `{"name", "method"?, "path"?}`; without a path it is a handler
-    /// for tools alone.
+    /// Answers a JSON array of what the instance's router holds, in the order of the handler numbers that `call` takes:
+    /// `{"name", "method"?, "path"?}`; without a path it is a handler for tools and jobs alone. At most 2,000 entries and 1
+    /// MiB, names of up to 120 bytes, paths of up to 1,024.
     pub exports: unsafe extern "C" fn(instance: *const ()) -> Bytes,
-    /// Calls handler number `handler`. The future owns `request`; dropping it cancels the call.
+    /// Calls handler number `handler`. The future owns `request`; dropping it cancels the call. After `shutdown`, and for
+    /// an unknown number, it is an error.
     pub call: unsafe extern "C" fn(instance: *const (), handler: u32, call: CallId, request: Request) -> Fut<Reply>,
-    /// Stops what the instance started: its tasks, its io thread; answers 0. Called once, before `destroy`.
+    /// Stops what the instance started, its tasks and its io thread, and answers 0. Called once, before `destroy`; the host
+    /// waits 10 seconds.
     pub shutdown: unsafe extern "C" fn(instance: *const ()) -> Fut<Answer>,
-    /// Frees the instance. Answers `READY`, or `PANICKED` when its drop panicked (then it leaks).
+    /// Frees the instance. Called once, after every future and stream of the instance was dropped. Answers `READY`, or
+    /// `PANICKED` when its drop panicked (then it leaks).
     pub destroy: unsafe extern "C" fn(instance: *const ()) -> u8,
     /// Abilities beyond this table, by number ([`crate::extension`]); null = not there. What it points to is static.
     #[sabi(last_prefix_field)]
@@ -58,7 +64,8 @@ pub struct Request {
     pub params: Bytes,
     /// The body, or a tool's arguments as JSON, when `stream` is none.
     pub body: Bytes,
-    /// The body when it is not read ahead.
+    /// The body when it is not read ahead: that of a route which allows more than 1 MiB. It belongs to the call and fails
+    /// with [`crate::error::CANCELLED`] once the call is over.
     pub stream: Stream,
 }
 
@@ -66,11 +73,11 @@ pub struct Request {
 #[repr(C)]
 #[derive(StableAbi, Debug, Default)]
 pub struct Reply {
-    /// 200..=599; anything else is refused as a `plugin-error`.
+    /// 200..=599; anything else is refused as `plugin-error`.
     pub status: u16,
-    /// Pairs.
+    /// Pairs ([`crate::pairs`]): at most 100 and 64 KiB.
     pub headers: Bytes,
-    /// The body when `stream` is none.
+    /// The body when `stream` is none: at most 8 MiB.
     pub body: Bytes,
     /// The body when it is made piece by piece; dropped when the client goes away.
     pub stream: Stream,

@@ -1,7 +1,16 @@
 //! Name and value pairs in one buffer: headers and path parameters.
 //!
-//! Layout, native byte order: `count: u32`, then `count` times `{name_length: u32, value_length:
-//! u32}`, then all names and values one after the other. Order is kept, a name may repeat.
+//! Layout, native byte order: `count: u32`, then `count` times `{name_length: u32, value_length: u32}`, then all names and
+//! values one after the other. Order is kept, a name may repeat.
+//!
+//! ```
+//! use cardinal_plugin_abi::pairs;
+//!
+//! let buffer = pairs::write([(&b"vary"[..], &b"accept"[..]), (b"vary", b"cookie")]);
+//! let pairs: Vec<_> = pairs::read(&buffer).expect("well-formed").collect();
+//! assert_eq!(pairs, [(&b"vary"[..], &b"accept"[..]), (b"vary", b"cookie")]);
+//! assert!(pairs::read(b"nonsense").is_none());
+//! ```
 
 use crate::record::word;
 
@@ -10,8 +19,8 @@ const ENTRY: usize = 8;
 
 /// Writes pairs, in their order. No pairs are an empty buffer.
 ///
-/// Names and values are bytes as they are: whoever reads them decides whether they are text. Each may have up to 4 GiB,
-/// which nothing that is written here comes near.
+/// Names and values are bytes as they are: the reader decides whether they are text. Each may have up to 4 GiB, which
+/// nothing that is written here comes near.
 pub fn write<'a, I>(pairs: I) -> Vec<u8>
 where
     I: IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -36,8 +45,10 @@ where
     out
 }
 
-/// The pairs of `buffer`; none when it is empty, `None` when it is malformed: cut off, too long, or with lengths that do
-/// not add up. Nothing is copied, and all lengths are checked here, once.
+/// Checks `buffer` and returns its pairs; none when it is empty. `None` when it is malformed: cut off, too long, or with
+/// lengths that do not add up.
+///
+/// Nothing is copied. All lengths are checked here, once, so any bytes may be given.
 pub fn read(buffer: &[u8]) -> Option<Pairs<'_>> {
     if buffer.is_empty() {
         return Some(Pairs { buffer, left: 0, entry: 0, at: 0 });

@@ -1,8 +1,16 @@
-//! A record: fields by number in one buffer. A reader takes the numbers that it knows; a number
-//! that is absent, or that an older writer never heard of, reads as empty.
+//! A record: fields by number in one buffer. A reader takes the numbers that it knows; a number that is absent, or that an
+//! older writer never heard of, reads as empty. So a record can grow without a new version of the API.
 //!
-//! Layout, native byte order: `count: u32`, then `count` times `{number: u32, offset: u32,
-//! length: u32}` with offsets into the buffer, then the values.
+//! Layout, native byte order: `count: u32`, then `count` times `{number: u32, offset: u32, length: u32}` with offsets into
+//! the buffer, then the values.
+//!
+//! ```
+//! use cardinal_plugin_abi::record::{self, attr};
+//!
+//! let head = record::write(&[(attr::METHOD, b"GET"), (attr::PATH, b"/items/7")]);
+//! assert_eq!(record::field(&head, attr::PATH), b"/items/7");
+//! assert_eq!(record::field(&head, attr::QUERY), b"");
+//! ```
 
 /// Numbers of the fields of a request's head ([`crate::Request::head`]).
 ///
@@ -94,16 +102,17 @@ pub mod job_report {
 pub mod http_request {
     /// The method; GET when it is empty.
     pub const METHOD: u32 = 1;
-    /// The URL, `http` or `https`, without credentials in it.
+    /// The URL: `http` or `https`, at most 8 KiB, without credentials in it.
     pub const URL: u32 = 2;
     /// Pairs ([`crate::pairs`]). The host sets `host`, `content-length` and what belongs to the connection, and refuses
     /// them here; it adds `user-agent` and `traceparent` where there are none.
     pub const HEADERS: u32 = 3;
-    /// The body.
+    /// The body: at most 64 MiB.
     pub const BODY: u32 = 4;
-    /// Milliseconds for all of it, the body of the answer included; decimal. The host has a default and a maximum.
+    /// Milliseconds for all of it, the body of the answer included; decimal. 15,000 when it is empty; more than 600,000 is
+    /// refused.
     pub const TIMEOUT_MS: u32 = 5;
-    /// Bytes that the body of the answer has at most; decimal. The host has a default and a maximum.
+    /// Bytes that the body of the answer has at most; decimal. 8 MiB when it is empty; more than 1 GiB is refused.
     pub const MAX_BYTES: u32 = 6;
 }
 
@@ -116,7 +125,7 @@ pub mod http_answer {
 const HEAD: usize = 4;
 const ENTRY: usize = 12;
 
-/// Writes a record. A field that would end beyond 4 GiB reads as empty.
+/// Writes a record. Of two fields with one number the first is read. A field that would end beyond 4 GiB reads as empty.
 pub fn write(fields: &[(u32, &[u8])]) -> Vec<u8> {
     let table = HEAD + ENTRY * fields.len();
     let total = fields.iter().map(|(_, value)| value.len()).sum::<usize>();
@@ -137,7 +146,7 @@ pub fn write(fields: &[(u32, &[u8])]) -> Vec<u8> {
     out
 }
 
-/// The field `number` of `record`; empty when it is absent or the record is malformed.
+/// Returns the field `number` of `record`; empty when it is absent or the record is malformed. Any bytes may be given.
 pub fn field(record: &[u8], number: u32) -> &[u8] {
     entries(record)
         .find(|entry| entry.0 == number)

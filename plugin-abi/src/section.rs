@@ -1,14 +1,21 @@
-//! What a library carries in two ELF sections, so that a host can judge it without running it.
+//! What a library carries in two sections of its file, so that a host can judge it without running it.
 //!
 //! Both are found by section name and read by file offset alone; they survive LTO and strip. A host reads them before it
-//! trusts the file, so that every reader here takes any bytes and never panics.
-//! Integers are little-endian.
+//! trusts the file, so every reader here takes any bytes and never panics. Integers are little-endian.
+//!
+//! ```
+//! use cardinal_plugin_abi::section::{package_size, read_package, write_package};
+//!
+//! const FILES: &[(&str, &[u8])] = &[("manifest.json", b"{}"), ("frontend/plugin.js", b"export {}")];
+//! static SECTION: [u8; package_size(FILES)] = write_package(FILES);
+//! assert_eq!(read_package(&SECTION).unwrap(), FILES);
+//! ```
 
 use std::collections::HashSet;
 
-/// The section of [`Header`].
+/// The name of the section with the [`Header`].
 pub const HEADER_SECTION: &str = ".crd_hdr";
-/// The section of the embedded package: manifest.json, schema.sql, frontend files.
+/// The name of the section with the embedded package: manifest.json, schema.sql, frontend files.
 pub const PACKAGE_SECTION: &str = ".crd_pkg";
 /// The first bytes of [`HEADER_SECTION`].
 pub const HEADER_MAGIC: [u8; 8] = *b"CRDPLUG\n";
@@ -28,7 +35,16 @@ pub const PANIC_ABORT: u32 = 2;
 /// The half of [`Header::flags`] that a host must know to load the library.
 pub const FLAGS_REQUIRED: u32 = 0x0000_ffff;
 
-/// The fixed 64 bytes of [`HEADER_SECTION`].
+/// The fixed 64 bytes of [`HEADER_SECTION`]. They are as frozen as `layout.txt`.
+///
+/// ```
+/// use cardinal_plugin_abi::{API_VERSION, section::{Header, PANIC_UNWIND}};
+///
+/// let header = Header::of_this_build();
+/// assert_eq!(u32::from_le_bytes(header.api), API_VERSION);
+/// assert_eq!(u32::from_le_bytes(header.panic), PANIC_UNWIND);
+/// assert!(Header::read(b"\x7fELF").is_none());
+/// ```
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -57,8 +73,8 @@ pub struct Header {
 pub const TARGET: usize = 24;
 
 impl Header {
-    /// The header of the library that is being compiled. Only right in the plugin's own crate: target and way to panic are
-    /// those of the compilation that evaluates it.
+    /// Makes the header of the library that is being compiled. It is right in the plugin's own crate only: target and panic
+    /// strategy are those of the compilation that evaluates it.
     pub const fn of_this_build() -> Self {
         let panic = if cfg!(panic = "unwind") { PANIC_UNWIND } else { PANIC_ABORT };
         Self {
@@ -74,8 +90,8 @@ impl Header {
         }
     }
 
-    /// Reads a section; `None` when it is not such a header: shorter than 64 bytes, or without the magic. Format and API
-    /// are the caller's to judge.
+    /// Reads a section; `None` when it is not such a header: shorter than 64 bytes, or without the magic. The caller judges
+    /// format and API.
     pub fn read(section: &[u8]) -> Option<Self> {
         let bytes: &[u8; 64] = section.get(..64)?.try_into().ok()?;
         let (magic, rest) = bytes.split_first_chunk()?;
@@ -100,7 +116,7 @@ impl Header {
         (header.magic == HEADER_MAGIC).then_some(header)
     }
 
-    /// The target as text, up to its first zero; what is not UTF-8 is replaced.
+    /// Returns the target as text, up to its first zero. What is not UTF-8 is replaced.
     pub fn target_text(&self) -> String {
         let end = self.target.iter().position(|byte| *byte == 0).unwrap_or(self.target.len());
         String::from_utf8_lossy(&self.target[..end]).into_owned()
@@ -157,7 +173,7 @@ const ENV: &str = if cfg!(target_env = "gnu") {
     "unknown"
 };
 
-/// The bytes that [`write_package`] needs: its `N`.
+/// Returns the number of bytes that [`write_package`] needs: its `N`.
 pub const fn package_size(files: &[(&str, &[u8])]) -> usize {
     let mut size = 12;
     let mut i = 0;
@@ -203,7 +219,7 @@ fn is_plain(name: &str) -> bool {
     name.split('/').all(legal)
 }
 
-/// Why a section is not a package.
+/// Why a section is not a package. Its `Display` says what was found in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// It does not begin with [`PACKAGE_MAGIC`].
@@ -238,11 +254,13 @@ impl std::error::Error for Malformed {}
 /// How much of a bad name is shown.
 const SHOWN: usize = 100;
 
-/// The files of a package section, in its order; each name is plain, relative and there once. What is
-/// given lies within `section`, whatever that claims.
+/// Returns the files of a package section, in its order. Each name is plain, relative and there once.
+///
+/// Nothing is copied: what is returned lies within `section`, whatever lengths that announces. The sizes of single files
+/// are the caller's to check.
 ///
 /// # Errors
-/// The section is not such a package.
+/// The section is not such a package: see [`Malformed`].
 pub fn read_package(section: &[u8]) -> Result<Vec<(&str, &[u8])>, Malformed> {
     let rest = section.strip_prefix(&PACKAGE_MAGIC).ok_or(Malformed::Magic)?;
     let (count, mut rest) = number(rest)?;

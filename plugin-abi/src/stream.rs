@@ -1,7 +1,28 @@
 //! The one stream that crosses, either way: request bodies, reply bodies, rows, COPY data.
 //!
-//! A stream is made of pieces of bytes. How they are cut carries no meaning, except where a function says so (rows come
-//! in whole rows, see [`crate::values`]).
+//! A stream is made of pieces of bytes. How they are cut carries no meaning, except where a function says so (rows come in
+//! whole rows, see [`crate::values`]).
+//!
+//! ```
+//! use std::{pin::Pin, task::{Context, Poll, Waker}};
+//! use cardinal_plugin_abi::{Bytes, Error, Stream, stream::Source};
+//!
+//! struct Pieces(std::vec::IntoIter<&'static str>);
+//!
+//! impl Source for Pieces {
+//!     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+//!         Poll::Ready(self.0.next().map(|piece| Ok(Bytes::from_static(piece.as_bytes()))))
+//!     }
+//! }
+//!
+//! let mut stream = Stream::new(Pieces(vec!["a", "b"].into_iter()));
+//! let mut cx = Context::from_waker(Waker::noop());
+//! let mut next = || match stream.poll_next(&mut cx) {
+//!     Poll::Ready(Some(Ok(piece))) => piece.as_text().map(str::to_owned),
+//!     _ => None,
+//! };
+//! assert_eq!((next().as_deref(), next().as_deref(), next()), (Some("a"), Some("b"), None));
+//! ```
 
 use std::{
     mem::MaybeUninit,
@@ -18,12 +39,12 @@ use crate::{
     waker::{RawWaker, with_waker},
 };
 
-/// What a side implements to give a stream away. (The `Stream` of the `futures` crates, which this
-/// crate does not depend on.)
+/// What a side implements to give a stream away. (The `Stream` of the `futures` crates, which this crate does not depend
+/// on.)
 ///
-/// It is polled and dropped by the other side, by one thread at a time but not always the same.
+/// The other side polls and drops it, by one thread at a time but not always the same.
 pub trait Source: Send {
-    /// The next piece; `None` ends the stream. Not called again after an end or an error.
+    /// Returns the next piece; `None` ends the stream. It is not called again after an end or an error.
     ///
     /// A piece may be empty and may have any size: the receiver bounds what it keeps. A panic ends the stream like an
     /// error, with [`crate::error::PANICKED`].
@@ -47,7 +68,7 @@ pub struct Stream {
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// No stream: ends at once.
+    /// No stream: it ends at once.
     pub const NONE: Self = Self { data: ptr::null_mut(), poll: None, drop: None };
 
     /// Hands `source` over, boxed. The other side polls and drops it: hence `Send` and `'static`.
@@ -56,12 +77,12 @@ impl Stream {
         Self { data: Box::into_raw(cell).cast(), poll: Some(poll_cell::<S>), drop: Some(drop_cell::<S>) }
     }
 
-    /// Whether this is [`Stream::NONE`]. A stream that has ended is not.
+    /// Returns whether this is [`Stream::NONE`]. A stream that has ended is not.
     pub fn is_none(&self) -> bool {
         self.poll.is_none()
     }
 
-    /// The next piece; `None` at the end, and for ever after. An error is the last thing that comes before that.
+    /// Polls for the next piece; `None` at the end, and for ever after. An error is the last thing that comes before that.
     ///
     /// While it is pending, the waker of the last poll is woken when there is something to fetch.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
@@ -83,7 +104,7 @@ impl Stream {
         })
     }
 
-    /// The next piece, as a future. Dropping that loses no piece.
+    /// Returns the next piece. A future that is dropped loses no piece.
     pub async fn next(&mut self) -> Option<Result<Bytes, Error>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }

@@ -1,15 +1,28 @@
 //! PostgreSQL values across the border, in PostgreSQL's own binary formats.
 //!
 //! * **Parameters** of a statement: `{length: i32, bytes}` for each, length -1 for NULL.
-//! * **Rows**, one batch per stream piece: `{column_count: u16}` and the columns as above, row
-//!   after row to the end of the piece. A piece never ends inside a row.
+//! * **Rows**, one batch per stream piece: `{column_count: u16}` and the columns as above, row after row to the end of the
+//!   piece. A piece never ends inside a row.
 //!
-//! All integers are in network byte order, as in PostgreSQL's protocol. What the bytes of a value mean, the type of its
-//! parameter or column says, which the host tells when it prepares the statement.
+//! All integers are in network byte order, as in PostgreSQL's protocol. The type of a parameter or column, which the host
+//! says when it prepares the statement, gives the bytes their meaning.
+//!
+//! ```
+//! use cardinal_plugin_abi::values::{Reader, push, push_row};
+//!
+//! let mut batch = Vec::new();
+//! push_row(&mut batch, 2);
+//! assert!(push(&mut batch, Some(b"Lamp")) && push(&mut batch, None));
+//!
+//! let mut reader = Reader::new(&batch);
+//! assert_eq!(reader.row(), Some(2));
+//! assert_eq!((reader.next(), reader.next()), (Some(Some(&b"Lamp"[..])), Some(None)));
+//! assert!(reader.row().is_none() && reader.is_done());
+//! ```
 
-/// Appends one value; `None` is NULL. Values over 2 GiB can't be written (`false`, and `out` is as it was).
+/// Appends one value; `None` is NULL. An empty value is not NULL: of a text it is the empty one.
 ///
-/// An empty value is not NULL: of a text it is the empty one.
+/// Returns `false` for a value over 2 GiB, which cannot be written; `out` is as it was then.
 pub fn push(out: &mut Vec<u8>, value: Option<&[u8]>) -> bool {
     match value {
         None => out.extend_from_slice(&(-1i32).to_be_bytes()),
@@ -22,12 +35,12 @@ pub fn push(out: &mut Vec<u8>, value: Option<&[u8]>) -> bool {
     true
 }
 
-/// Begins a row of `columns` columns; [`push`] its values after it, as many as that.
+/// Begins a row of `columns` columns. [`push`] its values after it, as many as that.
 pub fn push_row(out: &mut Vec<u8>, columns: u16) {
     out.extend_from_slice(&columns.to_be_bytes());
 }
 
-/// Reads values one by one, without copying them. After `None` nothing more can be read.
+/// Reads values one by one, without copying them. Any bytes may be given. After `None` nothing more can be read.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -39,18 +52,20 @@ impl<'a> Reader<'a> {
         Self { bytes }
     }
 
-    /// Whether everything has been read: tells the end from a malformed buffer after [`next`](Self::next) gave `None`.
+    /// Returns whether everything has been read: it tells the end from a malformed buffer after [`next`](Self::next)
+    /// returned `None`.
     pub fn is_done(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// How many bytes have not been read.
+    /// Returns how many bytes have not been read.
     pub fn left(&self) -> usize {
         self.bytes.len()
     }
 
     /// The next value: `Some(None)` is NULL, `None` means that the buffer is malformed or done.
     #[allow(clippy::should_implement_trait)] // a malformed buffer and its end are the same to an iterator, not to us
+    /// Returns the next value: `Some(None)` is NULL, `None` means that the buffer is malformed or at its end.
     pub fn next(&mut self) -> Option<Option<&'a [u8]>> {
         let (length, rest) = self.bytes.split_first_chunk::<4>()?;
         let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
@@ -62,7 +77,7 @@ impl<'a> Reader<'a> {
         Some(Some(value))
     }
 
-    /// The column count of the next row; its values follow. `None` at the end, or for a buffer that is cut off.
+    /// Returns the column count of the next row; its values follow. `None` at the end, or for a buffer that is cut off.
     pub fn row(&mut self) -> Option<u16> {
         let (count, rest) = self.bytes.split_first_chunk::<2>()?;
         self.bytes = rest;

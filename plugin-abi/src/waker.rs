@@ -1,8 +1,31 @@
 //! Wakers across the border, both ways.
 //!
-//! A [`RawWaker`] is lent for one poll; who wants to be woken later clones it. A clone may be
-//! woken and dropped from any thread, after the future's drop and after the plugin's shutdown:
-//! it owns the std waker that it was made from, which promises just that.
+//! A [`RawWaker`] is lent for one poll; who wants to be woken later clones it. A clone may be woken and dropped from any
+//! thread, after the future's drop and after the plugin's shutdown: it owns the std waker that it was made from, which
+//! promises just that.
+//!
+//! ```
+//! use std::{sync::{Arc, atomic::{AtomicBool, Ordering}}, task::{Wake, Waker}};
+//! use cardinal_plugin_abi::waker::{RawWaker, with_waker};
+//!
+//! #[derive(Default)]
+//! struct Flag(AtomicBool);
+//!
+//! impl Wake for Flag {
+//!     fn wake(self: Arc<Self>) {
+//!         self.0.store(true, Ordering::SeqCst);
+//!     }
+//! }
+//!
+//! let flag = Arc::new(Flag::default());
+//! // One side lends its waker; the other one keeps a clone, and wakes it from another thread.
+//! let kept = RawWaker::lend(&Waker::from(flag.clone()), |raw| {
+//!     // SAFETY: `lend` keeps `raw` valid during the call.
+//!     unsafe { with_waker(raw, |cx| cx.waker().clone()) }
+//! });
+//! std::thread::spawn(move || kept.wake()).join().unwrap();
+//! assert!(flag.0.load(Ordering::SeqCst));
+//! ```
 
 use std::{
     mem::ManuallyDrop,
@@ -11,8 +34,10 @@ use std::{
 
 use abi_stable::StableAbi;
 
-/// A std [`Waker`] of the other side, taken apart: its data, its vtable, and functions of its own
-/// side that put it together again.
+/// A std [`Waker`] of the other side, taken apart: its data, its vtable, and functions of its own side that put it together
+/// again.
+///
+/// The functions contain the panics of the waker, except `clone`, which aborts the process: it has no place for an error.
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct RawWaker {
@@ -25,11 +50,10 @@ pub struct RawWaker {
 }
 
 impl RawWaker {
-    /// Lends `waker` for the duration of `poll`, which runs at once and on this thread. No allocation. The receiver clones it, or wakes it
-    /// by reference during the poll; it does not drop it nor wake it by value.
+    /// Lends `waker` for the duration of `poll`, which runs at once and on this thread. It allocates nothing.
     ///
-    /// A waker that came over this very border goes back as what it was, so that the other side
-    /// wakes its own directly.
+    /// The receiver clones it, or wakes it by reference during the poll; it does not drop it nor wake it by value. A waker
+    /// that came over this very border goes back as what it was, so that the other side wakes its own directly.
     pub fn lend<R>(waker: &Waker, poll: impl FnOnce(*const RawWaker) -> R) -> R {
         match Self::behind(waker) {
             Some(raw) => poll(raw),
@@ -90,9 +114,10 @@ unsafe extern "C" fn drop_waker(data: *const (), vtable: *const ()) {
     crate::door::contain(|| drop(waker));
 }
 
-/// Polls something of ours with a waker of the other side. The std waker that `poll` sees is
-/// borrowed: it costs nothing until it is cloned. A clone is a box of this side around a clone of the other, and may be
-/// kept as long as it is wanted.
+/// Polls something of ours with a waker of the other side.
+///
+/// The std waker that `poll` sees is borrowed: it costs nothing until it is cloned. A clone is a box of this side around a
+/// clone of the other, and may be kept as long as it is wanted.
 ///
 /// # Safety
 /// `raw` must point to a [`RawWaker`] that stays valid during this call.

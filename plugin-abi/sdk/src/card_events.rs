@@ -1,4 +1,10 @@
-//! What happens to cards, as plugins read it.
+//! What happens to cards, as plugins read it: [`CardEvents`], and the three ways to get them.
+//!
+//! * [`PluginContext::card_events`] reads a page and returns at once.
+//! * [`PluginContext::next_card_events`] waits for the first event.
+//! * [`PluginContext::follow_card_events`] hands every page to a function, for as long as the plugin runs.
+//!
+//! A manifest with `"requires": ["card-events"]` keeps the plugin out of hosts that have none of them.
 
 use std::{future::Future, time::Duration};
 
@@ -18,60 +24,80 @@ const PAGE_SIZE: u32 = 200;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// Some of what happened to cards, in its order.
+/// A page of what happened to cards, oldest first.
+///
+/// Deal with the items, then keep the `cursor`, best in the transaction that writes what was made of them: then each event
+/// has its effect once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CardEvents {
-    /// The events; of one card in the order of its versions.
+    /// The events. Those of one card come in the order of its versions.
     pub items: Vec<CardEvent>,
-    /// Where to go on. Keep it once the events are dealt with: reading on from an older one gives them again.
+    /// Where to go on. Reading on from an older cursor gives the events behind it again.
     pub cursor: i64,
-    /// What happened before `cursor` is not known here, because nothing was read before, or so long ago that the host has
-    /// forgotten it (7 days, or a million events). There are no items; look at all cards
-    /// ([`list_cards`](PluginContext::list_cards)), then go on.
+    /// Whether what happened before `cursor` is unknown here, because nothing was read before, or so long ago that the host
+    /// has forgotten it (7 days, or a million events). There are no items then: look at all cards
+    /// ([`list_cards`](PluginContext::list_cards)) and go on from `cursor`.
     #[serde(default)]
     pub restart: bool,
 }
 
-/// Something that happened to a card.
+/// Something that happened to a card. It says that the card has changed, not how: read the card to see what it is now.
+///
+/// ```
+/// use cardinal_plugin::{CardChange, CardEvent, json, serde_json};
+///
+/// let event: CardEvent = serde_json::from_value(json!({
+///     "id": 7, "type": "card.enriched", "at": "2026-01-01T00:00:00Z", "version": 2,
+///     "card_id": "0190d3a0-0000-7000-8000-000000000001", "source_key": "supplier:shop", "kind": "supplier",
+/// }))?;
+/// assert_eq!((event.what, event.plugin()), (CardChange::Enriched, Some("supplier")));
+/// assert_eq!(event.rest["kind"], "supplier");
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CardEvent {
-    /// Its number; later events have higher ones.
+    /// The event's number. Later events have higher ones; numbers may be missing.
     pub id: i64,
     /// What happened.
     #[serde(rename = "type")]
     pub what: CardChange,
-    /// When.
+    /// When it happened, in UTC.
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// The card; none for [`CardChange::Bulk`].
+    /// The card; `None` for [`CardChange::Bulk`].
     #[serde(default)]
     pub card_id: Option<Uuid>,
-    /// The card's version since then.
+    /// The version that the card has had since then.
     #[serde(default)]
     pub version: Option<i64>,
-    /// What else the host says: `actor` (`{kind, id, name}`), `source_key` and `kind` of a source, `action` and `cards`
-    /// of a bulk action.
+    /// What else the host says: `actor` (`{kind, id, name}`), `source_key` and `kind` of a source, `action` and `cards` of
+    /// a bulk action.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
 impl CardEvent {
-    /// The plugin whose source was written or removed. A plugin that writes to the cards that it follows skips its own.
+    /// Returns the plugin whose source was written or removed; `None` for other events.
+    ///
+    /// A plugin that writes to the cards that it follows skips its own events with it, or it follows itself for ever.
     pub fn plugin(&self) -> Option<&str> {
         self.rest.get("source_key")?.as_str()?.split_once(':').map(|(plugin, _)| plugin)
     }
 }
 
 /// What happened to a card.
+///
+/// A host may report changes that this SDK does not know, as [`Unknown`](Self::Unknown). Treat them like
+/// [`Updated`](Self::Updated): look at the card again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum CardChange {
-    /// It was made.
+    /// The card was created.
     #[serde(rename = "card.created")]
     Created,
-    /// Its own fields were changed.
+    /// The card's own fields were changed.
     #[serde(rename = "card.updated")]
     Updated,
     /// A plugin wrote a source.
@@ -80,16 +106,17 @@ pub enum CardChange {
     /// A source was removed.
     #[serde(rename = "card.source-removed")]
     SourceRemoved,
-    /// It was deleted and can be restored.
+    /// The card was deleted. It can still be restored.
     #[serde(rename = "card.deleted")]
     Deleted,
-    /// It is back.
+    /// A deleted card is back.
     #[serde(rename = "card.restored")]
     Restored,
-    /// It is gone for good.
+    /// The card is gone for good, its sources included. Rows of the plugin's tables that refer to it with `ON DELETE
+    /// CASCADE` are gone, too.
     #[serde(rename = "card.purged")]
     Purged,
-    /// More than 500 cards were changed by one action, and are not named. Look at all cards.
+    /// One action changed more than 500 cards, which are not named. Look at all cards.
     #[serde(rename = "card.bulk")]
     Bulk,
     /// Something that this SDK does not know.
@@ -98,14 +125,34 @@ pub enum CardChange {
 }
 
 impl PluginContext {
-    /// What has happened to cards since `after`, the [`cursor`](CardEvents::cursor) of the page before; at most `limit`
-    /// events, 1 to 500. Each event is given at least once to a reader that keeps its cursor after it has dealt with the
-    /// page, whatever stops in between. An event is there about a second after its change.
+    /// Reads what has happened to cards since `after`: the [`cursor`](CardEvents::cursor) of the page before, or `None` at
+    /// the first time. Returns at once, with an empty page when nothing has happened.
     ///
-    /// Outside a call the plugin reads as its service user; in a call the caller needs the right to read cards.
+    /// A page has at most `limit` events; below 1 counts as 1, above 500 as 500. An event can be read about a second after
+    /// its change. A reader that keeps its cursor after it has dealt with a page gets each event at least once, whatever
+    /// stops in between.
+    ///
+    /// Outside a call the plugin reads as its service user. In a call the caller needs the right to read cards.
+    ///
+    /// ```
+    /// use cardinal_plugin::{CardChange, PluginContext, Router, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, test_card};
+    ///
+    /// let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let ctx = host.context();
+    /// let first = block_on(ctx.card_events(None, 100)).unwrap();
+    /// assert!(first.restart, "look at all cards, then go on");
+    ///
+    /// let lamp = host.add_card(test_card("Lamp", json!({})));
+    /// let page = block_on(ctx.card_events(Some(first.cursor), 100)).unwrap();
+    /// assert_eq!((page.items[0].what, page.items[0].card_id), (CardChange::Created, Some(lamp)));
+    /// assert!(block_on(ctx.card_events(Some(page.cursor), 100)).unwrap().items.is_empty());
+    /// ```
     ///
     /// # Errors
-    /// When the host refuses, or has no database just then.
+    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:read` nor `cards:read`
+    /// * [`Error::is_retryable`](crate::Error::is_retryable) when the host has no database at the moment
+    /// * [`Error::is_cancelled`](crate::Error::is_cancelled) when the call is over or the plugin has been stopped
     pub fn card_events(
         &self,
         after: Option<i64>,
@@ -114,10 +161,11 @@ impl PluginContext {
         self.ask_for_events(after, limit, Duration::ZERO)
     }
 
-    /// [`card_events`](Self::card_events) that waits for the first event: up to 30 seconds, then the page is empty.
+    /// Reads like [`card_events`](Self::card_events), but waits up to 30 seconds for the first event. The page is empty
+    /// when none came.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`card_events`](Self::card_events).
     pub fn next_card_events(
         &self,
         after: Option<i64>,
@@ -137,9 +185,13 @@ impl PluginContext {
         async { parse(answer.await, "page of card events") }
     }
 
-    /// Hands every page of events to `handle` from `after` on, until the plugin is stopped: for a task of the plugin's
-    /// own. A page that `handle` fails on is logged and comes again, after a second at first and a minute at most; so does
-    /// what was not dealt with before the plugin stopped, if `handle` keeps the cursor.
+    /// Hands every page of events from `after` on to `handle`, until the plugin is stopped. It is for a task of the
+    /// plugin's own, and reads as the service user, 200 events at a time.
+    ///
+    /// `handle` gets one page at a time. A page that it fails on is logged and comes again, after a second at first and a
+    /// minute at most. What it has not dealt with when the plugin stops comes again, too, if `handle` keeps the cursor.
+    ///
+    /// The future ends only when the plugin is stopped, so run it with [`spawn`](Self::spawn), never in a handler.
     ///
     /// ```
     /// use cardinal_plugin::{CardEvents, PluginContext, Result};

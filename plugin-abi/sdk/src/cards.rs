@@ -1,4 +1,7 @@
 //! Cards as plugins see them, and users.
+//!
+//! All types here are read from the host's JSON. They are `#[non_exhaustive]`: a later host may say more, and a test makes
+//! cards with `testing::test_card`.
 
 use std::collections::BTreeMap;
 
@@ -10,75 +13,113 @@ use uuid::Uuid;
 
 use crate::{Error, Result};
 
-/// A master card.
+/// A master card, as [`PluginContext::read_card`](crate::PluginContext::read_card) and
+/// [`list_cards`](crate::PluginContext::list_cards) give it.
+///
+/// It is a copy of the card at one `version`. Nothing is written by changing it: a plugin writes sources with
+/// [`enrich_card`](crate::PluginContext::enrich_card), and never another part of a card.
+///
+/// ```
+/// use cardinal_plugin::{Card, json, serde_json};
+///
+/// let card: Card = serde_json::from_value(json!({
+///     "id": "0190d3a0-0000-7000-8000-000000000001", "title": "Lamp", "sku": "L1", "status": "active", "version": 3,
+///     "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-02T00:00:00Z",
+///     "attributes": { "colour": "red", "sources": {
+///         "supplier:shop": { "kind": "supplier", "data": { "price": "9.90" }, "plugin": "supplier" },
+///         "notes:all": { "kind": "note", "data": { "count": 2 }, "plugin": "notes" },
+///     } },
+/// }))?;
+/// assert_eq!((card.title.as_str(), &card.attributes["colour"]), ("Lamp", &json!("red")));
+/// assert_eq!(card.sources().len(), 2);
+/// assert_eq!(card.sources_of("note")["notes:all"].data["count"], 2);
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Card {
-    /// Its id.
+    /// The id, which a card keeps for ever.
     pub id: Uuid,
-    /// Its title.
+    /// The title: at most 500 characters.
     #[serde(default)]
     pub title: String,
-    /// Its stock-keeping unit, unique among cards.
+    /// The stock-keeping unit, unique among cards: at most 120 characters.
     #[serde(default)]
     pub sku: String,
     /// `draft`, `active` or `archived`.
     #[serde(default)]
     pub status: String,
-    /// Everything else, `sources` included.
+    /// A JSON object with everything else, `sources` included. Numbers beyond 64 bits or a double are rounded;
+    /// [`read_card_json`](crate::PluginContext::read_card_json) has every digit.
     #[serde(default)]
     pub attributes: Value,
-    /// One more with each change.
+    /// The version: 1 for a new card, and one more with each change of the card or of its sources.
     #[serde(default)]
     pub version: i64,
-    /// When it was made.
+    /// When the card was created, in UTC.
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
-    /// When it was last changed.
+    /// When the card or one of its sources was last changed, in UTC.
     #[serde(with = "time::serde::rfc3339")]
     pub updated_at: OffsetDateTime,
 }
 
 impl Card {
-    /// What plugins have written to it, by source key. This is how plugins exchange data: a reader
-    /// picks entries by their kind.
+    /// Returns what plugins have written to the card, by source key (`<plugin>:<suffix>`).
+    ///
+    /// This is how plugins exchange data: a reader picks entries by their kind. An entry that is not shaped as a source is
+    /// left out. The map is made anew by each call, so keep it when you need it twice.
     pub fn sources(&self) -> BTreeMap<String, Source> {
         let Some(Value::Object(sources)) = self.attributes.get("sources") else { return BTreeMap::new() };
         let source = |(key, value): (&String, &Value)| Some((key.clone(), Source::deserialize(value).ok()?));
         sources.iter().filter_map(source).collect()
     }
 
-    /// The sources of one kind.
+    /// Returns the sources of one kind, by source key, whichever plugin wrote them.
+    ///
+    /// A manifest lists the kinds that its plugin reads in `reads_kinds`.
     pub fn sources_of(&self, kind: &str) -> BTreeMap<String, Source> {
         self.sources().into_iter().filter(|(_, source)| source.kind == kind).collect()
     }
 }
 
-/// An entry of a card's `attributes.sources`.
+/// An entry of a card's `attributes.sources`. The host has checked the kind and who wrote it, not the shape of the data.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Source {
-    /// The kind of data, as its plugin declared it.
+    /// The kind of data, one of `provides_kinds` of the plugin that wrote it.
     pub kind: String,
-    /// The data, shaped as the kind says.
+    /// The data, shaped as the kind says: at most 256 KiB as JSON text.
     pub data: Value,
-    /// The plugin that wrote it.
+    /// The name of the plugin that wrote it.
     #[serde(default)]
     pub plugin: Option<String>,
-    /// That plugin's version.
+    /// The version which that plugin had then.
     #[serde(default)]
     pub plugin_version: Option<String>,
-    /// When, RFC 3339.
+    /// When it was written, RFC 3339 in UTC.
     #[serde(default)]
     pub updated_at: Option<String>,
 }
 
-/// Which cards [`list_cards`](crate::PluginContext::list_cards) gives: all, unless narrowed.
+/// Which cards [`list_cards`](crate::PluginContext::list_cards) returns: all of them, unless narrowed.
+///
+/// Filters are combined with *and*; setting one twice replaces it. Nothing is checked here: the host refuses a query that
+/// it does not understand.
 ///
 /// ```
-/// use cardinal_plugin::CardQuery;
+/// use cardinal_plugin::{CardQuery, PluginContext, Router, block_on, json};
+/// use cardinal_plugin::testing::{TestHost, test_card};
 ///
-/// let query = CardQuery::new().kind("supplier").sort("-updated_at").limit(50);
+/// let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// host.add_card(test_card("Oak table", json!({ "status": "draft" })));
+/// host.add_card(test_card("Oak chair", json!({})));
+/// let drafts = CardQuery::new().text("oak").status("draft").missing_kind("supplier").sort("-updated_at").limit(50);
+/// let page = block_on(host.context().list_cards(drafts)).unwrap();
+/// assert_eq!(page.items.iter().map(|card| card.title.as_str()).collect::<Vec<_>>(), ["Oak table"]);
+///
+/// let refused = block_on(host.context().list_cards(CardQuery::new().limit(201))).unwrap_err();
+/// assert_eq!(refused.code(), Some("invalid-request"));
 /// ```
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CardQuery {
@@ -87,60 +128,64 @@ pub struct CardQuery {
 }
 
 impl CardQuery {
-    /// All cards, the host's order and page size.
+    /// Selects all cards that are not deleted, the newest first, 50 on a page.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// At most so many, 1 to 200.
+    /// Sets the number of cards on a page: 1 to 200, 50 when it is not set. The host refuses any other number.
     #[must_use]
     pub fn limit(self, limit: u32) -> Self {
         self.with("limit", limit.into())
     }
 
-    /// From where [`CardPage::next_cursor`] of the same query left off.
+    /// Goes on where [`CardPage::next_cursor`] of the same query left off. With another query the cursor is refused; the
+    /// limit may differ.
     #[must_use]
     pub fn cursor(self, cursor: &str) -> Self {
         self.with("cursor", cursor.into())
     }
 
-    /// `title`, `sku`, `created_at` or `updated_at`; with `-` before it, descending.
+    /// Sorts by `title`, `sku`, `created_at` or `updated_at`; with `-` before it, descending. It is `-created_at` when it
+    /// is not set.
     #[must_use]
     pub fn sort(self, sort: &str) -> Self {
         self.with("sort", sort.into())
     }
 
-    /// Text in title or SKU.
+    /// Selects cards with this text in the title or the SKU, in any case. From three characters on it matches anywhere, a
+    /// shorter one at the beginning. At most 200 characters.
     #[must_use]
     pub fn text(self, q: &str) -> Self {
         self.with("q", q.into())
     }
 
-    /// `draft`, `active` or `archived`.
+    /// Selects cards with this status: `draft`, `active` or `archived`.
     #[must_use]
     pub fn status(self, status: &str) -> Self {
         self.with("status", status.into())
     }
 
-    /// With a source of this kind.
+    /// Selects cards with at least one source of this kind.
     #[must_use]
     pub fn kind(self, kind: &str) -> Self {
         self.with("kind", kind.into())
     }
 
-    /// Without a source of this kind.
+    /// Selects cards without any source of this kind: the ones that an enricher has still to look at.
     #[must_use]
     pub fn missing_kind(self, kind: &str) -> Self {
         self.with("missing_kind", kind.into())
     }
 
-    /// With a source of this plugin.
+    /// Selects cards with at least one source that this plugin wrote.
     #[must_use]
     pub fn plugin(self, plugin: &str) -> Self {
         self.with("plugin", plugin.into())
     }
 
-    /// Any parameter of the host's list by its name, for those that came later than this SDK.
+    /// Sets any parameter of `GET /v1/admin/master-cards` by its name, for those that have no method here: `updated_since`,
+    /// `deleted`, and those that came later than this SDK. `fields` makes cards that [`Card`] cannot be read from.
     #[must_use]
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.fields.insert(name.to_owned(), value);
@@ -152,31 +197,36 @@ impl CardQuery {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CardPage {
-    /// The cards.
+    /// The cards, in the order of the query.
     pub items: Vec<Card>,
-    /// Where the next page begins; none at the end.
+    /// Where the next page begins, for [`CardQuery::cursor`]; `None` on the last page.
     #[serde(default)]
     pub next_cursor: Option<String>,
 }
 
-/// Who calls.
+/// A user: the one who calls ([`PluginContext::user`](crate::PluginContext::user)), or the plugin itself
+/// ([`service_user`](crate::PluginContext::service_user)).
+///
+/// In tests `testing::test_user` makes one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct User {
-    /// The id: what `enrich_card` and `read_card` take as `user_id`.
+    /// The id: what `enrich_card` and `read_card` take as `user_id`. For an API key it is that of the key's owner.
     pub id: Uuid,
-    /// The name.
+    /// The name, for people. It may change, and is no key.
     #[serde(default)]
     pub name: String,
-    /// How they came in.
+    /// How the user was authenticated.
     #[serde(default)]
     pub kind: UserKind,
-    /// What the call may do: `cards:read`, `plugin:supplier:write`, `*`, ...
+    /// What the call may do: `cards:read`, `plugin:supplier:write`, `*`, ... Empty for the service user.
     #[serde(default)]
     pub scopes: Vec<String>,
 }
 
-/// How a user came in.
+/// How a user was authenticated.
+///
+/// The host may add kinds: treat [`Unknown`](Self::Unknown) as a user about whom only the scopes are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -185,11 +235,11 @@ pub enum UserKind {
     User,
     /// A program with an API key; the id is its owner's.
     ApiKey,
-    /// Somebody whom the identity provider vouches for.
+    /// A person or program that an OpenID Connect provider vouches for.
     Oidc,
     /// The plugin itself.
     Plugin,
-    /// A command on the host's own machine; the id is an owner's.
+    /// A command on the host's own machine; the id is that of an owner.
     Local,
     /// A kind that this SDK does not know.
     #[default]

@@ -10,13 +10,15 @@ const VERSION: u8 = 1;
 /// Longer ones are refused before anything is made of them.
 const MAX_LENGTH: usize = 4 << 10;
 
-/// Where a list goes on, for clients: opaque, so that nobody builds one and its form can change. It is neither signed nor
-/// secret; treat what comes back as any other input.
+/// Where a list goes on, as clients see it: an opaque text, so that nobody builds one and its form can change.
+///
+/// A cursor is neither signed nor secret. Treat the key in one that comes back like any other input: check that the caller
+/// may see what it points to.
 #[derive(Debug)]
 pub struct Cursor;
 
 impl Cursor {
-    /// The cursor behind the row with this key: whatever the list is sorted by.
+    /// Writes the cursor behind the row with this key: the values that the list is sorted by, unique among its rows.
     ///
     /// ```
     /// use cardinal_plugin::Cursor;
@@ -31,17 +33,17 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// When the key cannot be written as JSON.
+    /// An internal error when the key cannot be written as JSON.
     pub fn write(key: &(impl Serialize + ?Sized)) -> Result<String> {
         let mut bytes = vec![VERSION];
         serde_json::to_writer(&mut bytes, key)?;
         Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// The key in a cursor.
+    /// Reads the key in a cursor that [`write`](Self::write) made.
     ///
     /// # Errors
-    /// 400 `invalid-cursor` when it is none of this list.
+    /// 400 `invalid-cursor` for a text that is not a cursor, has a key of another type, or is longer than 4 KiB.
     pub fn read<K: DeserializeOwned>(cursor: &str) -> Result<K> {
         let invalid = || Error::with_code(400, "invalid-cursor", "This cursor is not one that `next_cursor` gave.");
         let bytes = (cursor.len() <= MAX_LENGTH).then(|| BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()).flatten();
@@ -50,18 +52,20 @@ impl Cursor {
     }
 }
 
-/// A page of a list: `{"items": [...], "next_cursor": "..." | null}`.
+/// A page of a list. As JSON it is `{"items": [...], "next_cursor": "..." | null}`, like the pages of the host's own API.
 #[derive(Clone, Debug, Serialize)]
 pub struct Page<T> {
-    /// The rows of the page.
+    /// The rows of the page, in the order of the list.
     pub items: Vec<T>,
     /// Where the next page begins; `None` at the end.
     pub next_cursor: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// The page of the first `limit` of `rows`. Ask the database for one row more than that: it shows whether there is a
-    /// next page. `key` gives what the list is sorted by, unique among its rows.
+    /// Makes the page of the first `limit` of `rows`.
+    ///
+    /// Ask the database for one row more than `limit`: that row shows whether there is a next page, and is left out. `key`
+    /// gives the values that the list is sorted by, unique among its rows.
     ///
     /// ```
     /// use cardinal_plugin::{Cursor, Page, PluginContext, Request, Response, Result};
@@ -78,10 +82,15 @@ impl<T> Page<T> {
     ///         conn.query_as("SELECT id, text FROM notes WHERE id > $1 ORDER BY id LIMIT 51", &[&after]).await?;
     ///     Ok(Response::json(&Page::new(rows, 50, |row| row.0)?))
     /// }
+    ///
+    /// let page = Page::new(vec![(1, "a"), (2, "b"), (3, "c")], 2, |row| row.0)?;
+    /// assert_eq!(page.items.len(), 2);
+    /// assert_eq!(Cursor::read::<i64>(&page.next_cursor.unwrap())?, 2);
+    /// # Ok::<(), cardinal_plugin::Error>(())
     /// ```
     ///
     /// # Errors
-    /// When a key cannot be written as JSON.
+    /// An internal error when a key cannot be written as JSON.
     pub fn new<K: Serialize>(mut rows: Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Result<Self> {
         let is_last = rows.len() <= limit;
         rows.truncate(limit);

@@ -1,4 +1,5 @@
-//! What a handler answers when it does not answer a [`Response`](crate::Response).
+//! What a handler answers when it does not answer a [`Response`](crate::Response): an [`Error`], which speaks to the client
+//! or to the log.
 
 mod fields;
 mod std_error;
@@ -21,14 +22,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure, in one of two forms:
 ///
-/// * **made for the client** by one of the constructors below: status, code and detail reach the
-///   client as a problem document, word for word;
-/// * **anything else**: whatever `?` converts from a [`std::error::Error`], and what the host
-///   answers. The client sees only what the host decides to show (an internal error shows nothing);
-///   the whole chain of causes goes to the log under the request's id.
+/// * **Made for the client** by one of the constructors below: status, code and detail reach the client as a problem
+///   document (RFC 9457), word for word.
+/// * **Anything else**: whatever `?` converts from a [`std::error::Error`], and what the host answers. The client sees only
+///   what the host decides to show (an internal error shows nothing); the whole chain of causes goes to the log, with the
+///   id of the request.
 ///
-/// It does not implement [`std::error::Error`] itself, so that `?` can convert from all that do, and from `anyhow::Error` and
-/// `eyre::Report`. [`into_std`](Self::into_std) makes one of it.
+/// Errors of the host, of the database and of other servers can be passed on with `?`: the client gets the status that
+/// belongs to them, and the operator sees whose fault it was. The host cuts a text after 8 KiB and names at most 64 fields.
+///
+/// It does not implement [`std::error::Error`] itself, so that `?` can convert from all that do, and from `anyhow::Error`
+/// and `eyre::Report`. [`into_std`](Self::into_std) makes one of it.
 ///
 /// ```
 /// use cardinal_plugin::{Error, Result};
@@ -42,6 +46,25 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// }
 /// assert_eq!(quantity("0").unwrap_err().status(), Some(422));
 /// assert_eq!(quantity("x").unwrap_err().status(), None);
+/// ```
+///
+/// A client, and a test, see the problem document:
+///
+/// ```
+/// use cardinal_plugin::{Error, PluginContext, Request, Response, Result, Router, block_on, json};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+///
+/// async fn order(_: PluginContext, _: Request) -> Result<Response> {
+///     Err(Error::unprocessable("The quantity must be at least 1.").field("/quantity", "is 0"))
+/// }
+///
+/// let manifest = r#"{ "name": "orders", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/orders", order));
+/// let reply = block_on(host.send(TestRequest::post("/orders")));
+/// assert_eq!(reply.json(), json!({
+///     "status": 422, "code": "validation-failed", "detail": "The quantity must be at least 1.",
+///     "errors": [{ "pointer": "/quantity", "detail": "is 0" }],
+/// }));
 /// ```
 pub struct Error {
     kind: Kind,
@@ -60,8 +83,20 @@ enum Kind {
 }
 
 impl Error {
-    /// A failure for the client: any status from 400 to 599 and a stable kebab-case code. Another
-    /// status becomes 500.
+    /// Makes a failure for the client, with any status from 400 to 599 and a code of the plugin's own. Another status
+    /// becomes 500.
+    ///
+    /// The code is kebab-case and never changes: programs look at it, people read `detail`. A code that is not kebab-case,
+    /// or longer than 64 bytes, reaches the client as `internal-error`. A status of 502 to 504 counts as another server's
+    /// fault, any other from 500 on as the plugin's.
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    ///
+    /// let error = Error::with_code(410, "offer-over", "The offer ended yesterday.");
+    /// assert_eq!((error.status(), error.code()), (Some(410), Some("offer-over")));
+    /// assert_eq!(error.message(), "The offer ended yesterday.");
+    /// ```
     pub fn with_code(status: u16, code: &str, detail: impl Into<String>) -> Self {
         let status = if (400..600).contains(&status) { status } else { 500 };
         Self {
@@ -72,50 +107,61 @@ impl Error {
         }
     }
 
-    /// 400 `invalid-request`: the request cannot be understood.
+    /// Makes a 400 `invalid-request`: the request cannot be understood.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::with_code(400, "invalid-request", detail)
     }
 
-    /// 403 `forbidden`: understood, and refused to this caller.
+    /// Makes a 403 `forbidden`: the request is understood, and refused to this caller.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::with_code(403, "forbidden", detail)
     }
 
-    /// 404 `not-found`.
+    /// Makes a 404 `not-found`: what the request is about does not exist, or this caller must not know that it does.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::with_code(404, "not-found", detail)
     }
 
-    /// 409 `conflict`: the state of things does not allow it.
+    /// Makes a 409 `conflict`: the request is fine, but not in the present state of what it is about.
     pub fn conflict(detail: impl Into<String>) -> Self {
         Self::with_code(409, "conflict", detail)
     }
 
-    /// 422 `validation-failed`: well-formed, but a value is wrong; name it with [`field`](Self::field).
+    /// Makes a 422 `validation-failed`: the request is well-formed, but a value is wrong. Name it with
+    /// [`field`](Self::field).
     pub fn unprocessable(detail: impl Into<String>) -> Self {
         Self::with_code(422, "validation-failed", detail)
     }
 
-    /// 502 `upstream-error`: a server that the plugin asked answered nonsense or not at all.
+    /// Makes a 502 `upstream-error`: a server that the plugin asked answered nonsense, or not at all. It counts as that
+    /// server's fault.
     pub fn bad_gateway(detail: impl Into<String>) -> Self {
         Self::with_code(502, "upstream-error", detail)
     }
 
-    /// 503 `unavailable`: try again later.
+    /// Makes a 503 `unavailable`: the client may try again later, in a second unless [`retry_after`](Self::retry_after)
+    /// says otherwise. It counts as another server's fault.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         let error = Self::with_code(503, "unavailable", detail);
         Self { flags: error.flags | codes::flags::RETRY, ..error }
     }
 
-    /// A failure that is not the request's fault. The client sees nothing of `cause`; the log has
-    /// it with its chain of sources. `?` does the same.
+    /// Makes an internal error of any other error, or of a text. `?` does the same.
+    ///
+    /// The client gets 500 `internal-error` and nothing of `cause`; the log has it with its chain of sources.
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    ///
+    /// let error = Error::internal("the price list has no rows");
+    /// assert_eq!((error.status(), error.message()), (None, "the price list has no rows"));
+    /// ```
     pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::of_code(codes::INTERNAL, chain(&*cause.into()))
     }
 
-    /// This error for code that passes errors on as `anyhow::Error` or another: `?` in a handler gives it back as it was,
-    /// with its status for the client.
+    /// Turns this error into a [`std::error::Error`], for code that passes errors on as `anyhow::Error` or another. `?` in
+    /// a handler gives it back as it was, with its status for the client.
     ///
     /// ```
     /// use cardinal_plugin::{Error, Result};
@@ -153,7 +199,23 @@ impl Error {
         Self { kind: self.kind, message: self.message.clone(), details: self.details.clone(), flags: self.flags }
     }
 
-    /// Tells the client when to try again (`Retry-After`), at least a second from now.
+    /// Tells the client when to try again (`Retry-After`): in whole seconds, rounded up, at least one, and a day at most.
+    /// It makes the error [retryable](Self::is_retryable).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cardinal_plugin::{Error, PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn stock(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Err(Error::unavailable("The shop counts its stock.").retry_after(Duration::from_secs(60)))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "shop", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/stock", stock));
+    /// let reply = block_on(host.send(TestRequest::get("/stock")));
+    /// assert_eq!((reply.status(), reply.header("retry-after")), (503, Some("60")));
+    /// ```
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.flags |= codes::flags::RETRY;
@@ -162,7 +224,7 @@ impl Error {
         self
     }
 
-    /// How long [`retry_after`](Self::retry_after) tells to wait, when it was called.
+    /// Returns the time that [`retry_after`](Self::retry_after) set, in whole seconds.
     ///
     /// ```
     /// use cardinal_plugin::Error;
@@ -176,7 +238,10 @@ impl Error {
         self.details.get("retry_after").and_then(Value::as_u64).map(Duration::from_secs)
     }
 
-    /// The status that the client gets, when this error was made for it.
+    /// Returns the status that the client gets, when this error was made for the client.
+    ///
+    /// It is `None` for every other error, also for those of the host that have a status for the client: match on
+    /// [`code`](Self::code) or on the `is_...` methods instead.
     pub fn status(&self) -> Option<u16> {
         match self.kind {
             Kind::Reply(status) => Some(status),
@@ -184,28 +249,41 @@ impl Error {
         }
     }
 
-    /// The stable code, when there is one: of an error made for the client, or the name of the rule
-    /// that the host refused with (`kind-not-declared`, `source-key-invalid`, ...).
+    /// Returns the stable code, when there is one: of an error made for the client, or the name of the rule that the host
+    /// refused with (`kind-not-declared`, `source-key-invalid`, ...).
     pub fn code(&self) -> Option<&str> {
         self.details.get("code").and_then(Value::as_str)
     }
 
-    /// The text: the detail for the client, or what the log gets.
+    /// Returns the text: the detail for the client, or what the log gets. It is not meant for programs and may change.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// PostgreSQL's five-character code, when this came from the database.
+    /// Returns PostgreSQL's five-character code, when the error came from the database.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Error, Result};
+    ///
+    /// async fn add(conn: &Connection, sku: &str) -> Result<()> {
+    ///     let taken = |error: Error| match error.sqlstate() {
+    ///         Some("23505") => Error::conflict("This SKU is taken.").field("/sku", "is taken"), // unique_violation
+    ///         _ => error,
+    ///     };
+    ///     conn.execute("INSERT INTO items (sku) VALUES ($1)", &[&sku]).await.map(drop).map_err(taken)
+    /// }
+    /// ```
     pub fn sqlstate(&self) -> Option<&str> {
         self.details.get("sqlstate").and_then(Value::as_str)
     }
 
-    /// The constraint that PostgreSQL said was violated.
+    /// Returns the name of the constraint that PostgreSQL says was violated: with the SQLSTATEs 23... as a rule.
     pub fn constraint(&self) -> Option<&str> {
         self.details.get("constraint").and_then(Value::as_str)
     }
 
-    /// Why another server gave no answer, when this came from [`PluginContext::http`](crate::PluginContext::http).
+    /// Returns why another server gave no answer, when the error came from
+    /// [`PluginContext::http`](crate::PluginContext::http).
     ///
     /// ```
     /// use cardinal_plugin::{Error, HttpFailure, PluginContext, Result};
@@ -223,22 +301,28 @@ impl Error {
         self.is(codes::HTTP).then(|| HttpFailure::from_kind(kind()))
     }
 
-    /// The card (or other object) that was asked for does not exist.
+    /// Returns whether the card (or other object) that was asked for does not exist. True for a 404 of the plugin's own,
+    /// too.
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404) || self.is(codes::NOT_FOUND)
     }
 
-    /// The work was cancelled: the call is over, or the plugin is being stopped.
+    /// Returns whether the work was cancelled: the call is over, the plugin is being stopped, or the connection or task
+    /// that was used is gone.
+    ///
+    /// Don't try again with the same context. A handler passes the error on; a task ends.
     pub fn is_cancelled(&self) -> bool {
         self.is(codes::CANCELLED) || self.is(codes::BAD_HANDLE)
     }
 
-    /// Trying the same again later may help.
+    /// Returns whether trying the same again later may help: a pool is exhausted, a queue is full, the database is away, or
+    /// [`retry_after`](Self::retry_after) was called.
     pub fn is_retryable(&self) -> bool {
         self.flags & codes::flags::RETRY != 0
     }
 
-    /// The handler panicked, or a host function did.
+    /// Returns whether the error stands for a panic: of a handler, as tests see it, or of a host function. The message is
+    /// the panic's.
     pub fn is_panic(&self) -> bool {
         self.is(codes::PANICKED)
     }
@@ -325,8 +409,8 @@ impl From<Error> for abi::Error {
     }
 }
 
-/// Of everything that is, or becomes, a standard error: [`std::error::Error`]s, `anyhow::Error`, `eyre::Report`, texts. One
-/// that [`Error::into_std`] made comes back as it was, also from within others.
+/// Converts everything that is, or becomes, a standard error: [`std::error::Error`]s, `anyhow::Error`, `eyre::Report`,
+/// texts. One that [`Error::into_std`] made comes back as it was, also from within others.
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Error {
     fn from(error: E) -> Self {
         Self::of_std(&*error.into())

@@ -1,4 +1,7 @@
-//! One instance of the plugin, and the doors through which the host comes in.
+//! One instance of the plugin, and the functions through which the host comes in.
+//!
+//! Everything here is called by the host, through the root table ([`module`]). `plugin-abi/README.md` says on which threads
+//! and in which order. Each function catches the panics of what it runs.
 
 use std::{future::Future, sync::Arc};
 
@@ -22,18 +25,19 @@ use crate::{
     stream::bytes_in,
 };
 
-/// What `plugin!` says of the crate that it stands in.
+/// What `plugin!` says of the crate that it stands in. Authors never implement it; tests that drive a plugin through its
+/// table do.
 pub trait Plugin: Send + Sync + 'static {
-    /// The bytes of manifest.json.
+    /// The bytes of manifest.json. What `create` reads of them are name, version and the names of handlers.
     const MANIFEST: &'static [u8];
-    /// The author's `routes`.
+    /// The author's `routes`, called once for each instance, on a thread that may block.
     ///
     /// # Errors
     /// When it made no router: the instance is refused with the error's message.
     fn routes(ctx: &PluginContext) -> Result<Router>;
 }
 
-/// What the host looks up in the library. Called by `plugin!` alone.
+/// Returns what the host looks up in the library, for the static that `plugin!` exports. Only that macro calls it.
 pub const fn entry<P: Plugin>() -> abi::Entry {
     abi::Entry::new(open::<P>)
 }
@@ -43,13 +47,16 @@ unsafe extern "C" fn open<P: Plugin>(out: *mut *const (), err: *mut abi::Error) 
     unsafe { door::guard(out, err, || Ok(module::<P>().into_raw())) }
 }
 
-/// The root table of the plugin `P`. For tests that drive a plugin without loading a library;
-/// `plugin!` needs no more than [`entry`].
+/// Returns the root table of the plugin `P`, which is static. It is for tests that drive a plugin without loading a
+/// library; `plugin!` needs no more than [`entry`].
+///
+/// Each call leaks a table of a few words.
 pub fn module<P: Plugin>() -> PluginModuleRef {
     PluginModule { describe: describe::<P>, create: create::<P>, exports, call, shutdown, destroy, get_extension }
         .leak_into_prefix()
 }
 
+/// Answers with the tables beyond the root table: [`abi::extension::MEMORY`], when something counts.
 extern "C" fn get_extension(id: u32) -> *const () {
     match id {
         abi::extension::MEMORY => memory::extension().map_or(std::ptr::null(), |table| (&raw const *table).cast()),
@@ -57,6 +64,7 @@ extern "C" fn get_extension(id: u32) -> *const () {
     }
 }
 
+/// Says who the library is, without an instance. Empty when the manifest cannot be read.
 extern "C" fn describe<P: Plugin>() -> Bytes {
     caught(|| {
         let about = About::read(P::MANIFEST).unwrap_or_default();
@@ -68,6 +76,7 @@ extern "C" fn describe<P: Plugin>() -> Bytes {
     })
 }
 
+/// Makes an instance. It belongs to the host as a pointer until `destroy`.
 unsafe extern "C" fn create<P: Plugin>(
     host: HostApiRef,
     ctx: CtxId,
@@ -84,18 +93,22 @@ unsafe extern "C" fn create<P: Plugin>(
     unsafe { door::guard(out, err, body) }
 }
 
+/// Lists the router's entries; the place in the list is the handler's number.
 unsafe extern "C" fn exports(instance: *const ()) -> Bytes {
     // SAFETY: the host gives an instance of `create` that it has not destroyed.
     let instance = unsafe { Instance::borrow(instance) };
     caught(|| instance.exports().into())
 }
 
+/// Calls a handler: runs the author's function here, up to its future.
 unsafe extern "C" fn call(instance: *const (), handler: u32, call: CallId, request: abi::Request) -> Fut<abi::Reply> {
     // SAFETY: as in `exports`.
     let instance = unsafe { Instance::borrow(instance) };
     Fut::guarded(|| instance.call(handler, call, request))
 }
 
+/// Ends the tasks of the instance, and the library's io thread with its last instance. Contexts that are still held see an
+/// instance that has been stopped.
 unsafe extern "C" fn shutdown(instance: *const ()) -> Fut<Answer> {
     // SAFETY: as in `exports`.
     let core = unsafe { Instance::borrow(instance) }.core.clone();
@@ -105,6 +118,7 @@ unsafe extern "C" fn shutdown(instance: *const ()) -> Fut<Answer> {
     })
 }
 
+/// Frees the instance. Contexts that a task or a thread still holds keep the shared part of it.
 unsafe extern "C" fn destroy(instance: *const ()) -> u8 {
     let gone = door::contain(|| {
         // SAFETY: `create` made the pointer with `Arc::into_raw`, and the host gives it back once.

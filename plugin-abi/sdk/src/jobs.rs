@@ -33,13 +33,15 @@ const STOPPED: u16 = 202;
 
 /// The handler of a job: `async fn(PluginContext, Job) -> Result<()>`, given to [`Router::job`](crate::Router::job).
 ///
-/// Implemented by every such function and closure; not to be implemented by hand.
+/// Every such function and closure implements it; don't implement it by hand. It runs on the same threads as a
+/// [`Handler`](crate::Handler), and must not block them either. `Ok` means that the job is done, an error that it failed:
+/// the error's text is for the operator.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the handler of a job",
     note = "the handler of a job is `async fn(PluginContext, Job) -> cardinal_plugin::Result<()>`, and its future is `Send`"
 )]
 pub trait JobHandler: Send + Sync + 'static {
-    /// Runs it.
+    /// Runs the handler up to its future, which the host polls.
     fn run(&self, ctx: PluginContext, job: Job) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 }
 
@@ -55,18 +57,23 @@ where
 
 /// A run of a job, as its handler has it.
 ///
-/// The host queues jobs, runs one of a name at a time on one host, shows how far they are to whoever may see them, and
-/// cancels them. The context is bound to the job: what the handler does is done for whoever started it, with the rights
-/// that they have by then, and with those of the plugin's own user in a job of the schedule.
+/// The host queues jobs, runs one of a name at a time on one host of the database, shows how far they are to whoever may
+/// see them, and cancels them. A plugin may have 50 jobs that wait or run, of which 4 run. The context is bound to the job:
+/// what the handler does is done for whoever started it, with the rights that they have by then, and with those of the
+/// plugin's own user in a job of the schedule.
 ///
-/// A job may be asked to stop: because somebody cancels it, because its time is over, or because the plugin or the host is
-/// being replaced. [`save`](Self::save) fails then, and the handler passes the error on with `?`; one that does not stop
-/// within five seconds is dropped at its next await. A replaced job goes on in the next instance from what it saved, and
-/// is `interrupted` when it never saved anything. After the death of its process it goes on only when the manifest says
-/// `"resumable": true`. Work since the last [`save`](Self::save) is done twice then.
+/// **Stopping.** A job is asked to stop when somebody cancels it, when its time is over (`timeout_minutes` of the manifest,
+/// 60 unless it says otherwise), and when the plugin or the host is being replaced. [`save`](Self::save) fails then, and
+/// the handler passes the error on with `?`. A handler that has not stopped within five seconds is dropped at its next
+/// await.
+///
+/// **Going on.** A replaced job goes on in the next instance from what it saved. It is `interrupted` when it never saved
+/// anything. After the death of its process it goes on only when the manifest says `"resumable": true`, at most five times.
+/// Work since the last [`save`](Self::save) is done twice then, so make it repeatable.
 ///
 /// ```
-/// use cardinal_plugin::{Job, PluginContext, Request, Response, Result, Router, json};
+/// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob, TestRequest};
+/// use cardinal_plugin::{Job, PluginContext, Request, Response, Result, Router, block_on, json};
 /// use serde::Deserialize;
 ///
 /// pub fn routes(_: &PluginContext) -> Router {
@@ -96,6 +103,15 @@ where
 ///     Ok(())
 /// }
 /// # async fn read(_: &PluginContext, _: u64) -> Result<()> { Ok(()) }
+///
+/// let manifest = r#"{ "name": "reader", "version": "1.0.0", "backend": { "jobs": [{ "name": "refresh" }] } }"#;
+/// let host = TestHost::new(manifest, routes);
+/// assert_eq!(block_on(host.send(TestRequest::post("/refresh"))).status(), 202);
+/// assert_eq!(host.started_jobs()[0].args, json!({ "pages": 40 }));
+///
+/// let mut run = host.begin_job(TestJob::new("refresh").args(&json!({ "pages": 40 })).checkpoint(&38));
+/// assert!(matches!(block_on(&mut run), JobEnd::Done));
+/// assert_eq!((run.done(), run.total()), (40, Some(40)));
 /// ```
 #[derive(Debug)]
 pub struct Job {
@@ -114,37 +130,45 @@ impl Job {
         Ok(Self { ctx, id, checkpoint, args: req.body().await?, is_told_to_stop: Arc::default() })
     }
 
-    /// Its id: `GET /v1/admin/jobs/{id}`.
+    /// Returns the job's id, as in `GET /v1/admin/jobs/{id}`. All runs of a job have the same one.
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// Its arguments. The host has held them against `args_schema`.
+    /// Reads the arguments as the author's type. The host has validated them against `args_schema` of the manifest.
     ///
     /// # Errors
-    /// When they do not fit `T`.
+    /// An internal error when they do not fit `T`. It names the fault without the value.
     pub fn args<T: DeserializeOwned>(&self) -> Result<T> {
         read(&self.args, "arguments")
     }
 
-    /// What the run before has [saved](Self::save), in this version of the plugin or an earlier one; `None` in the first.
+    /// Reads what the run before has [saved](Self::save); `None` in the first run.
+    ///
+    /// An earlier version of the plugin may have saved it: accept its form, or start from the beginning.
     ///
     /// # Errors
-    /// When it does not fit `T`.
+    /// An internal error when it does not fit `T`.
     pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         if self.checkpoint.is_empty() { Ok(None) } else { read(&self.checkpoint, "checkpoint").map(Some) }
     }
 
-    /// Says how far it is: `done` of `total` items, where that is known, and a few words. Costs next to nothing: the host
-    /// writes the latest down every two seconds.
+    /// Reports how far the job is: `done` of `total` items, where the total is known, and a few words, cut after 1 KiB.
+    ///
+    /// It costs next to nothing and never waits, so call it for each item: the host records the latest report every two
+    /// seconds.
     pub fn progress(&self, done: u64, total: Option<u64>, text: impl AsRef<str>) {
         let (done, total) = (done.to_string(), total.map(|total| total.to_string()).unwrap_or_default());
         let text = text.as_ref();
         self.report(&[(job_report::DONE, &done), (job_report::TOTAL, &total), (job_report::TEXT, text)]);
     }
 
-    /// Notes an item that failed; the job goes on. `code` is for programs, `detail` for people, and the members of `about`
-    /// say which item it is: `id` of a card, `line` of a file. The first 10,000 of a job are kept, all are counted.
+    /// Reports an item that failed; the job goes on.
+    ///
+    /// `code` is for programs (at most 64 characters), `detail` for people (at most 1,000), and the members of `about` say
+    /// which item it is: `id` of a card, `line` of a file. `about` counts only when it is an object; of a report over 4 KiB
+    /// of JSON only code and detail are kept. The first 10,000 failures of a job are kept, all are counted; a burst of more
+    /// than 1,000 in two seconds is counted from there on.
     pub fn fail(&self, code: &str, detail: impl Display, about: &Value) {
         let mut error = about.as_object().cloned().unwrap_or_default();
         error.insert("code".to_owned(), code.into());
@@ -159,11 +183,16 @@ impl Job {
         }
     }
 
-    /// Keeps where a later run may go on, at most 64 KiB as JSON, together with what was reported so far.
+    /// Records where a later run may go on, together with what was reported so far. The checkpoint has at most 64 KiB as
+    /// JSON.
+    ///
+    /// It is in the database when the future is ready. Each call is a write, so save every few seconds of work, not for
+    /// each item. The newest checkpoint replaces the one before.
     ///
     /// # Errors
-    /// When the job is to stop ([`Error::is_cancelled`]): it is kept, and the handler ends with the error. When the host
-    /// has no database just then.
+    /// * [`Error::is_cancelled`] when the job is to stop. The checkpoint is recorded; pass the error on with `?`.
+    /// * [`Error::is_retryable`] when the host has no database at the moment.
+    /// * An internal error for a checkpoint over the limit, and outside of a job.
     pub async fn save(&self, checkpoint: &(impl Serialize + ?Sized)) -> Result<()> {
         let checkpoint = serde_json::to_string(checkpoint)?;
         let report = record_of(&[(job_report::CHECKPOINT, &checkpoint)]);
@@ -178,8 +207,9 @@ impl Job {
         }
     }
 
-    /// Whether the job is to stop: for loops without an await. The handler ends with any error then, or with `Ok` when it
-    /// is done all the same.
+    /// Returns whether the job is to stop, for loops without an await.
+    ///
+    /// The handler ends with any error then, best that of [`save`](Self::save), or with `Ok` when it is done all the same.
     pub fn is_stopping(&self) -> bool {
         self.ctx.cancelled()
     }
@@ -222,12 +252,18 @@ pub(crate) fn as_handler<H: JobHandler>(handler: H) -> impl Fn(PluginContext, Re
 }
 
 impl PluginContext {
-    /// Queues one of the plugin's [jobs](crate::Job), for the user of the call, who needs the job's scope; outside of a call
-    /// for the plugin itself. Gives the job's id. `args` is an object, of at most 64 KiB as JSON.
+    /// Queues one of the plugin's [jobs](crate::Job) and returns its id. The job runs later, on any host of the database.
+    ///
+    /// It is started for the user of the call, who needs the job's scope; outside of a call for the plugin itself. `args`
+    /// is an object of at most 64 KiB as JSON.
     ///
     /// # Errors
-    /// When the manifest has no such job, or it takes no such arguments. When 50 of the plugin's jobs wait or run already
-    /// ([`Error::is_retryable`]).
+    /// * [`Error::is_not_found`] when the manifest declares no such job
+    /// * 403 `insufficient-scope` for a call without the job's scope (`plugin:<name>:write` unless the manifest says
+    ///   otherwise)
+    /// * [`Error::is_retryable`] when 50 of the plugin's jobs wait or run already
+    /// * an internal error for arguments that are not an object, are too large, or do not fit `args_schema`, and on a host
+    ///   without jobs (`"requires": ["backend.jobs"]`)
     pub fn start_job<A: Serialize + ?Sized>(
         &self,
         name: &str,

@@ -26,20 +26,42 @@ use crate::{
 const VALUE_LIMIT: usize = 2 << 10;
 const FIELDS_LIMIT: usize = 12 << 10;
 
-/// Chooses which lines of `tracing` and `log` reach the host, for all instances of the library: a level for everything,
-/// and levels for targets (a crate, a module) that differ. Unless it is called, that is `info`, and `trace` for the
-/// plugin's own crate, taken to be called as the plugin. The host's own levels come on top.
+/// Chooses which lines of `tracing` and `log` reach the host, for all instances of the library.
 ///
-/// # Errors
-/// When the text is not `level` or `target=level`, separated by commas; levels are `off`, `error`, `warn`, `info`,
-/// `debug` and `trace`.
+/// The text has a level for everything, and levels for targets (a crate, a module) that differ, separated by commas:
+/// `warn,notes=debug,hyper::proto=off`. Of several targets that match, the longest counts; a text without a level of its
+/// own means `info` for the rest. Levels are `off`, `error`, `warn`, `info`, `debug` and `trace`.
+///
+/// Unless it is called, the level is `info`, and `trace` for the plugin's own crate, taken to be called as the plugin. The
+/// operator's own levels are applied after it. Calling it again replaces the filter. It has no effect on
+/// [`PluginContext::log`](crate::PluginContext::log).
 ///
 /// ```
-/// # fn main() -> cardinal_plugin::Result<()> {
-/// cardinal_plugin::set_log_filter("warn,notes=debug,hyper::proto=off")?;
+/// use cardinal_plugin::{Level, PluginContext, Request, Response, Result, Router, block_on, set_log_filter};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+///
+/// async fn read(_: PluginContext, _: Request) -> Result<Response> {
+///     tracing::debug!(target: "feeds::parser", rows = 3, "a feed was read");
+///     tracing::info!(target: "hyper", "of another crate");
+///     Ok(Response::empty())
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let manifest = r#"{ "name": "feeds", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/read", read));
+/// set_log_filter("warn,feeds=debug")?;
+/// block_on(host.send(TestRequest::post("/read")));
+/// let lines = host.log();
+/// assert_eq!(lines.len(), 1);
+/// assert!(lines[0].is(Level::Debug) && lines[0].message == "a feed was read" && lines[0].field("rows") == 3);
+///
+/// assert!(set_log_filter("feeds=loud").is_err());
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Errors
+/// An internal error when the text is not of this form. The filter stays as it was.
 pub fn set_log_filter(directives: &str) -> Result<()> {
     let most = filter::set(Filter::parse(directives).map_err(Error::internal)?);
     apply(most);

@@ -20,19 +20,24 @@ struct Shard {
 
 static COUNTED: [Shard; SHARDS] = [const { Shard { allocated: AtomicU64::new(0), freed: AtomicU64::new(0) } }; SHARDS];
 
-/// An allocator that counts what another one gives and gets back, so that the host can show how much memory the plugin
-/// holds. The SDK puts it around the system's. A plugin with an allocator of its own depends on the SDK with
-/// `default-features = false` and wraps that:
+/// An allocator that counts what another one allocates and frees, so that the host can show how much memory the plugin
+/// holds (`budgets.memory_bytes`). The host shows the number and limits nothing.
+///
+/// The SDK puts it around the system's allocator. A plugin with an allocator of its own depends on the SDK with
+/// `default-features = false` and wraps that one:
 ///
 /// ```ignore
 /// #[global_allocator]
 /// static ALLOCATOR: cardinal_plugin::Counting<MyAllocator> = cardinal_plugin::Counting::new(MyAllocator);
 /// ```
+///
+/// It counts the whole library: all instances, and all crates in it. An allocation costs one atomic addition on a cache
+/// line that few threads share, and never locks or allocates.
 #[derive(Debug)]
 pub struct Counting<A = System>(A);
 
 impl<A> Counting<A> {
-    /// Counts what `allocator` does.
+    /// Wraps `allocator`, which does all the work. Only what passes through the wrapped one is counted.
     pub const fn new(allocator: A) -> Self {
         Self(allocator)
     }
@@ -96,6 +101,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     }
 }
 
+/// Adds up the shards. The host calls it from any thread, at any time.
 extern "C" fn read() -> MemoryUse {
     // What was freed first: what is allocated in between must not make it look like less than nothing.
     let sum = |of: fn(&Shard) -> &AtomicU64| COUNTED.iter().map(|shard| of(shard).load(Ordering::Relaxed)).sum();

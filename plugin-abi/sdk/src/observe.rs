@@ -1,38 +1,52 @@
-//! Log lines and metrics.
+//! Log levels and metrics.
 
 use cardinal_plugin_abi::{CallId, Slice};
 use serde_json::{Map, Value};
 
 use crate::context::Core;
 
-/// How much a log line matters.
+/// How much a log line matters. Levels compare by their number: `Error` is the least, `Trace` the greatest.
+///
+/// The operator chooses from which level on a plugin's lines are kept, `info` unless they say otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Level {
-    /// Something failed that should have worked.
+    /// Something failed that should have worked, and somebody should look at it.
     Error = 1,
-    /// Something is odd, and the plugin went on.
+    /// Something is odd; the plugin went on.
     Warn = 2,
     /// Worth knowing in everyday operation.
     Info = 3,
     /// For finding a fault.
     Debug = 4,
-    /// Everything.
+    /// Everything, step by step.
     Trace = 5,
 }
 
-/// The plugin's metrics. Names are snake_case; the host puts its own prefix and the plugin's name
-/// on them.
+/// The plugin's metrics, from [`PluginContext::metrics`](crate::PluginContext::metrics).
 ///
-/// All of it may be called from any thread, within calls and outside, and never waits. A plugin has up to 500 series, a name
-/// up to 100 bytes, a series up to 8 labels with values of up to 200 bytes; what is over is dropped, and counted in
-/// `cardinal_plugin_metrics_dropped_total`. A name keeps the kind that it was used with first.
+/// The host shows them in `/metrics`, with its own prefix and the plugin's name before each name. They begin anew with each
+/// instance of the plugin.
+///
+/// Names and labels are snake_case in ASCII and begin with a letter; a name has up to 100 bytes. A plugin has up to 500
+/// series, a series up to 8 labels with values of up to 200 bytes; `le` and `quantile` are not labels. A name keeps the
+/// kind that it was used with first. The host drops whatever breaks one of these rules, and numbers that are not finite,
+/// and counts it in `cardinal_plugin_metrics_dropped_total`.
+///
+/// All methods may be called from any thread, within calls and outside. They never wait and never fail.
 ///
 /// ```
-/// # fn f(ctx: &cardinal_plugin::PluginContext) {
-/// ctx.metrics().count("pages_fetched", 1);
+/// use cardinal_plugin::{PluginContext, Router};
+/// use cardinal_plugin::testing::TestHost;
+///
+/// let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// let ctx = host.context();
+/// ctx.metrics().count("pages_fetched", 2);
 /// ctx.metrics().label("source", "json-ld").observe("parse_seconds", 0.003);
-/// # }
+///
+/// let seen = host.metrics();
+/// assert_eq!((seen[0].name.as_str(), seen[0].value), ("pages_fetched", 2.0));
+/// assert_eq!(seen[1].labels["source"], "json-ld");
 /// ```
 #[must_use = "a label alone counts nothing"]
 pub struct Metrics<'a> {
@@ -50,7 +64,9 @@ impl<'a> Metrics<'a> {
         Self { core, call, labels: Map::new() }
     }
 
-    /// Adds a label to what follows. Few different values: each makes a series of its own.
+    /// Adds a label to what this value counts, sets or observes afterwards.
+    ///
+    /// Use few different values: each one makes a series of its own, of which a plugin has 500.
     pub fn label(mut self, name: &str, value: &str) -> Self {
         self.labels.insert(name.to_owned(), value.into());
         self
@@ -61,12 +77,14 @@ impl<'a> Metrics<'a> {
         self.send(COUNTER, name, n as f64);
     }
 
-    /// Sets a gauge, which keeps its value until it is set again or the plugin stops.
+    /// Sets a gauge. It keeps its value until it is set again or the plugin stops.
     pub fn gauge(&self, name: &str, value: f64) {
         self.send(GAUGE, name, value);
     }
 
-    /// Puts a value into a histogram; times in seconds, sizes in bytes. Its buckets are the host's, from 0.001 to 1,000,000.
+    /// Puts a value into a histogram. Give times in seconds and sizes in bytes.
+    ///
+    /// The bucket bounds are the host's: 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 100, 10,000 and 1,000,000.
     ///
     /// ```
     /// # use cardinal_plugin::PluginContext;

@@ -1,4 +1,4 @@
-//! What a handler is asked.
+//! What a handler is asked: [`Request`], and its body as bytes, JSON, CSV or a form.
 
 mod csv;
 mod multipart;
@@ -30,13 +30,24 @@ use crate::{
 
 /// One call of a handler: an HTTP request below the plugin's prefix, or the call of a tool.
 ///
-/// The body comes over while the handler runs; it is read once by [`body`](Self::body),
-/// [`json`](Self::json) or [`input`](Self::input) (which may follow each other, and then see the
-/// same bytes), or taken piece by piece with [`body_stream`](Self::body_stream). Credentials
-/// (`authorization`, `cookie`) never reach a plugin.
+/// **Input.** [`input`](Self::input) reads query, path and body, or a tool's arguments, as one type. It is what most
+/// handlers need, and the only one that serves routes and tools alike.
+///
+/// **Body.** It arrives while the handler runs. [`body`](Self::body), [`json`](Self::json) and [`input`](Self::input) read
+/// it whole and may follow each other: they see the same bytes. [`body_stream`](Self::body_stream), [`csv`](Self::csv) and
+/// [`multipart`](Self::multipart) take it piece by piece, once. A body has at most 1 MiB, or `max_body_bytes` of the route
+/// in the manifest (at most 64 MiB); the host answers 413 to a larger one.
+///
+/// **Credentials** (`authorization`, `cookie`) never reach a plugin. Who calls is in [`PluginContext::user`].
+///
+/// The request may be kept as long as you like, also after the call. A body that was not read by then is an error
+/// ([`Error::is_cancelled`]).
+///
+/// [`PluginContext::user`]: crate::PluginContext::user
 ///
 /// ```
-/// use cardinal_plugin::{PluginContext, Request, Response, Result, json};
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
 /// use serde::Deserialize;
 ///
 /// #[derive(Deserialize)]
@@ -50,6 +61,14 @@ use crate::{
 ///     let find: Find = req.input().await?;
 ///     Ok(Response::json(&json!({ "text": find.text, "limit": find.limit.unwrap_or(20) })))
 /// }
+///
+/// let manifest = r#"{ "name": "finder", "version": "1.0.0", "backend": {}, "mcp": { "tools": [
+///     { "name": "plugin_finder_find", "description": "Finds items.", "handler": "find" }] } }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/find", find));
+/// let reply = block_on(host.send(TestRequest::get("/find?text=lamp&limit=5")));
+/// assert_eq!(reply.json(), json!({ "text": "lamp", "limit": 5 }));
+/// let reply = block_on(host.send(TestRequest::tool("plugin_finder_find", &json!({ "text": "lamp" }))));
+/// assert_eq!(reply.json(), json!({ "text": "lamp", "limit": 20 }));
 /// ```
 pub struct Request {
     /// Records and pairs as they came; `receive` has checked them.
@@ -86,12 +105,13 @@ impl Request {
         })
     }
 
-    /// The HTTP method; POST for a tool.
+    /// Returns the HTTP method; POST for a tool. A HEAD request reaches the handler of the GET route as GET: the host
+    /// leaves the body of the reply out.
     pub fn method(&self) -> &Method {
         &self.method
     }
 
-    /// The path below the plugin's prefix, percent-encoded as it came; `/` for a tool.
+    /// Returns the path below the plugin's prefix, percent-encoded as it came; `/` for a tool.
     pub fn path(&self) -> &str {
         match text(&self.head, attr::PATH) {
             "" => "/",
@@ -99,58 +119,68 @@ impl Request {
         }
     }
 
-    /// The query without `?`, percent-encoded as it came.
+    /// Returns the query without `?`, percent-encoded as it came; empty when there is none, and for a tool.
     pub fn query(&self) -> &str {
         text(&self.head, attr::QUERY)
     }
 
-    /// The query's pairs, decoded, in their order.
+    /// Returns the pairs of the query, decoded (`+` is a space), in their order. A name may repeat.
     pub fn query_pairs(&self) -> impl Iterator<Item = (String, String)> + '_ {
         input::pairs(self.query())
     }
 
-    /// A parameter of the path: `card_id` of `/enrich/{card_id}`, decoded.
+    /// Returns a parameter of the path: `card_id` of `/enrich/{card_id}`, decoded. `None` for a name that the path does not
+    /// have, and for a tool.
     pub fn param(&self, name: &str) -> Option<&str> {
         texts(&self.params).find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
-    /// A parameter of the path as the author's type. A handler that a tool calls, too, reads [`input`](Self::input) instead:
-    /// a tool has no path.
+    /// Returns a parameter of the path as the author's type: a number, a `Uuid`, a string, an enum of serde's.
+    ///
+    /// A handler that a tool calls, too, reads [`input`](Self::input) instead: a tool has no path.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Uuid};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, Uuid, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest, test_card};
     ///
     /// async fn title(ctx: PluginContext, req: Request) -> Result<Response> {
     ///     let card_id: Uuid = req.param_as("card_id")?;
     ///     let card = ctx.read_card(card_id, ctx.user()?.id).await?;
     ///     Ok(Response::text(card.title))
     /// }
+    ///
+    /// let manifest = r#"{ "name": "titles", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/title/{card_id}", title));
+    /// let lamp = host.add_card(test_card("Lamp", json!({})));
+    /// assert_eq!(block_on(host.send(TestRequest::get(&format!("/title/{lamp}")))).text(), "Lamp");
+    /// assert_eq!(block_on(host.send(TestRequest::get("/title/lamp"))).status(), 404);
     /// ```
     ///
     /// # Errors
-    /// 404 when the value is no `T`, as for an id that nobody has; an internal error when the path has no such parameter.
+    /// 404 when the value is not a `T`, as for an id that does not exist. An internal error when the path has no such
+    /// parameter.
     pub fn param_as<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
         let value = self.param(name).ok_or_else(|| Error::internal(format!("the path has no parameter `{name}`")))?;
         input::param(value)
     }
 
-    /// The parameters of the path, decoded, in the order of the template.
+    /// Returns the parameters of the path, decoded, in the order of the template.
     pub fn params(&self) -> impl Iterator<Item = (&str, &str)> {
         texts(&self.params)
     }
 
-    /// The first value of a header; the name in any case. `None` also when it is not UTF-8.
+    /// Returns the first value of a header; the name in any case. `None` also when the value is not UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Names (lower case) and values of the headers, in their order; without those that are not
-    /// UTF-8.
+    /// Returns names (lower case) and values of the headers, in their order. Those that are not UTF-8 are left out, as are
+    /// the credentials and the headers of the connection, `host` among them.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         texts(&self.headers)
     }
 
-    /// Whether this is the call of a tool; its arguments are the body.
+    /// Returns whether this is the call of a tool. Its arguments, a JSON object, are the body.
     pub fn is_tool(&self) -> bool {
         text(&self.head, attr::CALL_KIND) == "tool"
     }
@@ -161,8 +191,8 @@ impl Request {
         Some((id, self.head.slice_ref(record::field(&self.head, attr::CHECKPOINT))))
     }
 
-    /// The name of the tool that is called, as in the manifest: `plugin_notes_add`. `None` for a route. Tells two tools with
-    /// one handler apart.
+    /// Returns the name of the tool that is called, as in the manifest: `plugin_notes_add`. `None` for a route. It tells
+    /// two tools with one handler apart.
     ///
     /// ```
     /// # use cardinal_plugin::{Error, Request, Result};
@@ -174,8 +204,8 @@ impl Request {
         Some(text(&self.head, attr::TOOL)).filter(|name| !name.is_empty())
     }
 
-    /// The language that the client prefers, a tag such as `de-AT`: the first of its `Accept-Language`. `None` when it named
-    /// none.
+    /// Returns the language that the client prefers most, a tag such as `de-AT`, from its `Accept-Language`. `None` when it
+    /// named none.
     ///
     /// ```
     /// # use cardinal_plugin::Request;
@@ -187,31 +217,33 @@ impl Request {
         Some(text(&self.head, attr::LOCALE)).filter(|tag| !tag.is_empty())
     }
 
-    /// The id that stands in every log line and error body of this request.
+    /// Returns the id that is in every log line, error body and reply header (`x-request-id`) of this request.
     pub fn request_id(&self) -> &str {
         text(&self.head, attr::REQUEST_ID)
     }
 
-    /// The W3C `traceparent`, to be sent along with requests to other servers.
+    /// Returns the W3C `traceparent` of the call. [`PluginContext::http`](crate::PluginContext::http) sends it by itself;
+    /// send it along with requests that the plugin makes in another way.
     pub fn trace_parent(&self) -> Option<&str> {
         Some(text(&self.head, attr::TRACE_PARENT)).filter(|text| !text.is_empty())
     }
 
-    /// The client's address, when it is known.
+    /// Returns the client's address, when it is known.
     pub fn peer(&self) -> Option<IpAddr> {
         text(&self.head, attr::PEER).parse().ok()
     }
 
-    /// When the host stops waiting; the handler's future is dropped then.
+    /// Returns when the host stops waiting; the handler's future is dropped then. It is 30 seconds after the call began, or
+    /// `timeout_ms` of the manifest. `None` when the host does not say.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// The whole body. Can be asked for again; the size is bounded by the host (1 MiB unless the
-    /// manifest says otherwise), which answers 413 itself.
+    /// Reads the whole body; a tool's arguments as JSON text. It can be asked for again.
     ///
     /// # Errors
-    /// When the client went away while sending, or the body was taken as a stream.
+    /// * 400 or 413 when the client breaks off, or sends more than the route allows
+    /// * an internal error when the body was taken as a stream, or an earlier read of it was dropped half-way
     pub async fn body(&self) -> Result<Bytes> {
         let taken = std::mem::replace(&mut *self.lock(), Body::Taken);
         let bytes = match taken {
@@ -223,20 +255,25 @@ impl Request {
         Ok(bytes)
     }
 
-    /// The body as JSON.
+    /// Reads the whole body as JSON of any kind, whatever its `content-type`. [`input`](Self::input) reads an object and
+    /// names the fields at fault.
     ///
     /// # Errors
-    /// 400 `invalid-json` when it is not JSON, 422 when it does not fit `T`.
+    /// 400 `invalid-json` when it is not JSON, 422 when it does not fit `T`, and the errors of [`body`](Self::body).
     pub async fn json<T: DeserializeOwned>(&self) -> Result<T> {
         input::from_json(&self.body().await?)
     }
 
-    /// The input from everywhere at once: the query, the JSON object in the body, the path's
-    /// parameters (a later one wins); in a tool call the arguments. So one handler serves a route
-    /// and a tool. Text from query and path becomes the numbers, booleans, lists that `T` has.
+    /// Reads the input from everywhere at once: the query, the JSON object in the body, the parameters of the path. A later
+    /// one wins over an earlier one of the same name. In a tool call it reads the arguments.
+    ///
+    /// Text from query and path becomes what `T` asks for: numbers, booleans (`true` and `false`), enums, and lists of a
+    /// name that repeats. JSON values stay as strict as JSON is: `"10"` is not a number. Fields that `T` does not have are
+    /// ignored, unless it says `#[serde(deny_unknown_fields)]`. An empty body counts as an empty object.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Uuid, json};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, Uuid, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
     ///
     /// #[derive(serde::Deserialize)]
     /// struct Find {
@@ -250,11 +287,20 @@ impl Request {
     ///     let Find { card_id, limit, tags } = req.input().await?;
     ///     Ok(Response::json(&json!({ "card": card_id, "limit": limit.unwrap_or(20), "tags": tags })))
     /// }
+    ///
+    /// let manifest = r#"{ "name": "finder", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/find/{card_id}", find));
+    /// let id = "0190d3a0-0000-7000-8000-000000000001";
+    /// let ask = |limit| TestRequest::post(&format!("/find/{id}?limit={limit}")).json(&json!({ "tags": ["oak"] }));
+    /// assert_eq!(block_on(host.send(ask("5"))).json(), json!({ "card": id, "limit": 5, "tags": ["oak"] }));
+    /// assert_eq!(block_on(host.send(ask("five"))).json()["errors"][0]["pointer"], "/limit");
     /// ```
     ///
     /// # Errors
-    /// 400 `invalid-json` for a body that is not JSON; 422 with the field's pointer for what does
-    /// not fit `T`; 404 when that is a parameter of the path (an id that is none).
+    /// * 400 `invalid-json` for a body that is not JSON
+    /// * 422 for a body that is not an object, and for a field that does not fit, with its pointer
+    /// * 404 when that field is a parameter of the path
+    /// * the errors of [`body`](Self::body)
     pub async fn input<T: DeserializeOwned>(&self) -> Result<T> {
         let body = self.body().await?;
         let mut fields = Fields::default();
@@ -264,10 +310,13 @@ impl Request {
         fields.read()
     }
 
-    /// The body as a stream of pieces, as they arrive.
+    /// Takes the body as a stream of pieces, as they arrive. Nothing is read before it is asked for.
+    ///
+    /// A route that allows more than 1 MiB streams from the client; the body of any other is there already, as one piece.
+    /// The stream belongs to the call and ends with it. [`ByteStream`] has an example.
     ///
     /// # Errors
-    /// When it has already been taken as a stream.
+    /// An internal error when the body has already been taken as a stream.
     pub fn body_stream(&self) -> Result<ByteStream> {
         match std::mem::replace(&mut *self.lock(), Body::Taken) {
             Body::Stream(stream) => Ok(ByteStream::new(stream)),
@@ -276,11 +325,15 @@ impl Request {
         }
     }
 
-    /// The rows of a CSV body with a header row, read as they arrive: at most one row is held in memory. `max_body_bytes` of
-    /// the route says how large a file may be.
+    /// Reads the header row of a CSV body and returns the rows behind it, which are read as they arrive.
+    ///
+    /// `separator` is one ASCII character, as a rule `b','` or `b';'`. Fields may be in double quotes (RFC 4180), lines end
+    /// with LF or CRLF, the text is UTF-8, with or without a byte order mark. At most one row is held in memory.
+    /// `max_body_bytes` of the route says how large a file may be.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result, json};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
     /// use serde::Deserialize;
     ///
     /// #[derive(Deserialize)]
@@ -296,19 +349,30 @@ impl Request {
     ///     }
     ///     Ok(Response::json(&json!({ "sum": sum })))
     /// }
+    ///
+    /// let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/import", import));
+    /// let send = |text: &'static str| block_on(host.send(TestRequest::post("/import").body("text/csv", text)));
+    /// assert_eq!(send("sku,price\nL1,1.5\nL2,2\n").json(), json!({ "sum": 3.5 }));
+    /// assert_eq!(send("sku,price\nL1,cheap\n").json()["errors"][0]["pointer"], "/2/price");
     /// ```
     ///
     /// # Errors
-    /// 422 for a file without a usable header row; when the body has been taken as a stream.
+    /// * 422 for an empty file, and for a header row with a column that has no name or the name of another
+    /// * 413 for a header row of over 1 MiB or 1,000 fields
+    /// * an internal error when the body has been taken as a stream, and the errors of [`ByteStream::next`]
     pub async fn csv(&self, separator: u8) -> Result<CsvRows> {
         CsvRows::open(self.body_stream()?, separator).await
     }
 
-    /// The parts of a `multipart/form-data` body, as browsers send forms with files. They are read as they arrive, one after
-    /// the other: nothing but a piece of one is held in memory, unless [`Part::bytes`] is asked for.
+    /// Returns the parts of a `multipart/form-data` body, as browsers send forms with files.
+    ///
+    /// They are read as they arrive, one after the other: no more than a piece of one is held in memory, unless
+    /// [`Part::bytes`] is asked for.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result, json};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
     ///
     /// async fn upload(_ctx: PluginContext, req: Request) -> Result<Response> {
     ///     let (mut form, mut size) = (req.multipart()?, 0);
@@ -322,10 +386,17 @@ impl Request {
     ///     }
     ///     Ok(Response::json(&json!({ "size": size })))
     /// }
+    ///
+    /// let manifest = r#"{ "name": "files", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/upload", upload));
+    /// let form = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n";
+    /// let request = TestRequest::post("/upload").body("multipart/form-data; boundary=x", form);
+    /// assert_eq!(block_on(host.send(request)).json(), json!({ "size": 5 }));
     /// ```
     ///
     /// # Errors
-    /// 415 when the body is none; when it has been taken as a stream.
+    /// 415 `unsupported-media-type` when the `content-type` is another, or has no usable boundary. An internal error when
+    /// the body has been taken as a stream.
     pub fn multipart(&self) -> Result<Multipart> {
         let content_type = self.header("content-type").unwrap_or_default().to_owned();
         Multipart::open(self.body_stream()?, &content_type)

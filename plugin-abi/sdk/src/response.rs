@@ -1,4 +1,4 @@
-//! What a handler answers.
+//! What a handler answers: [`Response`].
 
 mod conditional;
 mod events;
@@ -16,17 +16,35 @@ use crate::{Error, Result, scope::Scope, stream};
 pub use events::Event;
 pub use rows::RowFormat;
 
-/// A reply: status (200 unless said otherwise), headers, body.
+/// A reply: status (200 unless set), headers, body.
 ///
-/// The host sends it when the handler is done. Of the headers it passes those that describe this answer
-/// (`plugins/README.md` lists them) and names of the plugin's own, `x-<plugin name>-...`; it drops all others, and
-/// refuses a status outside 200..=599. A body larger than the host's limit (8 MiB) must be a [`stream`](Self::stream).
+/// The host sends it when the handler is done. A body that is not a [`stream`](Self::stream) has at most 8 MiB, the headers
+/// at most 64 KiB and 100 names; otherwise the client gets 502 `plugin-error`.
+///
+/// Of the headers the host passes those that describe this answer (`content-type`, `etag`, `location`, `cache-control` and
+/// others: `plugins/README.md` lists them), and names that begin with `x-`, except those that browsers or proxies obey. It
+/// drops all others and logs each name once. It says `cache-control: no-store` when the reply does not set one. Replies to
+/// GET are compressed when the client asks for it.
+///
+/// A builder method that fails (a header that HTTP does not allow, a value that is not JSON) makes the call fail with an
+/// internal error, so the methods can be chained without `?`.
 ///
 /// ```
-/// use cardinal_plugin::{Response, json};
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
 ///
-/// let reply = Response::json(&json!({ "ok": true })).status(201).header("location", "/items/7");
+/// async fn add(_: PluginContext, _: Request) -> Result<Response> {
+///     Ok(Response::json(&json!({ "id": 7 })).status(201).header("location", "/items/7"))
+/// }
+///
+/// let manifest = r#"{ "name": "items", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/items", add));
+/// let reply = block_on(host.send(TestRequest::post("/items")));
+/// assert_eq!((reply.status(), reply.header("location"), reply.text()), (201, Some("/items/7"), r#"{"id":7}"#));
 /// ```
+///
+/// An MCP client that calls a tool gets text as text, a JSON object as structured content, and other bytes by their media
+/// type.
 #[derive(Debug)]
 pub struct Response {
     status: u16,
@@ -52,7 +70,8 @@ impl std::fmt::Debug for Body {
 }
 
 impl Response {
-    /// JSON. A value that cannot be serialised makes the call fail with an internal error.
+    /// Answers with JSON (`application/json`). A value that cannot be serialised makes the call fail with an internal
+    /// error.
     pub fn json(value: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_vec(value) {
             Ok(bytes) => Self::with_type("application/json", bytes.into()),
@@ -60,32 +79,48 @@ impl Response {
         }
     }
 
-    /// Plain text in UTF-8 (`text/plain; charset=utf-8`).
+    /// Answers with plain text in UTF-8 (`text/plain; charset=utf-8`).
     pub fn text(text: impl Into<String>) -> Self {
         Self::with_type("text/plain; charset=utf-8", Bytes::from(text.into()))
     }
 
-    /// Bytes with a media type, which are not copied on their way out.
+    /// Answers with bytes of a media type. They are not copied on their way out.
+    ///
+    /// ```
+    /// use cardinal_plugin::Response;
+    ///
+    /// let pixel = Response::bytes("image/gif", &b"GIF89a"[..]).header("cache-control", "max-age=3600");
+    /// ```
     pub fn bytes(content_type: &str, bytes: impl Into<Bytes>) -> Self {
         Self::with_type(content_type, bytes.into())
     }
 
-    /// 204 without a body.
+    /// Answers 204 without a body.
     pub fn empty() -> Self {
         Self { status: 204, headers: Vec::new(), body: Body::Full(Bytes::new()), fault: None }
     }
 
-    /// A body made piece by piece. Pieces are asked for one at a time, as the client takes them;
-    /// the stream is dropped when it ends, fails, or the client goes away. After the first piece
+    /// Answers with a body that is made piece by piece.
+    ///
+    /// Pieces are asked for one at a time, as the client takes them: a slow client holds up the stream and fills no memory.
+    /// The stream is dropped when it ends, fails, or the client goes away. It counts as a call under way, and has no time
+    /// limit of its own; what it holds of the call (connections, the context) is good until it ends. Once the first piece
     /// has been sent, an error can only cut the connection.
     ///
-    /// It is polled on the host's threads with the plugin's tokio entered, as a handler is.
+    /// It is polled on the host's threads with the plugin's tokio entered, like a handler, and must not block.
     ///
     /// ```
-    /// use cardinal_plugin::{Response, Result, bytes::Bytes, futures::stream};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, bytes::Bytes, futures::stream};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
     ///
-    /// let lines = stream::iter((1..=3).map(|n| Result::Ok(Bytes::from(format!("{n}\n")))));
-    /// let reply = Response::stream("text/plain", lines);
+    /// async fn lines(_: PluginContext, _: Request) -> Result<Response> {
+    ///     let lines = stream::iter((1..=3).map(|n| Result::Ok(Bytes::from(format!("{n}\n")))));
+    ///     Ok(Response::stream("text/plain", lines))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "lines", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/lines", lines));
+    /// assert_eq!(block_on(host.send(TestRequest::get("/lines"))).text(), "1\n2\n3\n");
     /// ```
     pub fn stream<S>(content_type: &str, pieces: S) -> Self
     where
@@ -95,15 +130,15 @@ impl Response {
         Self { body: Body::Stream(Box::new(give)), ..Self::with_type(content_type, Bytes::new()) }
     }
 
-    /// Sets the status: 200 to 599. Another one makes the call fail, as a fault of the plugin.
+    /// Sets the status: 200 to 599. With another one the client gets 502 `plugin-error`, as a fault of the plugin.
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.status = status;
         self
     }
 
-    /// Sets a header, in place of one of that name. A name or value that HTTP does not allow makes
-    /// the call fail with an internal error.
+    /// Sets a header, in place of one of that name. A name or value that HTTP does not allow makes the call fail with an
+    /// internal error.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -147,12 +182,14 @@ impl From<()> for Response {
     }
 }
 
+/// Answers with JSON, like [`Response::json`].
 impl From<Value> for Response {
     fn from(value: Value) -> Self {
         Self::json(&value)
     }
 }
 
+/// Answers with plain text, like [`Response::text`].
 impl From<String> for Response {
     fn from(text: String) -> Self {
         Self::text(text)

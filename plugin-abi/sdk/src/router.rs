@@ -11,17 +11,39 @@ pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> BoxedFuture + Sen
 
 /// A handler: `async fn(PluginContext, Request) -> Result<impl Into<Response>>`.
 ///
-/// Implemented by every such function and closure; not to be implemented by hand.
+/// Every such function and closure implements it; don't implement it by hand. `()` (204), `serde_json::Value` and `String`
+/// can stand for a [`Response`].
 ///
-/// It runs on the host's threads, many calls at a time, and must not block them: no
-/// `std::thread::sleep`, no blocking I/O, no long computation ([`tokio::task::spawn_blocking`]
-/// takes those). When the client goes away, or the deadline passes, its future is dropped.
+/// **Threads.** Handlers run on the host's threads, many calls at a time, and must not block them: no `std::thread::sleep`,
+/// no blocking I/O, no long computation ([`tokio::task::spawn_blocking`] takes those). The thread may change at each await,
+/// so nothing may rest on thread-locals.
+///
+/// **End.** A call has 30 seconds, or `timeout_ms` of the manifest (at most 10 minutes). At that deadline, and when the
+/// client goes away, the future is dropped at its next await. A panic ends the call alone, as 500 `plugin-panicked`.
+///
+/// ```
+/// use cardinal_plugin::{PluginContext, Request, Result, Router, Uuid, block_on, json, serde_json::Value};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+///
+/// async fn touch(_: PluginContext, _: Request) -> Result<()> {
+///     Ok(()) // 204
+/// }
+///
+/// async fn item(_: PluginContext, req: Request) -> Result<Value> {
+///     Ok(json!({ "id": req.param_as::<Uuid>("id")? }))
+/// }
+///
+/// let routes = |_: &PluginContext| Router::new().post("/touch", touch).get("/items/{id}", item);
+/// let host = TestHost::new(r#"{ "name": "items", "version": "1.0.0", "backend": {} }"#, routes);
+/// assert_eq!(block_on(host.send(TestRequest::post("/touch"))).status(), 204);
+/// assert_eq!(block_on(host.send(TestRequest::get("/items/7"))).status(), 404);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     note = "a handler is `async fn(PluginContext, Request) -> cardinal_plugin::Result<Response>`, and its future is `Send`"
 )]
 pub trait Handler: Send + Sync + 'static {
-    /// Calls it.
+    /// Calls the handler: runs the function up to its future, which the host polls.
     fn call(&self, ctx: PluginContext, req: Request) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
 }
 
@@ -37,7 +59,7 @@ where
 }
 
 /// What an `async fn` handler gives when it is called: a future of `Result<impl Into<Response>>` that may move between
-/// threads. Not to be implemented by hand.
+/// threads. Don't implement it by hand.
 pub trait HandlerFuture: Send + 'static {
     #[doc(hidden)]
     fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static;
@@ -66,14 +88,21 @@ where
     }
 }
 
-/// What the plugin offers: routes below its prefix, and handlers that only tools reach.
+/// What the plugin offers: routes below its prefix, handlers that only tools reach, and handlers of jobs.
 ///
-/// A handler's name, by which `mcp.tools[].handler` and `backend.routes[].handler` of the manifest
-/// refer to it, is the name of its function. Paths are matched by the host:
-/// `/items/{id}` takes one segment, `/files/{*rest}` all that follows.
+/// Paths begin with `/` and are relative to `/v1/admin/plugins/<prefix>`. `/items/{id}` takes one segment, `/files/{*rest}`
+/// all that follows; both are decoded before [`Request::param`] returns them. A fixed segment wins over a parameter. A
+/// plugin has at most 256 routes.
+///
+/// A handler's name, by which `mcp.tools[].handler` and `backend.routes[].handler` of the manifest refer to it, is the name
+/// of its function. One function may answer several routes and tools.
+///
+/// The host holds the router against the manifest before it serves the plugin: with `backend.routes` it must have exactly
+/// those routes, without it any, without `backend` none. It must have the handler of each tool and of each job.
 ///
 /// ```
-/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, json};
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
 ///
 /// pub fn routes(_ctx: &PluginContext) -> Router {
 ///     Router::new()
@@ -86,8 +115,14 @@ where
 /// }
 ///
 /// async fn warm(_ctx: PluginContext, _req: Request) -> Result<Response> {
-///     Ok(Response::empty())
+///     Ok(Response::text("warm"))
 /// }
+///
+/// let host = TestHost::new(r#"{ "name": "shelf", "version": "1.0.0", "backend": {}, "mcp": { "tools": [
+///     { "name": "plugin_shelf_warm", "description": "Warms the shelf.", "handler": "warm" }] } }"#, routes);
+/// assert_eq!(block_on(host.send(TestRequest::get("/items/a%20b"))).json(), json!({ "id": "a b" }));
+/// assert_eq!(block_on(host.send(TestRequest::put("/items/7"))).status(), 405);
+/// assert_eq!(block_on(host.send(TestRequest::tool("plugin_shelf_warm", &json!({})))).text(), "warm");
 /// ```
 #[derive(Default)]
 pub struct Router {
@@ -103,8 +138,12 @@ pub(crate) struct Entry {
     identity: TypeId,
 }
 
-/// What `routes` may return: a [`Router`], or a `Result` of one. An error refuses the plugin with its message
-/// (`create-failed`).
+/// What `routes` may return: a [`Router`], or a `Result` of one.
+///
+/// `routes` is called once for each loaded instance, and once before that in a process of its own, where the host functions
+/// answer nothing but the settings. It has 10 seconds, on a thread that may block, and does no I/O: start what needs I/O
+/// with [`PluginContext::spawn`]. An error refuses the plugin with its message (`create-failed`), a panic does, too
+/// (`create-panicked`); the version before stays in service.
 ///
 /// ```
 /// use cardinal_plugin::{Error, PluginContext, Result, Router};
@@ -123,7 +162,7 @@ pub(crate) struct Entry {
     note = "write `pub fn routes(ctx: &PluginContext) -> Router`, without `async`"
 )]
 pub trait IntoRouter {
-    /// The router.
+    /// Returns the router.
     ///
     /// # Errors
     /// Whatever kept `routes` from making one.
@@ -143,18 +182,20 @@ impl<E: Into<Error>> IntoRouter for Result<Router, E> {
 }
 
 impl Router {
-    /// An empty table.
+    /// Makes an empty table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Answers GET (and HEAD) on `path`. Its default scope is the plugin's `read`.
+    /// Answers GET (and HEAD) on `path`. The caller needs the scope `plugin:<name>:read`, unless the manifest says
+    /// otherwise.
     #[must_use]
     pub fn get<H: Handler>(self, path: &str, handler: H) -> Self {
         self.route(Method::GET, path, handler)
     }
 
-    /// Answers POST on `path`. Its default scope is the plugin's `write`, as for all but GET.
+    /// Answers POST on `path`. The caller needs the scope `plugin:<name>:write`, unless the manifest says otherwise; so it
+    /// is for all methods but GET.
     #[must_use]
     pub fn post<H: Handler>(self, path: &str, handler: H) -> Self {
         self.route(Method::POST, path, handler)
@@ -178,21 +219,26 @@ impl Router {
         self.route(Method::DELETE, path, handler)
     }
 
-    /// Answers `method` on `path`. A closure, which has no name of its own, is called
-    /// `"<method> <path>"`, as in `"GET /items"`.
+    /// Answers `method` on `path`.
+    ///
+    /// A closure has no name of its own: its handler is called `"<method> <path>"`, as in `"GET /items"`. A path that is
+    /// malformed, or that is there twice for one method, refuses the plugin when it is loaded.
     #[must_use]
     pub fn route<H: Handler>(self, method: Method, path: &str, handler: H) -> Self {
         let name = function_name::<H>().map_or_else(|| format!("{method} {path}"), str::to_owned);
         self.push(name, false, Some((method, path.to_owned())), handler)
     }
 
-    /// A handler without a route, for tools of the manifest that name it as `name`.
+    /// Adds a handler without a route, for tools of the manifest that refer to it as `name`.
+    ///
+    /// It also tells two functions of the same name apart, for the tool that means one of them. A handler that no tool
+    /// refers to is a mistake that refuses the plugin.
     #[must_use]
     pub fn handler<H: Handler>(self, name: &str, handler: H) -> Self {
         self.push(name.to_owned(), true, None, handler)
     }
 
-    /// The handler of a job that the manifest declares as `name` in `backend.jobs`.
+    /// Adds the handler of a job that the manifest declares as `name` in `backend.jobs`. See [`Job`](crate::Job).
     ///
     /// ```
     /// use cardinal_plugin::{Job, PluginContext, Result, Router};

@@ -163,7 +163,8 @@ impl Runtime {
         }
     }
 
-    /// Runs `future` on the io thread until it ends or the instance is stopped.
+    /// Runs `future` on the io thread until it ends or the instance is stopped. The work is polled and dropped inside
+    /// `scope`.
     pub(crate) fn spawn<F>(&self, name: &str, scope: Scope, future: F) -> Task<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -209,24 +210,39 @@ impl Runtime {
     }
 }
 
-/// Work that [`PluginContext::spawn`](crate::PluginContext::spawn) started. Awaiting it gives its
-/// output; dropping it lets the work go on.
+/// Work that [`PluginContext::spawn`](crate::PluginContext::spawn) started.
 ///
-/// It may be awaited anywhere, also without tokio. It is an error when the work panicked, was
-/// [aborted](Self::abort), or the plugin was stopped meanwhile.
+/// Awaiting it gives the output of the work. Dropping it lets the work go on. It may be awaited anywhere, also without
+/// tokio.
+///
+/// It is an error when the work panicked, when it was [aborted](Self::abort), and when the plugin was stopped before the
+/// work had ended; the last two are [`Error::is_cancelled`].
+///
+/// ```
+/// use cardinal_plugin::{PluginContext, Router, block_on};
+/// use cardinal_plugin::testing::TestHost;
+///
+/// let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// let sum = host.context().spawn(async { (1..=10).sum::<u32>() });
+/// assert_eq!(block_on(sum).unwrap(), 55);
+///
+/// let waiting = host.context().spawn(std::future::pending::<()>());
+/// waiting.abort();
+/// assert!(block_on(waiting).unwrap_err().is_cancelled());
+/// ```
 pub struct Task<T> {
     running: Result<tokio::task::JoinHandle<Option<T>>, Option<Error>>,
 }
 
 impl<T> Task<T> {
-    /// Stops the work at its next await.
+    /// Stops the work at its next await: its future is dropped there. Work that has ended is left alone.
     pub fn abort(&self) {
         if let Ok(running) = &self.running {
             running.abort();
         }
     }
 
-    /// Whether it has ended, one way or another.
+    /// Returns whether the work has ended: with an output, by a panic, or because it was stopped.
     pub fn is_finished(&self) -> bool {
         self.running.as_ref().map_or(true, tokio::task::JoinHandle::is_finished)
     }
@@ -254,10 +270,27 @@ impl<T> std::fmt::Debug for Task<T> {
     }
 }
 
-/// Waits for a future on a plain thread, one that the plugin started itself. Never in a handler:
-/// it would block the host.
+/// Waits for a future on a plain thread: one that the plugin started itself, or that of a test.
 ///
-/// The future may ask the host for anything. Tokio's own types find no runtime here.
+/// Never call it in a handler or a task: it blocks a thread that others wait for. The future may ask the host for anything.
+/// Tokio's own types find no runtime here, except inside [`PluginContext::spawn`](crate::PluginContext::spawn), whose
+/// [`Task`] can be waited for.
+///
+/// ```
+/// use cardinal_plugin::{Level, PluginContext, block_on};
+///
+/// fn watch_device(ctx: &PluginContext) {
+///     let own = ctx.as_plugin();
+///     std::thread::spawn(move || {
+///         own.register_thread();
+///         match block_on(own.service_user()) {
+///             Ok(user) => own.log(Level::Info, format!("watching as {}", user.name)),
+///             Err(error) => own.log(Level::Warn, format!("not watching: {error}")),
+///         }
+///     });
+/// }
+/// assert_eq!(block_on(async { 1 + 1 }), 2);
+/// ```
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {

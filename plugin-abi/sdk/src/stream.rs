@@ -11,10 +11,32 @@ use futures_util::Stream;
 
 use crate::{Error, Result, scope::Scope};
 
-/// A stream of the host's: a request's body, or what COPY gives. Ends after its first error.
-/// Dropping it cancels what feeds it.
+/// A stream of bytes that comes from the host: a request's body, another server's answer, or what `COPY` gives.
 ///
-/// It may be polled anywhere, also without tokio.
+/// It is a [`Stream`] of [`Bytes`], so the adapters of [`futures`](crate::futures) work on it and
+/// [`Response::stream`](crate::Response::stream) takes it as it is. How the bytes are cut into pieces carries no meaning.
+/// The host produces a piece when it is asked for one, so a reader that is slow holds up the sender and fills no memory.
+///
+/// It ends after its first error. Dropping it cancels what feeds it. One that belongs to a call ends with an error
+/// ([`Error::is_cancelled`]) when the call is over. It may be polled anywhere, also without tokio.
+///
+/// ```
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+///
+/// async fn size(_: PluginContext, req: Request) -> Result<Response> {
+///     let (mut body, mut size) = (req.body_stream()?, 0);
+///     while let Some(piece) = body.next().await {
+///         size += piece?.len();
+///     }
+///     Ok(Response::json(&json!({ "size": size })))
+/// }
+///
+/// let manifest = r#"{ "name": "files", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().put("/file", size));
+/// let reply = block_on(host.send(TestRequest::put("/file").pieces(["Hello, ", "world"])));
+/// assert_eq!(reply.json(), json!({ "size": 12 }));
+/// ```
 #[derive(Default)]
 pub struct ByteStream {
     /// What is already here; given first.
@@ -32,11 +54,14 @@ impl ByteStream {
         Self { ahead: Some(bytes).filter(|bytes| !bytes.is_empty()), inner: abi::Stream::NONE }
     }
 
-    /// The next piece; `None` at the end, and after an error.
+    /// Returns the next piece; `None` at the end, and after an error. A future that is dropped loses no piece.
     ///
     /// # Errors
-    /// 400 or 413 for a body that breaks off or is larger than the route allows; PostgreSQL's for COPY. All can be passed
-    /// on with `?`.
+    /// * 400 or 413 for a body that breaks off or is larger than the route allows
+    /// * [`Error::http_failure`] for another server's answer that does not come whole
+    /// * [`Error::sqlstate`] for `COPY`
+    ///
+    /// All of them can be passed on with `?`.
     pub async fn next(&mut self) -> Option<Result<Bytes>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

@@ -32,12 +32,13 @@
 //! ```
 //!
 //! **Database.** With [`TestHostBuilder::database`] and PostgreSQL's address in `CARDINAL_TEST_DATABASE` (or
-//! `DATABASE_URL`) the plugin has its schema, made from its `schema.sql`, in a database of its own that is dropped with
-//! the host. The login must be allowed to create databases; TLS is not spoken. What `cardinal plugin check` says about
-//! `schema.sql` is not looked at here. Without an address a connection is an error that says so; a test that
-//! cannot do without asks [`lacks_database`] first. `cardinal plugin test` sets the variable.
+//! `DATABASE_URL`) the plugin has its schema, made from its `schema.sql`, in a database of its own that is dropped with the
+//! host. The login must be allowed to create databases; TLS is not spoken. `cardinal plugin check` validates `schema.sql`;
+//! a test host runs it as it is, and with the login's rights instead of those of a plugin's role. Without an address a
+//! connection is an error that says so; a test that cannot do without asks [`lacks_database`] first. `cardinal plugin test`
+//! sets the variable.
 //!
-//! **Settings.** [`check_settings`] holds the type that the plugin reads them as against `settings_schema`.
+//! **Settings.** [`check_settings`] compares the type that the plugin reads them as with `settings_schema`.
 //!
 //! **Time.** With [`TestHostBuilder::paused`] the plugin's tokio clock (`tokio::time`) stands still until
 //! [`TestHost::advance`]. `std::time` and `time::OffsetDateTime` go on.
@@ -45,6 +46,12 @@
 //! **Jobs** are begun with [`TestHost::begin_job`], with a clock that the test moves, and asked to stop.
 //!
 //! **Other servers** answer what the test says with [`TestHost::answer_http`].
+//!
+//! **Failures of the host** are made with [`TestHost::fail`]; [`TestHost::hold`] lets an answer wait.
+//!
+//! **What is not tested here:** `settings_schema`, `input_schema` and `args_schema` are not enforced, nor are deadlines,
+//! limits of sizes, rates and concurrency, and the statements that a plugin's role may run. `list_cards` ignores parameters
+//! that [`CardQuery`](crate::CardQuery) has no method for. `cardinal plugin test` runs the plugin in a host.
 
 mod address;
 mod agreement;
@@ -90,15 +97,22 @@ use crate::{
     router::Entry, runtime::Threads,
 };
 
-/// The id of the plugin's own user ([`PluginContext::service_user`]).
+/// The id of the plugin's own user ([`PluginContext::service_user`]) in every [`TestHost`].
 pub const SERVICE_USER: Uuid = Uuid::from_u128(0x0190_d3a0_0000_7000_8000_0000_0000_000a);
 
-/// The core's version that a [`TestHost`] has ([`PluginContext::core_version`]).
+/// The version of the core that a [`TestHost`] says it has ([`PluginContext::core_version`]).
 pub const CORE_VERSION: &str = "1.0.0";
 
 type Routes = Arc<dyn Fn(&PluginContext) -> Result<Router> + Send + Sync>;
 
-/// A host with one plugin in it. See the [module](self). Dropping it stops the plugin.
+/// A host with one plugin in it. See the [module](self).
+///
+/// Tests may run side by side, each with a host of its own: cards, log, database and clock belong to the host. What a
+/// plugin keeps in statics is shared by all tests of the process. All methods take `&self`, and the host may be used from
+/// several threads.
+///
+/// Dropping it stops the plugin: tasks are dropped at their next await, and the drop waits for them. It also drops the
+/// database.
 pub struct TestHost {
     fake: Arc<FakeHost>,
     manifest: String,
@@ -129,43 +143,105 @@ fn about() -> Vec<u8> {
 }
 
 impl TestHost {
-    /// A host with the plugin that this manifest and these routes make, with default settings.
+    /// Starts the plugin that this manifest and these routes make, with default settings. [`builder`](Self::builder) sets
+    /// more.
     ///
     /// # Panics
-    /// As [`TestHostBuilder::start`].
+    /// Those of [`TestHostBuilder::start`].
     pub fn new<R: IntoRouter>(manifest: &str, routes: impl Fn(&PluginContext) -> R + Send + Sync + 'static) -> Self {
         Self::builder(manifest).start(routes)
     }
 
-    /// A host that is to have settings, a database or a stopped clock.
+    /// Begins a host that is to have settings, a database or a stopped clock.
+    ///
+    /// `manifest` is the text of `manifest.json`. Of its fields `name` and `version` must be there.
     pub fn builder(manifest: &str) -> TestHostBuilder {
         TestHostBuilder { manifest: manifest.to_owned(), settings: Value::Null, schema_sql: None, paused: false }
     }
 
-    /// The plugin's own context, as `routes` got it.
+    /// Returns the plugin's own context, as `routes` got it. It acts as [`SERVICE_USER`].
     pub fn context(&self) -> PluginContext {
         PluginContext::of_instance(self.running().instance.core.clone())
     }
 
-    /// The context of a call by this request's user, for functions that a handler would call. The call lasts as long as
-    /// the host.
+    /// Returns the context of a call by this request's user, for tests of functions that a handler would call. The call
+    /// lasts as long as the host.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, TestRequest, test_user};
+    /// use cardinal_plugin::{Error, PluginContext, Result, Router};
+    ///
+    /// fn check(ctx: &PluginContext) -> Result<()> {
+    ///     let may_write = ctx.user()?.scopes.iter().any(|scope| scope == "cards:write");
+    ///     if may_write { Ok(()) } else { Err(Error::forbidden("You may only read cards.")) }
+    /// }
+    ///
+    /// let host = TestHost::new(r#"{ "name": "notes", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let of = |scope| host.call_context(TestRequest::get("/").user(test_user("Ada", &[scope])));
+    /// assert!(check(&of("cards:write")).is_ok());
+    /// assert_eq!(check(&of("cards:read")).unwrap_err().status(), Some(403));
+    /// ```
     pub fn call_context(&self, request: TestRequest) -> PluginContext {
         let call = self.enter(&request);
         let head = crate::stream::bytes_in(request.into_abi(None).head);
         PluginContext::of_call(self.running().instance.core.clone(), InCall::new(call, head))
     }
 
-    /// Sends a request through the router and waits for the whole reply. What no route takes is 404 or 405, as with a
-    /// host.
+    /// Sends a request through the router and waits for the whole reply, streamed bodies included.
+    ///
+    /// A path that no route has is 404, a method that its route does not have is 405, as with a host. A HEAD request goes
+    /// to the GET route as GET, and its reply keeps the body here. An error, and a panic, become the problem document that
+    /// a client gets; [`TestReply::error`] has what the log gets.
+    ///
+    /// It never ends when the handler waits for something that the test holds or for time that does not pass: use
+    /// [`begin`](Self::begin) there.
+    ///
+    /// # Panics
+    /// When a streamed body fails, or is larger than 64 MiB.
     pub async fn send(&self, request: TestRequest) -> TestReply {
         self.begin(request).await.collected().await
     }
 
     /// Begins a call without waiting for it, for tests of time, cancellation and streams.
-    pub fn begin(&self, request: TestRequest) -> TestCall {
+    ///
+    /// The handler function runs up to its future; the future runs when the [`TestCall`] is awaited or asked. Dropping the
+    /// call is what a client does that goes away:
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, tokio};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// static GAVE_UP: AtomicBool = AtomicBool::new(false);
+    ///
+    /// struct OnDrop;
+    ///
+    /// impl Drop for OnDrop {
+    ///     fn drop(&mut self) {
+    ///         GAVE_UP.store(true, Ordering::SeqCst);
+    ///     }
+    /// }
+    ///
+    /// async fn wait(_: PluginContext, _: Request) -> Result<Response> {
+    ///     let _guard = OnDrop;
+    ///     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    ///     Ok(Response::empty())
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "waiter", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/wait", wait));
+    /// let mut call = host.begin(TestRequest::get("/wait"));
+    /// assert!(call.is_waiting() && !GAVE_UP.load(Ordering::SeqCst));
+    /// drop(call);
+    /// assert!(GAVE_UP.load(Ordering::SeqCst));
+    /// ```
+    pub fn begin(&self, mut request: TestRequest) -> TestCall {
         let instance = self.running().instance;
         match self.find(&instance.entries, &request) {
             Ok((handler, params)) => {
+                if request.method == Method::HEAD {
+                    request.method = Method::GET; // the host leaves the body out
+                }
                 let with = |request: TestRequest, (name, value): &(String, String)| request.param(name, value);
                 self.call_number(&instance, handler, params.iter().fold(request, with))
             }
@@ -173,8 +249,24 @@ impl TestHost {
         }
     }
 
-    /// Calls one handler, routed or not, and waits for the whole reply. The parameters of a path come from
+    /// Calls one handler, whether it has a route or not, and waits for the whole reply. The parameters of a path come from
     /// [`TestRequest::param`].
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    ///
+    /// async fn square(_: PluginContext, req: Request) -> Result<Response> {
+    ///     let n: u32 = req.param_as("n")?;
+    ///     Ok(Response::text((n * n).to_string()))
+    /// }
+    ///
+    /// let host = TestHost::new(r#"{ "name": "maths", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// assert_eq!(block_on(host.call(square, TestRequest::get("/").param("n", "12"))).text(), "144");
+    /// ```
+    ///
+    /// # Panics
+    /// Those of [`send`](Self::send).
     pub async fn call<H: Handler>(&self, handler: H, request: TestRequest) -> TestReply {
         let router = Router::new().handler("handler", handler);
         let entries = router.finish(&[]).unwrap_or_default();
@@ -233,8 +325,9 @@ impl TestHost {
         Err(Error::not_found(format!("There is no route {}.", request.path)))
     }
 
-    /// Adds a card, or puts another in the place of one with its id; gives its id. The plugin's database has it from its
-    /// next connection on.
+    /// Adds a card and returns its id, or replaces the card of its id. [`test_card`] makes one.
+    ///
+    /// Followers of card events hear of it. The plugin's database has it from its next connection on.
     ///
     /// # Panics
     /// When `card` has no id.
@@ -248,7 +341,7 @@ impl TestHost {
         id
     }
 
-    /// A card as it is now.
+    /// Returns a card as it is now.
     ///
     /// # Panics
     /// When there is none of this id.
@@ -260,51 +353,125 @@ impl TestHost {
         }
     }
 
-    /// Lets the plugin know of an action on so many cards that they are not named ([`CardChange::Bulk`]).
+    /// Tells followers of card events about an action on so many cards that they are not named ([`CardChange::Bulk`]). No
+    /// card is changed.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, test_card};
+    /// use cardinal_plugin::{CardChange, PluginContext, Router, block_on, json};
+    ///
+    /// let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let read = |after| block_on(host.context().card_events(after, 100)).unwrap();
+    /// let begin = read(None).cursor;
+    /// host.raise_bulk_event("archive", 1_200);
+    /// let page = read(Some(begin));
+    /// assert_eq!((page.items[0].what, &page.items[0].rest["cards"]), (CardChange::Bulk, &json!(1_200)));
+    ///
+    /// host.add_card(test_card("Lamp", json!({})));
+    /// host.forget_card_events();
+    /// assert!(read(Some(page.cursor)).restart, "what came since then is not kept any more");
+    /// ```
     ///
     /// [`CardChange::Bulk`]: crate::CardChange::Bulk
     pub fn raise_bulk_event(&self, action: &str, cards: usize) {
         self.fake.raise_bulk(action, cards);
     }
 
-    /// Forgets what has happened to cards so far: who reads on from there is told to look at all of them.
+    /// Forgets what has happened to cards so far, as a host does after a week: a follower is told to look at all of them
+    /// ([`CardEvents::restart`](crate::CardEvents::restart)).
     pub fn forget_card_events(&self) {
         self.fake.forget_events();
     }
 
-    /// The lines of the plugin's log so far, panics included.
+    /// Returns the lines of the plugin's log so far, panics included. They are also written to standard error.
+    ///
+    /// No line is dropped, cut or masked here, and no level is left out.
     pub fn log(&self) -> Vec<LogLine> {
         lock(&self.fake.log).clone()
     }
 
-    /// The changes of metrics so far.
+    /// Returns the changes of metrics so far, in their order. The host's bounds are not enforced here.
     pub fn metrics(&self) -> Vec<MetricLine> {
         lock(&self.fake.metrics).clone()
     }
 
-    /// What the plugin has asked of the host so far, in order, in words.
+    /// Returns what the plugin has asked of the host so far, in order, in words: `read_card in call 3`, `http GET
+    /// https://...`, `connect`, the SQL of batches.
+    ///
+    /// It shows that something was not asked, or how often. Its words are for people and may change.
     pub fn journal(&self) -> Vec<String> {
         self.fake.journal()
     }
 
-    /// Lets the host answer with this error from now on. `what` is a host function (`read_card`, `list_cards`, `card_events`,
-    /// `enrich_card`, `remove_source`, `service_user`, `connect`, `query`, `execute`, `http`, `start_job`, `save_job`), or SQL that is run without
-    /// parameters (`COMMIT`).
+    /// Lets the host answer with this error from now on.
+    ///
+    /// `what` is a host function: `read_card`, `list_cards`, `card_events`, `enrich_card`, `remove_source`, `service_user`,
+    /// `connect`, `query`, `execute`, `http`, `start_job` or `save_job`. It can also be SQL that is run without parameters
+    /// (`COMMIT`), or `prepare` and the SQL of a statement.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// use cardinal_plugin::{Error, PluginContext, Request, Response, Result, Router, block_on};
+    ///
+    /// async fn count(ctx: PluginContext, _: Request) -> Result<Response> {
+    ///     let page = ctx.list_cards(Default::default()).await?;
+    ///     Ok(Response::text(page.items.len().to_string()))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "counter", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/count", count));
+    /// host.fail("list_cards", Error::unavailable("The database is away."));
+    /// assert_eq!(block_on(host.send(TestRequest::get("/count"))).status(), 503);
+    /// ```
     pub fn fail(&self, what: &str, error: Error) {
         lock(&self.fake.failing).insert(what.to_owned(), error.into());
     }
 
-    /// Lets the host not answer this until [`release`](Self::release), or until its call is dropped.
+    /// Lets the host not answer this until [`release`](Self::release), or until the asking future is dropped. `what` is as
+    /// in [`fail`](Self::fail).
     pub fn hold(&self, what: &str) {
         self.fake.hold(what);
     }
 
-    /// Lets the host answer what was held.
+    /// Lets the host answer what was held, and all that asks for it from now on.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, TestRequest, test_card};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, Uuid, block_on, json};
+    ///
+    /// async fn title(ctx: PluginContext, req: Request) -> Result<Response> {
+    ///     let card = ctx.read_card(req.param_as("id")?, ctx.user()?.id).await?;
+    ///     Ok(Response::text(card.title))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "titles", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/title/{id}", title));
+    /// let lamp = host.add_card(test_card("Lamp", json!({})));
+    /// host.hold("read_card");
+    /// let mut call = host.begin(TestRequest::get(&format!("/title/{lamp}")));
+    /// assert!(call.is_waiting());
+    /// host.release("read_card");
+    /// assert_eq!(block_on(call).text(), "Lamp");
+    /// ```
     pub fn release(&self, what: &str) {
         self.fake.finish(what);
     }
 
-    /// Moves a [stopped](TestHostBuilder::paused) clock on, and runs the timers that are due.
+    /// Moves a [stopped](TestHostBuilder::paused) clock on, and runs the timers that are due. A task that sleeps is woken;
+    /// a call goes on when it is awaited or asked.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cardinal_plugin::testing::TestHost;
+    /// use cardinal_plugin::{PluginContext, Router, block_on, tokio};
+    ///
+    /// let host = TestHost::builder(r#"{ "name": "clock", "version": "1.0.0" }"#).paused();
+    /// let host = host.start(|_: &PluginContext| Router::new());
+    /// let task = host.context().spawn(async { tokio::time::sleep(Duration::from_secs(3_600)).await });
+    /// assert!(!task.is_finished());
+    /// block_on(host.advance(Duration::from_secs(3_600)));
+    /// block_on(task).unwrap();
+    /// ```
     ///
     /// # Panics
     /// When the clock is not stopped.
@@ -317,8 +484,28 @@ impl TestHost {
         assert!(moved, "the clock is not stopped: make the host with `.paused()`");
     }
 
-    /// Starts a new instance with these settings and stops the old one, as a host does when an operator changes them:
-    /// statics and whatever else the library shares stay. Calls under way should have ended before.
+    /// Starts a new instance with these settings and stops the old one, as a host does when an operator changes them.
+    /// Statics and whatever else the library shares stay. Calls under way should have ended before.
+    ///
+    /// Contexts of the old instance are those of a plugin that has been stopped; [`context`](Self::context) returns the new
+    /// one's.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json, serde_json::Value};
+    ///
+    /// async fn greet(ctx: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::json(&ctx.settings::<Value>()?["greeting"]))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "greeter", "version": "1.0.0", "backend": {}, "settings_schema": { "properties": {
+    ///     "greeting": { "type": "string", "default": "Hello" } } } }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/", greet));
+    /// let greeting = || block_on(host.send(TestRequest::get("/"))).json();
+    /// assert_eq!(greeting(), "Hello");
+    /// host.change_settings(&json!({ "greeting": "Hallo" }));
+    /// assert_eq!(greeting(), "Hallo");
+    /// ```
     ///
     /// # Panics
     /// When `routes` fails with these settings.
@@ -336,6 +523,7 @@ impl TestHost {
     }
 
     fn stop(&self, running: &Running) {
+        self.fake.stop(running.ctx);
         crate::block_on(running.instance.core.runtime.shut_down());
         self.fake.unregister(running.ctx);
     }

@@ -296,6 +296,18 @@ fn a_router_and_a_manifest_that_disagree_are_refused_in_words() {
     assert!(said.contains("no `backend`"), "{said}");
     let said = disagreement(r#"{ "name": "notes", "version": "1.0.0", "backend": { "routes": [] } }"#);
     assert!(said.contains("GET /cards/{card_id}") && said.contains("does not declare"), "{said}");
+    let tools = r#""mcp": { "tools": [{ "name": "plugin_notes_add", "handler": "add", "preview": "try" }] }"#;
+    let said = disagreement(format!(r#"{{ "name": "notes", "version": "1.0.0", "backend": {{}}, {tools} }}"#).leak());
+    assert!(said.contains("plugin_notes_add names the handler `try`"), "{said}");
+    let refused = |router: fn() -> Router| {
+        let manifest = r#"{ "name": "notes", "version": "1.0.0", "backend": {} }"#;
+        let started = std::panic::catch_unwind(|| drop(TestHost::new(manifest, move |_: &PluginContext| router())));
+        *started.unwrap_err().downcast::<String>().unwrap()
+    };
+    let said = refused(|| Router::new().handler("stray", add));
+    assert!(said.contains("`stray`") && said.contains("no tool"), "{said}");
+    let said = refused(|| Router::new().get("/notes/{id}", title).post("/notes/{card}", add));
+    assert!(said.contains("match the same requests"), "{said}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cardinal_tests::repository;
 
-/// Lines of a source file without its tests, and of one of tests.
+/// Lines of a source file without its documentation and its tests, and of one of tests.
 const MAX_FILE: usize = 400;
 const MAX_TEST_FILE: usize = 500;
 
@@ -23,6 +23,12 @@ impl Source {
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
         lines.map(|line| line.split("//").next().unwrap_or_default()).enumerate().map(|(at, line)| (at + 1, line))
+    }
+
+    /// Lines without the tests at the file's end, and without documentation: a public item has as much as it needs.
+    fn length(&self) -> usize {
+        let lines = self.text.lines().take_while(|line| line.trim() != "#[cfg(test)]").map(str::trim_start);
+        lines.filter(|line| !line.starts_with("///") && !line.starts_with("//!")).count()
     }
 
     fn is_test(&self) -> bool {
@@ -158,7 +164,7 @@ impl Source {
 fn no_file_is_too_long_to_know_its_way_in() {
     let long: Vec<String> = sources()
         .iter()
-        .map(|source| (source, source.code().count()))
+        .map(|source| (source, source.length()))
         .filter(|(source, lines)| *lines > if source.is_test() { MAX_TEST_FILE } else { MAX_FILE })
         .map(|(source, lines)| format!("{}: {lines} lines", source.path))
         .collect();

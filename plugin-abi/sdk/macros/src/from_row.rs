@@ -36,10 +36,9 @@ pub(crate) fn derive(input: TokenStream) -> Result<TokenStream, String> {
 fn implement(name: &str, fields: &[Field]) -> Result<TokenStream, String> {
     let mut body = String::new();
     for Field { name, column, is_json } in fields {
-        let read = format!("::cardinal_plugin::Row::try_get(row, {column:?})?");
         let read = match is_json {
-            true => format!("{{ let ::cardinal_plugin::postgres::Json(value) = {read}; value }}"),
-            false => read,
+            true => format!("::cardinal_plugin::__private::json_column(row, {column:?})?"),
+            false => format!("::cardinal_plugin::Row::try_get(row, {column:?})?"),
         };
         body.push_str(&format!("{name}: {read},"));
     }

@@ -1,5 +1,5 @@
-//! The macro behind `cardinal_plugin::plugin!`. It depends on nothing, so that it costs a plugin's
-//! build nothing.
+//! The macros behind `cardinal_plugin::plugin!` and `#[derive(FromRow)]`. The crate depends on nothing, so that it costs a
+//! plugin's build nothing.
 
 #![deny(missing_docs)]
 
@@ -11,29 +11,34 @@ mod sources;
 
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
-/// Makes the crate that it stands in a Cardinal plugin. It takes the path of the plugin's `routes`
-/// function:
+/// Makes the crate that it stands in a Cardinal plugin. It takes the path of the plugin's `routes` function:
 ///
 /// ```ignore
 /// cardinal_plugin::plugin!(routes::routes);
 /// ```
 ///
-/// The library carries, in sections of its own that a host can read without running it, a header
-/// (API version, panic strategy, target) and the package: `manifest.json` (which must be there),
-/// `schema.sql` and all files below `frontend/`, read now from beside `Cargo.toml`. A change of one
-/// of them rebuilds the plugin; a file that is *added* is seen at the next rebuild.
+/// `routes` is `fn(&PluginContext) -> Router`, or returns a `Result<Router>`. The macro stands once, in the crate root. The
+/// crate is a `cdylib`, is built with `panic = "unwind"`, and may `#![forbid(unsafe_code)]`.
 ///
-/// The manifest is looked through as far as that is possible without running anything: what the host would refuse for its
-/// names, and handlers that are nowhere in the sources, are compile errors with the manifest's line.
+/// The library carries, in sections of its own that a host can read without running it, a header (API version, panic
+/// strategy, target) and the package: `manifest.json` (which must be there), `schema.sql` and all files below `frontend/`,
+/// read when the crate is compiled from beside `Cargo.toml`. Names that begin with a dot are left out, and links are
+/// refused. A change of one of these files rebuilds the plugin; a file that is *added* is seen at the next rebuild.
 ///
-/// It stands once, in the crate root. The crate may `#![forbid(unsafe_code)]`.
+/// The manifest is checked as far as that is possible without running anything. What the host would refuse for its names,
+/// and handlers that are nowhere in the sources, are compile errors with the manifest's line. `cardinal plugin check` looks
+/// at the rest.
 #[proc_macro]
 pub fn plugin(input: TokenStream) -> TokenStream {
     expand(input).unwrap_or_else(|message| compile_error(&message))
 }
 
-/// Makes a struct of a row, by the names of its fields: see `cardinal_plugin::FromRow`. `#[row(name = "column")]` reads
-/// another column, `#[row(json)]` a `json` or `jsonb` one by serde.
+/// Implements `cardinal_plugin::FromRow` for a struct with named fields: each field reads the column of its name.
+///
+/// * `#[row(name = "column")]` reads another column.
+/// * `#[row(json)]` reads a `json` or `jsonb` column by serde, as any type that implements `Deserialize`.
+///
+/// A column that is NULL needs an `Option`. Columns without a field are ignored.
 #[proc_macro_derive(FromRow, attributes(row))]
 pub fn derive_from_row(input: TokenStream) -> TokenStream {
     from_row::derive(input).unwrap_or_else(|message| compile_error(&message))

@@ -14,24 +14,44 @@ use super::{PluginContext, parse};
 use crate::{Card, CardPage, CardQuery, Error, Result};
 
 impl PluginContext {
-    /// Writes one source of a card: `attributes.sources[source_key] = {kind, data, ...}`. Gives the
-    /// card's new version. Concurrent writes to one card never lose each other.
+    /// Writes one source of a card: `attributes.sources[source_key] = {kind, data, ...}`. Returns the card's new version.
     ///
-    /// `user_id` is the caller's ([`user`](Self::user)), or the service user's outside a call.
+    /// A source that is there under the same key is replaced whole. Concurrent writes to one card never lose each other,
+    /// whoever makes them, so there is nothing to read first and no version to compare. The write is committed when the
+    /// future is ready; when the future is dropped before that, it may or may not have happened.
+    ///
+    /// `user_id` is the caller's ([`user`](Self::user)), or the service user's ([`service_user`](Self::service_user))
+    /// outside a call. The card records it as the one who changed it.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Result, Uuid, json};
+    /// use cardinal_plugin::{PluginContext, Result, Router, Uuid, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest, test_card, test_user};
     ///
     /// async fn weigh(ctx: &PluginContext, card: Uuid, grams: u32) -> Result<i64> {
     ///     ctx.enrich_card(card, ctx.user()?.id, "scales:weight", "weight", &json!({ "grams": grams })).await
     /// }
+    ///
+    /// let manifest = r#"{ "name": "scales", "version": "1.0.0", "provides_kinds": ["weight"] }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new());
+    /// let card = host.add_card(test_card("Lamp", json!({})));
+    /// let writer = host.call_context(TestRequest::post("/").user(test_user("Ada", &["cards:write"])));
+    /// assert_eq!(block_on(weigh(&writer, card, 1_250)).unwrap(), 2);
+    /// assert_eq!(host.card(card).sources()["scales:weight"].data["grams"], 1_250);
+    ///
+    /// let reader = host.call_context(TestRequest::post("/").user(test_user("Bo", &["cards:read"])));
+    /// assert_eq!(block_on(weigh(&reader, card, 0)).unwrap_err().code(), Some("insufficient-scope"));
     /// ```
     ///
     /// # Errors
-    /// The host refuses a `source_key` that is not `<plugin name>:<suffix>`, a `kind` that the
-    /// manifest does not declare in `provides_kinds`, an unknown card, data over the limits
-    /// (256 KiB, 256 sources a card), another user's id, and a call without the right to write.
-    /// These errors can be passed on with `?`: the client gets the fitting status.
+    /// Pass them on with `?`: the client gets the status and the code that belong to them.
+    ///
+    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:write` nor `cards:write`, and for another user's
+    ///   id
+    /// * 404 for a card that does not exist ([`Error::is_not_found`])
+    /// * 422 `source-key-invalid` for a `source_key` that is not `<plugin name>:<suffix>`, or is longer than 200 bytes
+    /// * 422 `kind-not-declared` for a `kind` that is not in `provides_kinds` of the manifest
+    /// * 422 `source-limit-exceeded` for data over 256 KiB of JSON, or a card that has 256 sources
+    /// * [`Error::is_retryable`] when too many writes wait for the card, or the host has no database at the moment
     pub fn enrich_card<D: Serialize + ?Sized>(
         &self,
         card_id: Uuid,
@@ -52,10 +72,13 @@ impl PluginContext {
         async { version(answer?.await?) }
     }
 
-    /// Reads a card.
+    /// Reads a card as it is now, sources included.
+    ///
+    /// A card may have up to 8 MiB of JSON. `user_id` is the one who asks, as in [`enrich_card`](Self::enrich_card).
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Result, Uuid};
+    /// use cardinal_plugin::{PluginContext, Result, Router, Uuid, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest, test_card};
     ///
     /// /// The pictures that any plugin has found: known by the kind of their source, not by who wrote it.
     /// async fn pictures(ctx: &PluginContext, card: Uuid) -> Result<usize> {
@@ -63,17 +86,28 @@ impl PluginContext {
     ///     let lists = card.sources_of("supplier").into_values().map(|source| source.data["images"].as_array().map(Vec::len));
     ///     Ok(lists.flatten().sum())
     /// }
+    ///
+    /// let host = TestHost::new(r#"{ "name": "gallery", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let source = json!({ "kind": "supplier", "data": { "images": ["a.jpg", "b.jpg"] } });
+    /// let card = host.add_card(test_card("Lamp", json!({ "attributes": { "sources": { "supplier:shop": source } } })));
+    /// let ctx = host.call_context(TestRequest::get("/"));
+    /// assert_eq!(block_on(pictures(&ctx, card)).unwrap(), 2);
+    /// assert!(block_on(pictures(&ctx, Uuid::nil())).unwrap_err().is_not_found());
     /// ```
     ///
     /// # Errors
-    /// When there is no such card ([`Error::is_not_found`]), or the call may not read cards.
+    /// * [`Error::is_not_found`] when there is no such card, or it has been deleted
+    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:read` nor `cards:read`, and for another user's id
+    /// * [`Error::is_retryable`] when the host has no database at the moment
     pub fn read_card(&self, card_id: Uuid, user_id: Uuid) -> impl Future<Output = Result<Card>> + Send + use<> {
         let answer = self.card_json(card_id, user_id);
         async { parse(Ok(answer.await?), "card") }
     }
 
-    /// The card as JSON text, with every digit of its numbers: the `Value` of [`Card`] rounds those beyond 64 bits or a
-    /// double. `serde_json::value::RawValue` reads parts of it and is taken by [`enrich_card`](Self::enrich_card) as it is.
+    /// Reads a card as JSON text, with every digit of its numbers.
+    ///
+    /// The `Value` of [`Card`] rounds numbers beyond 64 bits or a double. `serde_json::value::RawValue` reads parts of the
+    /// text as they are, and [`enrich_card`](Self::enrich_card) takes a `RawValue` as its data.
     ///
     /// # Errors
     /// Those of [`read_card`](Self::read_card).
@@ -93,10 +127,14 @@ impl PluginContext {
         })
     }
 
-    /// A page of cards that match `query`, which the service user reads outside a call.
+    /// Reads a page of the cards that match `query`.
+    ///
+    /// A page has 50 cards unless the query says otherwise, at most 200, and ends earlier where it has 16 MiB. Deleted
+    /// cards are left out. A card whose sort value changes while the pages are read may come twice, or be missed.
     ///
     /// ```
-    /// use cardinal_plugin::{CardQuery, PluginContext, Result};
+    /// use cardinal_plugin::{CardQuery, PluginContext, Result, Router, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, test_card};
     ///
     /// async fn count_active(ctx: &PluginContext) -> Result<usize> {
     ///     let (query, mut count) = (CardQuery::new().status("active").limit(200), 0);
@@ -107,11 +145,18 @@ impl PluginContext {
     ///         page = ctx.list_cards(query.clone().cursor(cursor)).await?;
     ///     }
     /// }
+    ///
+    /// let host = TestHost::new(r#"{ "name": "counter", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// (0..250).for_each(|n| drop(host.add_card(test_card(&format!("Lamp {n}"), json!({})))));
+    /// host.add_card(test_card("Old lamp", json!({ "status": "archived" })));
+    /// assert_eq!(block_on(count_active(&host.context())).unwrap(), 250);
     /// ```
     ///
     /// # Errors
-    /// A query that the list of the API would refuse, with what is wrong; a cursor of another query; a call that may not
-    /// read cards.
+    /// * the status and the code of `GET /v1/admin/master-cards` for a query that it would refuse, and for a cursor of
+    ///   another query
+    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:read` nor `cards:read`
+    /// * [`Error::is_retryable`] when the host has no database at the moment
     pub fn list_cards(&self, query: CardQuery) -> impl Future<Output = Result<CardPage>> + Send + use<> {
         let answer = serde_json::to_vec(&query).map(|query| {
             let list = self.core.host.list_cards();
@@ -120,12 +165,16 @@ impl PluginContext {
         async { parse(answer?.await, "page of cards") }
     }
 
-    /// Removes one of the plugin's own sources of a card. Gives the card's new version.
+    /// Removes one of the plugin's own sources of a card. Returns the card's new version.
+    ///
+    /// `user_id` is the one who asks, as in [`enrich_card`](Self::enrich_card). Sources of a plugin stay when the plugin is
+    /// removed, so a plugin that wants to leave nothing behind removes them itself.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Result, Uuid};
+    /// use cardinal_plugin::{PluginContext, Result, Router, Uuid, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest, test_card};
     ///
-    /// /// Whether there was one.
+    /// /// Removes the weight; returns whether there was one.
     /// async fn forget(ctx: &PluginContext, card: Uuid) -> Result<bool> {
     ///     match ctx.remove_source(card, ctx.user()?.id, "scales:weight").await {
     ///         Ok(_) => Ok(true),
@@ -133,11 +182,20 @@ impl PluginContext {
     ///         Err(error) => Err(error),
     ///     }
     /// }
+    ///
+    /// let host = TestHost::new(r#"{ "name": "scales", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let weight = json!({ "kind": "weight", "data": { "grams": 1_250 } });
+    /// let card = host.add_card(test_card("Lamp", json!({ "attributes": { "sources": { "scales:weight": weight } } })));
+    /// let ctx = host.call_context(TestRequest::delete("/"));
+    /// assert!(block_on(forget(&ctx, card)).unwrap());
+    /// assert!(!block_on(forget(&ctx, card)).unwrap());
     /// ```
     ///
     /// # Errors
-    /// When there is no such card or source ([`Error::is_not_found`]), for a source of another plugin, and for a call without
-    /// the right to write.
+    /// * [`Error::is_not_found`] when there is no such card or source
+    /// * 422 `source-key-invalid` for a source of another plugin
+    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:write` nor `cards:write`, and for another user's
+    ///   id
     pub fn remove_source(
         &self,
         card_id: Uuid,

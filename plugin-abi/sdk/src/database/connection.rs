@@ -1,4 +1,7 @@
 //! A connection that is checked out of the plugin's pool.
+//!
+//! What a dropped transaction leaves behind (a rollback that is under way, or a savepoint to go back to) is settled before
+//! the next statement, so dropping never blocks and the next statement never sees the old transaction.
 
 use std::{
     collections::HashMap,
@@ -20,24 +23,41 @@ use super::{
 };
 use crate::{ByteStream, Error, PluginContext, Result, context::Core, stream};
 
-/// A connection of the plugin's own pool, to use as tokio-postgres' `Client`.
+/// A connection of the plugin's own pool, to be used like tokio-postgres' `Client`.
 ///
-/// Parameters are `$1`, `$2`, ... in the SQL, never text put into it. Statements are prepared on
-/// first use and kept with the connection. Dropping a future of it cancels the statement.
-/// Dropping the connection gives it back; the host cleans it (open transaction, role, settings,
-/// LISTEN, locks) before anybody else gets it.
+/// **Parameters** are `$1`, `$2`, ... in the SQL, never text that is put into it. Their Rust types are those of
+/// [`postgres_types`].
 ///
-/// It works on any thread, with or without a runtime. Statements of one connection run one after another. PostgreSQL ends
-/// one that takes longer than 15 s (SQLSTATE 57014) and a transaction in which nothing happens for 15 s; a wait for a lock
-/// ends after 3 s (55P03).
+/// **Statements** are prepared on first use and kept with the connection, so text that repeats costs no second round trip.
+/// Statements of one connection run one after another. Dropping the future of a statement cancels it at the server.
+///
+/// **Limits.** PostgreSQL ends a statement that takes longer than 15 s (SQLSTATE 57014), a wait for a lock after 3 s
+/// (55P03), and a transaction in which nothing happens for 15 s.
+///
+/// **Giving it back.** Dropping the connection gives it back at once; the host cleans it (open transaction, role, settings,
+/// LISTEN, locks) before anybody else gets it. One that a call took is taken back when the call ends; using it then is an
+/// error with [`Error::is_cancelled`].
+///
+/// It works on any thread, with or without a runtime.
 ///
 /// ```
-/// # use cardinal_plugin::{PluginContext, Result};
+/// use cardinal_plugin::testing::{TestHost, lacks_database};
+/// use cardinal_plugin::{PluginContext, Result, Router, block_on};
+///
 /// async fn rename(ctx: &PluginContext, id: i64, name: &str) -> Result<bool> {
 ///     let conn = ctx.get_plugin_conn().await?;
 ///     let changed = conn.execute("UPDATE items SET name = $2 WHERE id = $1", &[&id, &name]).await?;
 ///     Ok(changed == 1)
 /// }
+///
+/// if lacks_database() {
+///     return; // this example needs PostgreSQL: see `testing`
+/// }
+/// let schema = "CREATE TABLE items (id bigint PRIMARY KEY, name text NOT NULL); INSERT INTO items VALUES (1, 'Lamp')";
+/// let host = TestHost::builder(r#"{ "name": "items", "version": "1.0.0" }"#);
+/// let host = host.database(schema).start(|_: &PluginContext| Router::new());
+/// assert!(block_on(rename(&host.context(), 1, "Desk lamp")).unwrap());
+/// assert!(!block_on(rename(&host.context(), 2, "Chair")).unwrap());
 /// ```
 pub struct Connection {
     ctx: PluginContext,
@@ -82,11 +102,15 @@ impl Connection {
         })
     }
 
-    /// Prepares a statement. [`query`](Self::query) and the others do so themselves when they get
-    /// text, and remember it; doing it oneself tells the types.
+    /// Prepares a statement and returns it with its types.
+    ///
+    /// [`query`](Self::query) and the others do so themselves when they get text, and remember it. Preparing is for code
+    /// that looks at the types, or that keeps the statement to save the look-up by its text. The statement belongs to this
+    /// connection: another one refuses it.
     ///
     /// # Errors
-    /// PostgreSQL's, for text that is no single statement or names what is not there, and when the connection is lost.
+    /// PostgreSQL's, for text that is not a single statement or names what is not there ([`Error::sqlstate`]); and the loss
+    /// of the connection.
     pub async fn prepare(&self, sql: &str) -> Result<Statement> {
         if let Some(statement) = lock(&self.statements).get(sql) {
             return Ok(statement.clone());
@@ -100,10 +124,13 @@ impl Connection {
         Ok(statement)
     }
 
-    /// Runs a statement and collects its rows.
+    /// Runs a statement and collects its rows in memory. [`query_stream`](Self::query_stream) reads results of any size.
     ///
     /// # Errors
-    /// Those of PostgreSQL ([`Error::sqlstate`]), and a parameter whose type does not fit.
+    /// * PostgreSQL's ([`Error::sqlstate`]). Passed on with `?` they are 500 `internal-error` for the client, or 504 for a
+    ///   statement that took too long.
+    /// * An internal error for a wrong number of parameters, or one whose Rust type does not fit the statement's.
+    /// * [`Error::is_retryable`] when the connection is lost, [`Error::is_cancelled`] when the call is over.
     pub async fn query<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>>
     where
         T: ToStatement + ?Sized,
@@ -116,10 +143,10 @@ impl Connection {
         Ok(rows)
     }
 
-    /// Runs a statement that gives exactly one row; more or none is an error.
+    /// Runs a statement that gives exactly one row.
     ///
     /// # Errors
-    /// Those of [`query`](Self::query), and another number of rows: an internal error for the client.
+    /// Those of [`query`](Self::query), and an internal error for no row or more than one.
     pub async fn query_one<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Row>
     where
         T: ToStatement + ?Sized,
@@ -128,10 +155,10 @@ impl Connection {
         row.ok_or_else(|| Error::internal("the statement gave no row where one was expected"))
     }
 
-    /// Runs a statement that gives one row or none; more is an error.
+    /// Runs a statement that gives one row or none.
     ///
     /// # Errors
-    /// Those of [`query`](Self::query), and more than one row.
+    /// Those of [`query`](Self::query), and an internal error for more than one row.
     pub async fn query_opt<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>>
     where
         T: ToStatement + ?Sized,
@@ -144,10 +171,13 @@ impl Connection {
         }
     }
 
-    /// Runs a statement and gives its rows as they come, in constant memory.
+    /// Runs a statement and returns its rows as they come, in constant memory.
+    ///
+    /// The host sends them in batches of up to 256 rows or 64 KiB, and asks PostgreSQL for more as they are read. The
+    /// connection is busy until the last row was read, or the stream is dropped.
     ///
     /// # Errors
-    /// Those of [`query`](Self::query) up to the first answer of the server; later ones come as an item of the stream.
+    /// Those of [`query`](Self::query), up to the first answer of the server. Later ones come as an item of the stream.
     pub async fn query_stream<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<RowStream>
     where
         T: ToStatement + ?Sized,
@@ -160,7 +190,8 @@ impl Connection {
         Ok(RowStream::new(statement.inner.shape.columns.clone(), batches))
     }
 
-    /// [`query_stream`](Self::query_stream) with the connection in it, for a reply that is made of the rows.
+    /// Runs a statement like [`query_stream`](Self::query_stream) and keeps the connection with its rows, for a reply that
+    /// is made of them. [`Response::rows`](crate::Response::rows) does so for JSON and CSV.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Row, bytes::Bytes, futures::StreamExt};
@@ -171,6 +202,9 @@ impl Connection {
     ///     Ok(Response::stream("text/plain; charset=utf-8", rows.map(line)))
     /// }
     /// ```
+    ///
+    /// # Errors
+    /// Those of [`query_stream`](Self::query_stream). The connection is given back then.
     pub async fn into_rows<T>(self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<OwnedRows>
     where
         T: ToStatement + ?Sized,
@@ -179,7 +213,8 @@ impl Connection {
         Ok(OwnedRows::new(rows, self))
     }
 
-    /// Runs a statement; gives how many rows it changed, 0 for one that changes none.
+    /// Runs a statement and returns how many rows it changed: 0 for one that changes none, and the number of rows for a
+    /// `SELECT`.
     ///
     /// # Errors
     /// Those of [`query`](Self::query).
@@ -195,10 +230,10 @@ impl Connection {
     }
 
     /// Runs several statements, separated by `;`, without parameters and rows. They are one transaction unless they say
-    /// otherwise.
+    /// otherwise, and have 60 s together.
     ///
     /// # Errors
-    /// PostgreSQL's, of the first that fails; nothing behind it has run.
+    /// PostgreSQL's, of the first statement that fails; none behind it has run. And the loss of the connection.
     pub async fn batch_execute(&self, sql: &str) -> Result<()> {
         self.settle().await?;
         self.batch(sql).await.map(drop).map_err(Error::of_host)
@@ -207,15 +242,28 @@ impl Connection {
     /// Begins a transaction. It is rolled back unless [`commit`](Transaction::commit) succeeds.
     ///
     /// # Errors
-    /// When the connection is lost.
+    /// When the connection is lost ([`Error::is_retryable`]), or the call is over ([`Error::is_cancelled`]).
     pub async fn transaction(&mut self) -> Result<Transaction<'_>> {
         Transaction::begin(self, None).await
     }
 
-    /// `COPY ... FROM STDIN`: the pieces are sent as they come, in the format that the SQL names.
-    /// Gives the number of rows. An error among the pieces undoes it.
+    /// Runs `COPY ... FROM STDIN` and sends the pieces as they come, in the format that the SQL names. Returns the number
+    /// of rows.
     ///
-    /// `pieces` is polled on a thread of the plugin's, one piece ahead of what PostgreSQL takes.
+    /// How the data is cut into pieces carries no meaning. An error among the pieces undoes all of it, and so does dropping
+    /// the future. `pieces` is polled on a thread of the plugin's, one piece ahead of what PostgreSQL takes, and must not
+    /// block.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, json};
+    ///
+    /// /// Loads a CSV file of any size into a table, without looking at it.
+    /// async fn load(ctx: PluginContext, req: Request) -> Result<Response> {
+    ///     let conn = ctx.get_plugin_conn().await?;
+    ///     let rows = conn.copy_in("COPY prices FROM STDIN (FORMAT csv, HEADER)", req.body_stream()?).await?;
+    ///     Ok(Response::json(&json!({ "rows": rows })))
+    /// }
+    /// ```
     ///
     /// # Errors
     /// PostgreSQL's, and the first error of `pieces` as it was.
@@ -231,11 +279,13 @@ impl Connection {
         answer.await.map(|answer| answer.number).map_err(Error::of_host)
     }
 
-    /// `COPY ... TO STDOUT`, piece by piece, in the format that the SQL names. Dropping it before its end cancels the
-    /// statement. How it is cut into pieces means nothing.
+    /// Runs `COPY ... TO STDOUT` and returns its data piece by piece, in the format that the SQL names.
+    ///
+    /// How the data is cut into pieces carries no meaning. The connection is busy until the stream ends or is dropped;
+    /// dropping it early cancels the statement.
     ///
     /// # Errors
-    /// PostgreSQL's when the statement begins; later ones come as an item of the stream.
+    /// PostgreSQL's when the statement begins. Later ones come as an item of the stream.
     pub async fn copy_out(&self, sql: &str) -> Result<ByteStream> {
         self.settle().await?;
         let copy = self.core().host.db_copy_out();

@@ -1,15 +1,21 @@
-//! Rows as the author's own types.
+//! Rows as the author's own types: [`FromRow`], and the methods of [`Connection`] that return them.
 
-use postgres_types::{FromSql, ToSql};
+use postgres_types::{FromSql, Json, ToSql};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{Connection, Row, ToStatement};
-use crate::Result;
+use crate::{Error, Result};
 
-/// A type that is made of a row. `#[derive(FromRow)]` does it for a struct, by the names of its fields; tuples are made in
-/// the order of the columns.
+/// A type that is made of a row.
+///
+/// `#[derive(FromRow)]` implements it for a struct, by the names of its fields: each reads the column of its name,
+/// `#[row(name = "...")]` another one, and `#[row(json)]` a `json` or `jsonb` column by serde. Columns without a field are
+/// ignored. Tuples of up to eight members are made in the order of the columns.
 ///
 /// ```
-/// use cardinal_plugin::{FromRow, PluginContext, Result, Uuid};
+/// use cardinal_plugin::testing::{TestHost, lacks_database};
+/// use cardinal_plugin::{FromRow, PluginContext, Result, Router, Uuid, block_on};
 ///
 /// #[derive(FromRow)]
 /// struct Note {
@@ -19,18 +25,32 @@ use crate::Result;
 ///     words: String,
 ///     #[row(json)]
 ///     tags: Vec<String>, // of a jsonb column
+///     #[row(json)]
+///     size: Option<(u32, u32)>,
 ///     by: Option<String>,
 /// }
 ///
 /// async fn notes(ctx: &PluginContext, card: Uuid) -> Result<Vec<Note>> {
 ///     let conn = ctx.get_plugin_conn().await?;
-///     conn.query_as("SELECT id, card_id, text, tags, by FROM notes WHERE card_id = $1", &[&card]).await
+///     conn.query_as("SELECT id, card_id, text, tags, size, by FROM notes WHERE card_id = $1", &[&card]).await
 /// }
 ///
 /// async fn count(ctx: &PluginContext) -> Result<i64> {
 ///     let (count,) = ctx.get_plugin_conn().await?.query_one_as("SELECT count(*) FROM notes", &[]).await?;
 ///     Ok(count)
 /// }
+///
+/// if lacks_database() {
+///     return;
+/// }
+/// let schema = "CREATE TABLE notes (id bigint, card_id uuid, text text, tags jsonb, size jsonb, by text);
+///     INSERT INTO notes VALUES (1, '00000000-0000-0000-0000-000000000000', 'check the legs', '[\"oak\"]', NULL, NULL)";
+/// let host = TestHost::builder(r#"{ "name": "notes", "version": "1.0.0" }"#);
+/// let host = host.database(schema).start(|_: &PluginContext| Router::new());
+/// let notes = block_on(notes(&host.context(), Uuid::nil())).unwrap();
+/// assert_eq!((notes[0].words.as_str(), notes[0].tags[0].as_str()), ("check the legs", "oak"));
+/// assert_eq!((notes[0].size, &notes[0].by), (None, &None));
+/// assert_eq!(block_on(count(&host.context())).unwrap(), 1);
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not made of a row",
@@ -40,7 +60,8 @@ pub trait FromRow: Sized {
     /// Reads a row.
     ///
     /// # Errors
-    /// When a column is missing, its type does not fit, or it is NULL and the field is no `Option`.
+    /// An internal error, with the column's name, when a column is missing, its type does not fit, or it is NULL and the
+    /// field is not an `Option`.
     fn from_row(row: &Row) -> Result<Self>;
 }
 
@@ -65,11 +86,22 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
 }
 
+/// A `json` or `jsonb` column by serde, for `#[row(json)]`. NULL is read like the `null` of JSON.
+///
+/// # Errors
+/// Those of [`Row::try_get`], and NULL where `T` takes no `null`.
+pub fn json_column<T: DeserializeOwned>(row: &Row, column: &str) -> Result<T> {
+    match row.try_get::<_, Option<Json<T>>>(column)? {
+        Some(Json(value)) => Ok(value),
+        None => T::deserialize(Value::Null).map_err(|_| Error::internal(format!("column `{column}` is NULL"))),
+    }
+}
+
 impl Connection {
-    /// [`query`](Self::query), with the rows as [`FromRow`] types.
+    /// Runs a statement like [`query`](Self::query) and returns the rows as [`FromRow`] types.
     ///
     /// # Errors
-    /// Those of `query`, and of [`FromRow::from_row`].
+    /// Those of [`query`](Self::query), and of [`FromRow::from_row`].
     pub async fn query_as<R: FromRow>(
         &self,
         statement: &(impl ToStatement + ?Sized),
@@ -78,10 +110,10 @@ impl Connection {
         self.query(statement, params).await?.iter().map(R::from_row).collect()
     }
 
-    /// [`query_one`](Self::query_one), with the row as a [`FromRow`] type.
+    /// Runs a statement like [`query_one`](Self::query_one) and returns the row as a [`FromRow`] type.
     ///
     /// # Errors
-    /// Those of `query_one`, and of [`FromRow::from_row`].
+    /// Those of [`query_one`](Self::query_one), and of [`FromRow::from_row`].
     pub async fn query_one_as<R: FromRow>(
         &self,
         statement: &(impl ToStatement + ?Sized),
@@ -90,10 +122,10 @@ impl Connection {
         R::from_row(&self.query_one(statement, params).await?)
     }
 
-    /// [`query_opt`](Self::query_opt), with the row as a [`FromRow`] type.
+    /// Runs a statement like [`query_opt`](Self::query_opt) and returns the row, if there is one, as a [`FromRow`] type.
     ///
     /// # Errors
-    /// Those of `query_opt`, and of [`FromRow::from_row`].
+    /// Those of [`query_opt`](Self::query_opt), and of [`FromRow::from_row`].
     pub async fn query_opt_as<R: FromRow>(
         &self,
         statement: &(impl ToStatement + ?Sized),
@@ -102,7 +134,7 @@ impl Connection {
         self.query_opt(statement, params).await?.as_ref().map(R::from_row).transpose()
     }
 
-    /// [`query`](Self::query), with the first column of each row as a value.
+    /// Runs a statement like [`query`](Self::query) and returns the first column of each row.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Result, Uuid};
@@ -114,7 +146,7 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// Those of `query`, and of [`Row::try_get`].
+    /// Those of [`query`](Self::query), and of [`Row::try_get`].
     pub async fn query_values<T: for<'a> FromSql<'a>>(
         &self,
         statement: &(impl ToStatement + ?Sized),

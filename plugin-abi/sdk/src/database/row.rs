@@ -16,7 +16,7 @@ use postgres_types::{FromSql, Kind, Type, WrongType};
 use super::Connection;
 use crate::{Error, Result, stream::bytes_in};
 
-/// A column of a result.
+/// A column of a result: its name and its PostgreSQL type.
 #[derive(Clone, Debug)]
 pub struct Column {
     name: String,
@@ -28,18 +28,31 @@ impl Column {
         Self { name, of }
     }
 
-    /// Its name.
+    /// Returns the name, as the statement gives it: the column's own, or what stands behind `AS`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its PostgreSQL type.
+    /// Returns the PostgreSQL type, the plugin's own types (enums, domains, composites) included.
     pub fn type_(&self) -> &Type {
         &self.of
     }
 }
 
-/// A row of a result. It owns its values, which stay in the form in which PostgreSQL sent them until they are asked for.
+/// A row of a result, of [`Connection::query`] and the like.
+///
+/// It owns its values and outlives the connection. They stay in PostgreSQL's binary form until they are asked for; rows of
+/// one batch share their memory, so a row that is kept for long keeps up to 64 KiB with it. [`FromRow`](crate::FromRow)
+/// turns rows into structs.
+///
+/// ```
+/// use cardinal_plugin::{Result, Row};
+///
+/// fn price(row: &Row) -> Result<Option<i64>> {
+///     let currency: &str = row.try_get("currency")?;
+///     if currency == "EUR" { row.try_get("price_cents") } else { Ok(None) }
+/// }
+/// ```
 pub struct Row {
     columns: Arc<[Column]>,
     /// The batch that it came in; rows of one batch share it.
@@ -49,26 +62,27 @@ pub struct Row {
 }
 
 impl Row {
-    /// The columns, in their order.
+    /// Returns the columns, in their order.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     pub fn len(&self) -> usize {
         self.columns.len()
     }
 
-    /// Whether there are no columns.
+    /// Returns whether there are no columns.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
 
-    /// The value of a column, by number or name.
+    /// Returns the value of a column, by number (from 0) or name. It is for columns that the statement beside it names; use
+    /// [`try_get`](Self::try_get) where the SQL comes from elsewhere.
     ///
     /// # Panics
-    /// When there is no such column, or its type does not fit `T`; that is a mistake in the
-    /// plugin's code, and ends the call with an internal error. [`try_get`](Self::try_get) doesn't.
+    /// When there is no such column, its type does not fit `T`, or it is NULL and `T` is not an `Option`. That is a mistake
+    /// in the plugin's code: it ends the call with 500 `plugin-panicked`.
     pub fn get<'a, I: RowIndex, T: FromSql<'a>>(&'a self, column: I) -> T {
         match self.try_get(column) {
             Ok(value) => value,
@@ -76,18 +90,13 @@ impl Row {
         }
     }
 
-    /// The value of a column, by number or name.
+    /// Returns the value of a column, by number (from 0) or name. A name that is not there as it is written is looked for
+    /// in any case.
     ///
-    /// ```
-    /// # use cardinal_plugin::{Result, Row};
-    /// fn price(row: &Row) -> Result<Option<i64>> {
-    ///     row.try_get("price_cents")
-    /// }
-    /// ```
+    /// `&str` and `&[u8]` borrow from the row. NULL is `None` of an `Option`.
     ///
     /// # Errors
-    /// When there is no such column, its type does not fit `T`, or it is NULL and `T` is no
-    /// `Option`.
+    /// An internal error when there is no such column, its type does not fit `T`, or it is NULL and `T` is not an `Option`.
     pub fn try_get<'a, I: RowIndex, T: FromSql<'a>>(&'a self, column: I) -> Result<T> {
         let at = column.find(&self.columns).ok_or_else(|| Error::internal(format!("there is no column {column}")))?;
         let of = &self.columns[at].of;
@@ -122,7 +131,7 @@ impl fmt::Debug for Row {
     }
 }
 
-/// A column's number or name.
+/// The number (`usize`, from 0) or name (`&str`) of a column. Other types can't implement it.
 pub trait RowIndex: fmt::Display + sealed::Sealed {
     #[doc(hidden)]
     fn find(&self, columns: &[Column]) -> Option<usize>;
@@ -154,10 +163,11 @@ impl<T: RowIndex + ?Sized> RowIndex for &T {
     }
 }
 
-/// Rows as they arrive, in batches that are asked for as they are used up. Dropping it before its
-/// end cancels the statement.
+/// Rows as they arrive, from [`Connection::query_stream`]. It is a [`Stream`], too.
 ///
-/// As with tokio-postgres, another statement on the same connection waits for this one's rows.
+/// The host sends batches of up to 256 rows or 64 KiB, one at a time, as they are used up. Dropping it before its end
+/// cancels the statement. As with tokio-postgres, another statement on the same connection waits for the rows of this one.
+/// It ends after its first error.
 pub struct RowStream {
     columns: Arc<[Column]>,
     batches: abi::Stream,
@@ -171,12 +181,12 @@ impl RowStream {
         Self { columns, batches, batch: Bytes::new(), at: 0 }
     }
 
-    /// The columns of the rows to come.
+    /// Returns the columns of the rows to come.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// The next row; `None` at the end, and after an error.
+    /// Returns the next row; `None` at the end, and after an error. A future that is dropped loses no row.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Result};
@@ -193,7 +203,7 @@ impl RowStream {
     /// ```
     ///
     /// # Errors
-    /// PostgreSQL's, in the middle of the rows: those that came are good.
+    /// PostgreSQL's, in the middle of the rows: those that came before are valid. And the loss of the connection.
     pub async fn next(&mut self) -> Option<Result<Row>> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
@@ -252,8 +262,10 @@ impl fmt::Debug for RowStream {
     }
 }
 
-/// A query's rows together with the connection that they come over, which goes back when this is dropped. Made by
-/// [`Connection::into_rows`], for replies that outlive their handler.
+/// The rows of a query together with the connection that they come over, from [`Connection::into_rows`].
+///
+/// It is a [`Stream`] for replies that outlive their handler. Dropping it cancels the statement and gives the connection
+/// back.
 #[derive(Debug)]
 pub struct OwnedRows {
     /// Dropped before the connection.
@@ -266,7 +278,7 @@ impl OwnedRows {
         Self { rows, _conn: conn }
     }
 
-    /// The columns of the rows to come.
+    /// Returns the columns of the rows to come.
     pub fn columns(&self) -> &[Column] {
         self.rows.columns()
     }

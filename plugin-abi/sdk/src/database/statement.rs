@@ -1,4 +1,6 @@
 //! Prepared statements, and what a connection takes for a statement.
+//!
+//! Parameters are encoded here, by the types that PostgreSQL has found for them, and checked before anything is sent.
 
 use std::{fmt, sync::Arc};
 
@@ -9,7 +11,30 @@ use postgres_types::{IsNull, ToSql, Type};
 use super::{row::Column, shape::Shape};
 use crate::{Error, Result};
 
-/// A prepared statement of one connection. Cheap to clone.
+/// A prepared statement of one connection, from [`Connection::prepare`](super::Connection::prepare). Cloning is cheap.
+///
+/// It says which types PostgreSQL has found for the parameters and the columns. It is good for as long as its connection is
+/// held.
+///
+/// ```
+/// use cardinal_plugin::testing::{TestHost, lacks_database};
+/// use cardinal_plugin::{PluginContext, Result, Router, block_on, postgres::Type};
+///
+/// async fn types(ctx: PluginContext) -> Result<()> {
+///     let conn = ctx.get_plugin_conn().await?;
+///     let doubled = conn.prepare("SELECT $1::bigint * 2 AS doubled").await?;
+///     assert_eq!((doubled.params(), doubled.columns()[0].name()), (&[Type::INT8][..], "doubled"));
+///     assert_eq!(conn.query_one(&doubled, &[&21_i64]).await?.get::<_, i64>("doubled"), 42);
+///     Ok(())
+/// }
+///
+/// if lacks_database() {
+///     return;
+/// }
+/// let host = TestHost::builder(r#"{ "name": "types", "version": "1.0.0" }"#);
+/// let host = host.database("").start(|_: &PluginContext| Router::new());
+/// block_on(types(host.context())).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Statement {
     pub(super) inner: Arc<StatementInner>,
@@ -21,12 +46,12 @@ pub(super) struct StatementInner {
 }
 
 impl Statement {
-    /// The types of the parameters, `$1` first.
+    /// Returns the types of the parameters, `$1` first.
     pub fn params(&self) -> &[Type] {
         &self.inner.shape.params
     }
 
-    /// The columns of the result, in their order; none when it has no rows.
+    /// Returns the columns of the result, in their order; none when the statement gives no rows.
     pub fn columns(&self) -> &[Column] {
         &self.inner.shape.columns
     }
@@ -60,7 +85,8 @@ impl fmt::Debug for Statement {
     }
 }
 
-/// SQL text, or a [`Statement`] that [`Connection::prepare`](super::Connection::prepare) made.
+/// What a connection takes for a statement: SQL text, or a [`Statement`] that
+/// [`Connection::prepare`](super::Connection::prepare) made. Other types can't implement it.
 pub trait ToStatement: sealed::Sealed + Sync {
     #[doc(hidden)]
     fn source(&self) -> Source<'_>;

@@ -5,20 +5,40 @@ use std::ops::Deref;
 use super::Connection;
 use crate::{Error, Result};
 
-/// A transaction. Everything that a [`Connection`] can do is done inside it through this.
+/// A transaction, from [`Connection::transaction`]. Everything that a [`Connection`] can do is done inside it through this.
 ///
-/// [`commit`](Self::commit) ends it; dropping it, on an early `?` or when the call is cancelled,
-/// rolls it back.
+/// [`commit`](Self::commit) ends it. Dropping it, on an early `?` or when the call is cancelled, rolls it back: the
+/// rollback begins at once, and the next statement of the connection waits for it. PostgreSQL ends a transaction in which
+/// nothing happens for 15 s, so don't wait for other servers inside one.
 ///
 /// ```
-/// # use cardinal_plugin::{PluginContext, Result};
+/// use cardinal_plugin::testing::{TestHost, lacks_database};
+/// use cardinal_plugin::{Error, PluginContext, Result, Router, block_on};
+///
 /// async fn transfer(ctx: &PluginContext, from: i64, to: i64, n: i32) -> Result<()> {
 ///     let mut conn = ctx.get_plugin_conn().await?;
 ///     let tx = conn.transaction().await?;
-///     tx.execute("UPDATE stock SET n = n - $2 WHERE id = $1", &[&from, &n]).await?;
 ///     tx.execute("UPDATE stock SET n = n + $2 WHERE id = $1", &[&to, &n]).await?;
+///     let taken = tx.execute("UPDATE stock SET n = n - $2 WHERE id = $1 AND n >= $2", &[&from, &n]).await?;
+///     if taken == 0 {
+///         return Err(Error::conflict("There are not so many.")); // what was added is undone
+///     }
 ///     tx.commit().await
 /// }
+///
+/// if lacks_database() {
+///     return;
+/// }
+/// let schema = "CREATE TABLE stock (id bigint, n int); INSERT INTO stock VALUES (1, 5), (2, 0)";
+/// let host = TestHost::builder(r#"{ "name": "stock", "version": "1.0.0" }"#);
+/// let host = host.database(schema).start(|_: &PluginContext| Router::new());
+/// let left = async |ctx: PluginContext| {
+///     ctx.get_plugin_conn().await?.query_values::<i32>("SELECT n FROM stock ORDER BY id", &[]).await
+/// };
+/// assert_eq!(block_on(transfer(&host.context(), 1, 2, 6)).unwrap_err().status(), Some(409));
+/// assert_eq!(block_on(left(host.context())).unwrap(), [5, 0]);
+/// block_on(transfer(&host.context(), 1, 2, 3)).unwrap();
+/// assert_eq!(block_on(left(host.context())).unwrap(), [2, 3]);
 /// ```
 #[derive(Debug)]
 #[must_use = "a transaction that is dropped is rolled back"]
@@ -40,7 +60,7 @@ impl<'a> Transaction<'a> {
         Ok(transaction)
     }
 
-    /// A transaction inside this one (a savepoint), which can be rolled back alone.
+    /// Begins a transaction inside this one (a savepoint), which can be rolled back alone.
     ///
     /// ```
     /// use cardinal_plugin::{Result, Transaction};
@@ -57,13 +77,16 @@ impl<'a> Transaction<'a> {
     /// ```
     ///
     /// # Errors
-    /// When the connection is lost, or a statement of this transaction has failed: PostgreSQL then takes nothing but its end.
+    /// When the connection is lost, or a statement of this transaction has failed: PostgreSQL then accepts nothing but its
+    /// end.
     pub async fn transaction(&mut self) -> Result<Transaction<'_>> {
         Transaction::begin(self.conn, Some(self.depth)).await
     }
 
-    /// Makes it last. When this fails, nothing of it has lasted, but for a connection that was lost while PostgreSQL
-    /// answered: then nobody knows.
+    /// Commits the transaction; of an inner one it makes the changes part of the outer one.
+    ///
+    /// When it fails, nothing has been changed, with one exception: when the connection is lost while PostgreSQL answers,
+    /// the transaction may or may not have been committed. The same holds when the future is dropped.
     ///
     /// # Errors
     /// What only the commit checks (deferred constraints, SQLSTATE 23...), a conflict with another transaction (40001), and
@@ -76,10 +99,10 @@ impl<'a> Transaction<'a> {
         self.end(&sql).await
     }
 
-    /// Undoes it, and says whether that worked. Dropping does the same and says nothing.
+    /// Rolls the transaction back and waits for it. Dropping it does the same without waiting, and without an error.
     ///
     /// # Errors
-    /// When the connection is lost, which undoes it, too.
+    /// When the connection is lost, which rolls it back, too.
     pub async fn rollback(self) -> Result<()> {
         let sql = self.undo();
         self.end(&sql).await

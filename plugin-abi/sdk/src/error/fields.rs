@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 use super::{Error, Result};
 
 impl Error {
-    /// Adds a field at fault to the problem's `errors`: a JSON pointer into the input
-    /// (`/offers/0/price`) and what is wrong there. Can be repeated.
+    /// Adds a field at fault to the problem's `errors`: a JSON pointer into the input (`/offers/0/price`) and what is wrong
+    /// there.
+    ///
+    /// It can be called again for further fields. The host shows the first 64, with 512 bytes of text each.
     #[must_use]
     pub fn field(mut self, pointer: &str, detail: &str) -> Self {
         let entry = json!({ "pointer": pointer, "detail": detail });
@@ -17,8 +19,8 @@ impl Error {
         self
     }
 
-    /// [`field`](Self::field) when something is wrong with it; [`check`](Self::check) is the end of a row of them, which
-    /// tells the client everything at once.
+    /// Adds a [`field`](Self::field) when `is_wrong`. [`check`](Self::check) ends a row of them, which tells the client
+    /// everything at once.
     ///
     /// ```
     /// use cardinal_plugin::{Error, Result};
@@ -37,10 +39,10 @@ impl Error {
         if is_wrong { self.field(pointer, detail) } else { self }
     }
 
-    /// Nothing, when no field was named by [`field`](Self::field) or [`field_if`](Self::field_if).
+    /// Returns `Ok` when no field was named by [`field`](Self::field) or [`field_if`](Self::field_if).
     ///
     /// # Errors
-    /// This error, when one was.
+    /// This error, when a field was named.
     pub fn check(self) -> Result<()> {
         if self.details.get("errors").is_some() { Err(self) } else { Ok(()) }
     }

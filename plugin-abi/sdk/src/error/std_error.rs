@@ -5,6 +5,8 @@ use std::fmt::{self, Display};
 use super::Error;
 
 /// An [`Error`] as a [`std::error::Error`], made by [`Error::into_std`].
+///
+/// `?` turns it into the same [`Error`] again, also when it is the source of another error.
 pub struct StdError {
     /// What `source` leads to, so that it is found behind an `anyhow::Error`, which hides its outermost error.
     pub(super) inner: Inner,

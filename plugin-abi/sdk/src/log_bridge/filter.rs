@@ -1,4 +1,5 @@
-//! Which lines are written: a level for everything, and for targets that differ.
+//! Which lines are written: a level for everything, and for targets that differ. One filter for the library, since
+//! `tracing` and `log` have one place each for it.
 
 use std::sync::{PoisonError, RwLock};
 

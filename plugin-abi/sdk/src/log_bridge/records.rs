@@ -1,4 +1,4 @@
-//! The crate `log`.
+//! The crate `log`: its records, with their target as a field. Key-value pairs of a record are left out.
 
 use log::{LevelFilter, Log, Metadata, Record};
 use serde_json::Map;

@@ -1,4 +1,7 @@
 //! The crate `tracing`: events, and the spans that they are in.
+//!
+//! A line has the fields of its event and of the spans around it, the inner ones over the outer, and `spans`, the names of
+//! these spans from the outermost to the innermost, joined by `:`.
 
 use std::{
     cell::RefCell,

@@ -12,7 +12,9 @@ const MAX_FIELDS: usize = 1_000;
 /// What some programs write before the header row.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// The rows of a CSV body; see [`Request::csv`](crate::Request::csv).
+/// The rows of a CSV body, from [`Request::csv`](crate::Request::csv).
+///
+/// It belongs to the call: once the call is over, reading fails. Dropping it early leaves the rest of the body unread.
 pub struct CsvRows {
     body: ByteStream,
     parser: Reader,
@@ -49,22 +51,50 @@ impl CsvRows {
         Ok(rows)
     }
 
-    /// The columns' names, from the header row.
+    /// Returns the names of the columns, from the header row, without the blanks around them.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The line that the row which was read last begins in, from 1.
+    /// Returns the line in which the row that was read last begins; the file's first line is 1.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// The next row as `T`, whose fields are named as the columns: text becomes the numbers and booleans that `T` has, and an
-    /// empty cell is a field that is not there. `None` at the end.
+    /// Reads the next row as `T`, whose fields have the names of the columns. Returns `None` at the end.
+    ///
+    /// Text becomes the numbers, booleans and enums that `T` has, and an empty cell is a field that is absent: give it an
+    /// `Option` or `#[serde(default)]`. Columns that `T` does not have are ignored. Blank lines are skipped.
+    ///
+    /// An import that goes on after a bad row collects what is wrong:
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Request, Result};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Price {
+    ///     sku: String,
+    ///     price: f64,
+    /// }
+    ///
+    /// async fn read(req: &Request) -> Result<(Vec<Price>, Vec<String>)> {
+    ///     let (mut rows, mut good, mut bad) = (req.csv(b';').await?, Vec::new(), Vec::new());
+    ///     loop {
+    ///         match rows.next().await {
+    ///             Ok(Some(price)) => good.push(price),
+    ///             Ok(None) => return Ok((good, bad)),
+    ///             Err(error) if error.status() == Some(422) => bad.push(error.message().to_owned()),
+    ///             Err(error) => return Err(error),
+    ///         }
+    ///     }
+    /// }
+    /// ```
     ///
     /// # Errors
-    /// 422 with the line and the field for a row that does not fit; the rows after it can be read. 413 for a row of over
-    /// 1 MiB or 1,000 fields. The error of the body when the client went away.
+    /// * 422, with the line and the field, for a row that does not fit, has another number of fields, or is not UTF-8; the
+    ///   rows after it can be read
+    /// * 413 for a row of over 1 MiB or 1,000 fields
+    /// * the errors of [`ByteStream::next`]
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let Some(cells) = self.row().await? else { return Ok(None) };
         let line = self.line;

@@ -9,7 +9,9 @@ const MAX_PART_HEADERS: usize = 8 << 10;
 /// RFC 2046 allows no longer one.
 const MAX_BOUNDARY: usize = 70;
 
-/// The parts of a form; see [`Request::multipart`](crate::Request::multipart).
+/// The parts of a form, from [`Request::multipart`](crate::Request::multipart).
+///
+/// It belongs to the call: once the call is over, reading fails. Dropping it early leaves the rest of the body unread.
 pub struct Multipart {
     body: ByteStream,
     buffer: BytesMut,
@@ -38,11 +40,12 @@ impl Multipart {
         Ok(Self { body, buffer: BytesMut::from("\r\n"), delimiter, place: Place::Within, parts: 0 })
     }
 
-    /// The next part; `None` at the end. What was not read of the part before is passed over.
+    /// Returns the next part; `None` at the end. It skips what was not read of the part before.
     ///
     /// # Errors
-    /// 400 for a form that is damaged or breaks off, or has more than 1,000 parts. The error of the body when the client went
-    /// away.
+    /// * 400 for a form that is damaged or breaks off, has more than 1,000 parts, or a part with more than 8 KiB of headers
+    ///   or without a name
+    /// * the errors of [`ByteStream::next`]
     pub async fn next(&mut self) -> Result<Option<Part<'_>>> {
         while self.place == Place::Within {
             self.piece().await?;
@@ -142,7 +145,25 @@ impl std::fmt::Debug for Multipart {
     }
 }
 
-/// A field of a form, or a file.
+/// A field of a form, or a file. It borrows the form: read it, or drop it, before the next one.
+///
+/// ```
+/// use cardinal_plugin::{Error, Request, Result, bytes::Bytes};
+///
+/// /// The picture of a form, of at most 5 MiB.
+/// async fn picture(req: &Request) -> Result<Bytes> {
+///     let mut form = req.multipart()?;
+///     while let Some(part) = form.next().await? {
+///         if part.name() == "picture" {
+///             if part.content_type() != Some("image/png") {
+///                 return Err(Error::unprocessable("Only PNG, please.").field("/picture", "is not image/png"));
+///             }
+///             return part.bytes(5 << 20).await;
+///         }
+///     }
+///     Err(Error::unprocessable("There is no picture.").field("/picture", "is missing"))
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Part<'a> {
     form: &'a mut Multipart,
@@ -152,33 +173,33 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The field's name.
+    /// Returns the name of the field. Several parts may have the same one.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file's name as the client says it: never to be taken for a path.
+    /// Returns the file's name as the client says it, for a part that is a file. Never use it as a path.
     pub fn file_name(&self) -> Option<&str> {
         self.file_name.as_deref()
     }
 
-    /// What the client says that it is.
+    /// Returns the media type as the client says it. The content may be something else.
     pub fn content_type(&self) -> Option<&str> {
         self.content_type.as_deref()
     }
 
-    /// The next piece of the content; `None` at its end.
+    /// Returns the next piece of the content; `None` at its end.
     ///
     /// # Errors
-    /// 400 when the form breaks off; the error of the body when the client went away.
+    /// 400 when the form breaks off, and the errors of [`ByteStream::next`].
     pub async fn chunk(&mut self) -> Result<Option<Bytes>> {
         self.form.piece().await
     }
 
-    /// The whole content.
+    /// Reads the whole content, of at most `most` bytes, into memory.
     ///
     /// # Errors
-    /// 413 when it has more bytes than `most`; as [`chunk`](Self::chunk).
+    /// 413 `payload-too-large` when it has more bytes than `most`, and the errors of [`chunk`](Self::chunk).
     pub async fn bytes(mut self, most: usize) -> Result<Bytes> {
         let mut whole = BytesMut::new();
         while let Some(piece) = self.chunk().await? {
@@ -191,10 +212,10 @@ impl Part<'_> {
         Ok(whole.freeze())
     }
 
-    /// The whole content as text.
+    /// Reads the whole content, of at most `most` bytes, as text.
     ///
     /// # Errors
-    /// 422 when it is not UTF-8; as [`bytes`](Self::bytes).
+    /// 422, with the field's pointer, when it is not UTF-8, and the errors of [`bytes`](Self::bytes).
     pub async fn text(self, most: usize) -> Result<String> {
         let pointer = crate::input::pointer(&self.name);
         let bytes = self.bytes(most).await?;

@@ -10,29 +10,38 @@ use crate::Request;
 impl Response {
     /// Names the version of what is answered: the text becomes an `ETag`, in quotes.
     ///
-    /// ```
-    /// use cardinal_plugin::{Request, Response, json};
-    ///
-    /// fn reply(req: &Request, version: i64) -> Response {
-    ///     Response::json(&json!({ "version": version })).etag(&version.to_string()).conditional(req)
-    /// }
-    /// ```
+    /// Use what changes with every change of the content: a version number, a hash. A text with a quote in it makes no
+    /// usable tag.
     #[must_use]
     pub fn etag(self, version: &str) -> Self {
         self.header("etag", &format!("\"{version}\""))
     }
 
-    /// Answers what the request makes depend on the version or asks a part of, when this is a 200 to GET or HEAD: `304` to
-    /// an `If-None-Match` that has the [`etag`](Self::etag), `206` with the bytes of a `Range`, `416` to one that lies
-    /// outside. A body without an `ETag` gets one of its content; a streamed one is left as it is, but for its `ETag`.
-    /// Several ranges at once, and ranges in other units, get the whole, as HTTP permits. Call it last.
+    /// Answers what the request makes conditional on the version, or asks a part of. Call it last.
+    ///
+    /// When the reply is a 200 to GET or HEAD, it becomes
+    ///
+    /// * `304` without a body for an `If-None-Match` that has the [`etag`](Self::etag),
+    /// * `206` with the bytes of a `Range` (unless an `If-Range` names another version),
+    /// * `416` for a `Range` that lies outside.
+    ///
+    /// A body without an `ETag` gets one of its content; a streamed one is left as it is, but for its `ETag`. Several
+    /// ranges at once, and ranges in other units, get the whole body, as HTTP permits.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
     ///
     /// async fn manual(_ctx: PluginContext, req: Request) -> Result<Response> {
-    ///     Ok(Response::bytes("application/pdf", &b"%PDF"[..]).conditional(&req))
+    ///     Ok(Response::bytes("application/pdf", &b"%PDF-1.7"[..]).etag("7").conditional(&req))
     /// }
+    ///
+    /// let manifest = r#"{ "name": "manuals", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/manual", manual));
+    /// let get = |name, value| block_on(host.send(TestRequest::get("/manual").header(name, value)));
+    /// assert_eq!(get("if-none-match", "\"7\"").status(), 304);
+    /// let part = get("range", "bytes=0-3");
+    /// assert_eq!((part.status(), part.text(), part.header("content-range")), (206, "%PDF", Some("bytes 0-3/8")));
     /// ```
     #[must_use]
     pub fn conditional(self, req: &Request) -> Self {

@@ -17,12 +17,21 @@ const WHOLE_FILE: u64 = 4 << 20;
 /// A piece of a larger one.
 const PIECE: usize = 64 << 10;
 
-/// One server-sent event.
+/// One server-sent event, for [`Response::events`].
 ///
 /// ```
-/// use cardinal_plugin::{Event, json};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+/// use cardinal_plugin::{Event, PluginContext, Request, Response, Result, Router, block_on, futures::stream, json};
 ///
-/// let event = Event::json(&json!({ "done": 3 })).name("progress").id("3");
+/// async fn progress(_: PluginContext, _: Request) -> Result<Response> {
+///     let event = Event::json(&json!({ "done": 3 })).name("progress").id("3");
+///     Ok(Response::events(stream::iter([Ok(event)])))
+/// }
+///
+/// let manifest = r#"{ "name": "feeds", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/progress", progress));
+/// let reply = block_on(host.send(TestRequest::get("/progress")));
+/// assert_eq!(reply.text(), "event: progress\nid: 3\ndata: {\"done\":3}\n\n");
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Event {
@@ -33,12 +42,12 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event with a text, which may have several lines.
+    /// Makes an event with a text, which may have several lines.
     pub fn text(data: impl Into<String>) -> Self {
         Self { data: data.into(), ..Self::default() }
     }
 
-    /// An event with JSON. What cannot be written ends the stream with an error.
+    /// Makes an event with JSON. A value that cannot be serialised ends the stream with an error.
     pub fn json(data: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_string(data) {
             Ok(data) => Self::text(data),
@@ -46,14 +55,14 @@ impl Event {
         }
     }
 
-    /// What listeners choose by; `message` without one.
+    /// Sets the name that listeners choose by; a browser calls it `message` when it is not set. It must be one line.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// What a client that comes back says in `Last-Event-ID`.
+    /// Sets what a client that comes back says in `Last-Event-ID`. It must be one line.
     #[must_use]
     pub fn id(mut self, id: &str) -> Self {
         self.id = Some(id.to_owned());
@@ -81,12 +90,16 @@ impl Event {
 }
 
 impl Response {
-    /// Server-sent events, for as long as the stream goes on and the client listens (`EventSource`). A comment is sent every
-    /// 15 s when there is nothing to say.
+    /// Answers with server-sent events (`EventSource`), for as long as the stream goes on and the client listens.
+    ///
+    /// A comment is sent whenever 15 seconds have passed without an event, so that no proxy takes the connection for dead.
+    /// The stream is dropped when the client goes away. It counts as a call under way all the time, of which a plugin has
+    /// 1,024. When the plugin is replaced it has a minute, then it is cut off: `EventSource` comes back by itself.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use cardinal_plugin::{Event, PluginContext, Request, Response, Result, futures::stream, tokio};
+    /// use cardinal_plugin::{Event, PluginContext, Request, Response, Result, Router, block_on, futures::stream, tokio};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
     ///
     /// async fn ticks(_ctx: PluginContext, _req: Request) -> Result<Response> {
     ///     let ticks = stream::unfold(0, |n| async move {
@@ -95,6 +108,13 @@ impl Response {
     ///     });
     ///     Ok(Response::events(ticks))
     /// }
+    ///
+    /// let manifest = r#"{ "name": "clock", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::builder(manifest).paused().start(|_: &PluginContext| Router::new().get("/ticks", ticks));
+    /// let mut reply = block_on(host.begin(TestRequest::get("/ticks")));
+    /// let first = host.context().spawn(async move { reply.next_piece().await });
+    /// block_on(host.advance(Duration::from_secs(1)));
+    /// assert_eq!(block_on(first).unwrap().unwrap().unwrap(), "data: 0\n\n");
     /// ```
     pub fn events<S>(events: S) -> Self
     where
@@ -111,22 +131,27 @@ impl Response {
         Self::stream("text/event-stream", pieces).header("cache-control", "no-store")
     }
 
-    /// 303: the client goes on with GET at `location`, an address or a path of this host. `.status(307)` and `.status(308)`
-    /// keep the method, 308 for good.
+    /// Answers 303: the client goes on with GET at `location`, an address or a path of this host.
+    ///
+    /// `.status(307)` and `.status(308)` keep the method; 308 holds for good.
     ///
     /// ```
     /// use cardinal_plugin::Response;
     ///
     /// let reply = Response::redirect("/admin/");
+    /// let moved = Response::redirect("https://shop.example/items/7").status(308);
     /// ```
     pub fn redirect(location: &str) -> Self {
         Self::empty().status(303).header("location", location)
     }
 
-    /// A file of the machine, with the media type of its name and an `ETag` of its length and its time. Up to 4 MiB it is
-    /// read whole, and [`conditional`](Self::conditional) answers with parts of it; a larger one is streamed.
+    /// Answers with a file of the machine, with the media type of its name and an `ETag` of its length and its time.
     ///
-    /// Never make the path of what a client sends without looking at it: `..` leads out of any folder.
+    /// Up to 4 MiB it is read whole, and [`conditional`](Self::conditional) answers with parts of it; a larger one is
+    /// streamed. It is read on the threads of tokio for blocking work. Files are read with the rights of the worker's
+    /// account.
+    ///
+    /// Never make the path of what a client sends without checking it: `..` leads out of any folder.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result};
@@ -137,7 +162,8 @@ impl Response {
     /// ```
     ///
     /// # Errors
-    /// 404 when there is no such file; anything else that keeps it from being read goes to the log.
+    /// 404 when there is no such file, or it is a folder. An internal error for anything else that keeps it from being
+    /// read.
     pub async fn file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let missing = || Error::not_found("There is no such file.");

@@ -43,26 +43,37 @@ impl RowFormat {
 }
 
 impl Response {
-    /// The rows of a query, streamed in constant memory. The reply keeps the connection until its last row is sent, so it
-    /// takes it whole.
+    /// Answers with the rows of a query, streamed in constant memory.
     ///
-    /// Booleans, whole and floating numbers, texts, enums, `uuid`, `date`, `time`, `timestamp`, `timestamptz` (RFC 3339),
-    /// `json`, `jsonb`, domains over them and one-dimensional arrays of them can be written; `numeric` is a text with every
-    /// digit. Of others say `::text` in the SQL.
+    /// The reply keeps the connection until its last row is sent, so it takes it whole. A client that reads slowly holds
+    /// the connection that long; it is one of the plugin's 4.
+    ///
+    /// These types can be written: booleans, whole and floating numbers, texts, enums, `uuid`, `date`, `time`, `timestamp`,
+    /// `timestamptz` (RFC 3339), `json`, `jsonb`, domains over them, and one-dimensional arrays of them. `numeric` is a
+    /// text with every digit. For others say `::text` in the SQL.
     ///
     /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result, RowFormat};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest, lacks_database};
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, RowFormat, block_on};
     ///
     /// async fn export(ctx: PluginContext, _req: Request) -> Result<Response> {
     ///     let conn = ctx.get_plugin_conn().await?;
     ///     let reply = Response::rows(conn, "SELECT id, text FROM notes ORDER BY id", &[], RowFormat::Csv).await?;
     ///     Ok(reply.header("content-disposition", "attachment; filename=\"notes.csv\""))
     /// }
+    ///
+    /// if lacks_database() {
+    ///     return;
+    /// }
+    /// let schema = "CREATE TABLE notes (id int PRIMARY KEY, text text); INSERT INTO notes VALUES (1, 'check, then sell')";
+    /// let routes = |_: &PluginContext| Router::new().get("/export", export);
+    /// let host = TestHost::builder(r#"{ "name": "notes", "version": "1.0.0", "backend": {} }"#).database(schema).start(routes);
+    /// assert_eq!(block_on(host.send(TestRequest::get("/export"))).text(), "id,text\r\n1,\"check, then sell\"\r\n");
     /// ```
     ///
     /// # Errors
-    /// Those of the query up to its first answer, and a column whose type cannot be written; both before anything is sent.
-    /// A later one cuts the reply off.
+    /// Those of [`Connection::query_stream`], and an internal error for a column whose type cannot be written; all before
+    /// anything is sent. A later error cuts the reply off.
     pub async fn rows<T>(
         conn: Connection,
         statement: &T,

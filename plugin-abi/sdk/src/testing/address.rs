@@ -13,14 +13,33 @@ pub(super) fn address() -> Option<String> {
     VARIABLES.into_iter().find_map(|name| std::env::var(name).ok().filter(|address| !address.is_empty()))
 }
 
-/// Whether the environment has a PostgreSQL for tests: `CARDINAL_TEST_DATABASE` or `DATABASE_URL`.
+/// Returns whether the environment names a PostgreSQL for tests, in `CARDINAL_TEST_DATABASE` or `DATABASE_URL`. It does not
+/// connect.
 pub fn has_database() -> bool {
     address().is_some()
 }
 
-/// Whether a test that needs tables has to be left out, as the environment has no PostgreSQL for tests. Says so on standard
-/// error, past the runner's capture, since the test counts as passed: `if lacks_database() { return; }`. With an address,
-/// a server that does not answer fails the test.
+/// Returns whether a test that needs tables has to be left out, because the environment names no PostgreSQL for tests.
+///
+/// The test counts as passed then, so it says on standard error that it was left out, past the runner's capture. With an
+/// address, a server that does not answer fails the test.
+///
+/// ```
+/// use cardinal_plugin::{PluginContext, Result, Router, block_on};
+/// use cardinal_plugin::testing::{TestHost, lacks_database};
+///
+/// async fn count(ctx: PluginContext) -> Result<i64> {
+///     let (count,) = ctx.get_plugin_conn().await?.query_one_as("SELECT count(*) FROM notes", &[]).await?;
+///     Ok(count)
+/// }
+///
+/// if lacks_database() {
+///     return;
+/// }
+/// let host = TestHost::builder(r#"{ "name": "notes", "version": "1.0.0" }"#);
+/// let host = host.database("CREATE TABLE notes (text text)").start(|_: &PluginContext| Router::new());
+/// assert_eq!(block_on(count(host.context())).unwrap(), 0);
+/// ```
 pub fn lacks_database() -> bool {
     if has_database() {
         return false;

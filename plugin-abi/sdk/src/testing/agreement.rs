@@ -1,4 +1,7 @@
-//! What a host asks of a plugin's router before it serves it: that it has what the manifest declares, and no more.
+//! What a host asks of a plugin's router before it serves it: that it has what the manifest declares, and no more. The
+//! host's own checks are in `host/crates/plugin/src/agreement.rs`.
+
+use std::collections::BTreeSet;
 
 use super::rules::{Route, Rules};
 use crate::{jobs::HANDLER_PREFIX, router::Entry};
@@ -7,7 +10,6 @@ impl Rules {
     /// What a host asks of a router before it serves it.
     pub(super) fn agree(&self, entries: &[Entry]) -> Result<(), String> {
         let routes = || entries.iter().filter_map(|entry| Some((entry, entry.route.as_ref()?)));
-        let has = |name: &str| entries.iter().any(|entry| entry.name == name);
         let declared = self.backend.as_ref().and_then(|backend| backend.routes.as_deref());
         if let Some((_, (method, path))) = routes().next().filter(|_| self.backend.is_none()) {
             return Err(format!("the router has {method} {path}, and manifest.json has no `backend`"));
@@ -23,18 +25,33 @@ impl Rules {
             let Some((entry, _)) = routes().find(|(_, own)| own.0.as_str() == *method && own.1 == *path) else {
                 return Err(format!("manifest.json declares {method} {path}, and the router does not have it"));
             };
-            if let Some(handler) = route.handler.as_ref().filter(|handler| **handler != entry.name && !has(handler)) {
-                return Err(format!("manifest.json: {method} {path} names the handler `{handler}`; there is none"));
+            if let Some(handler) = route.handler.as_ref().filter(|handler| **handler != entry.name) {
+                let found = &entry.name;
+                return Err(format!(
+                    "manifest.json: {method} {path} names the handler `{handler}`, and the router has `{found}` there"
+                ));
             }
         }
         self.agree_on_jobs(entries)?;
-        match self.mcp.tools.iter().find(|tool| !has(&tool.handler)) {
-            Some(tool) => Err(format!(
-                "manifest.json: the tool {} names the handler `{}`, and the router has {}",
-                tool.name,
-                tool.handler,
-                entries.iter().map(|entry| format!("`{}`", entry.name)).collect::<Vec<_>>().join(", ")
-            )),
+        self.agree_on_tools(entries)?;
+        paths_are_distinct(entries)
+    }
+
+    /// Each tool has its handlers, and each handler without a route is one that a tool or a job names.
+    fn agree_on_tools(&self, entries: &[Entry]) -> Result<(), String> {
+        let named = || self.mcp.tools.iter().flat_map(|tool| tool.handlers().map(move |name| (tool, name)));
+        if let Some((tool, name)) = named().find(|(_, name)| !entries.iter().any(|entry| entry.name == **name)) {
+            let found = entries.iter().map(|entry| format!("`{}`", entry.name)).collect::<Vec<_>>().join(", ");
+            let tool = &tool.name;
+            return Err(format!(
+                "manifest.json: the tool {tool} names the handler `{name}`, and the router has {found}"
+            ));
+        }
+        let is_stray = |entry: &&Entry| entry.route.is_none() && !entry.name.starts_with(HANDLER_PREFIX);
+        match entries.iter().filter(is_stray).find(|entry| !named().any(|(_, name)| *name == entry.name)) {
+            Some(entry) => {
+                Err(format!("the router has the handler `{}`, and no tool of manifest.json names it", entry.name))
+            }
             None => Ok(()),
         }
     }
@@ -50,4 +67,12 @@ impl Rules {
             None => Ok(()),
         }
     }
+}
+
+/// A host finds a path before it looks at the method: `/a/{x}` and `/a/{y}` are one path, whatever methods they have.
+fn paths_are_distinct(entries: &[Entry]) -> Result<(), String> {
+    let paths: BTreeSet<&str> = entries.iter().filter_map(|entry| Some(entry.route.as_ref()?.1.as_str())).collect();
+    let mut table = matchit::Router::new();
+    let clash = |path, error| format!("two routes of the router match the same requests: {path}: {error}");
+    paths.into_iter().try_for_each(|path| table.insert(path, ()).map_err(|error| clash(path, error)))
 }

@@ -1,4 +1,4 @@
-//! What is said of a [`TestHost`] before its plugin starts.
+//! What is set before the plugin of a [`TestHost`] starts.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::{Routes, Running, TestHost, database::Database, fake_host::FakeHost, rules::Rules, start};
 use crate::{IntoRouter, PluginContext, runtime::Threads};
 
-/// What is said of a [`TestHost`] before its plugin starts.
+/// What is set before the plugin of a [`TestHost`] starts: settings, a database, a stopped clock. [`TestHost::builder`]
+/// makes it.
 #[derive(Debug)]
 pub struct TestHostBuilder {
     pub(super) manifest: String,
@@ -17,7 +18,8 @@ pub struct TestHostBuilder {
 }
 
 impl TestHostBuilder {
-    /// The operator's settings, a JSON object; they lie over the defaults of `settings_schema`, which is not enforced.
+    /// Sets the operator's settings, a JSON object. They are laid over the defaults of `settings_schema`, which is not
+    /// enforced.
     #[must_use]
     pub fn settings(mut self, settings: Value) -> Self {
         self.settings = settings;
@@ -25,13 +27,17 @@ impl TestHostBuilder {
     }
 
     /// Gives the plugin a database with this `schema.sql` in it: `include_str!("../schema.sql")`.
+    ///
+    /// The database is made with the first connection, and has `public.master_cards` with the cards of the test. The pool
+    /// has 4 connections and the host's wait of 2 seconds.
     #[must_use]
     pub fn database(mut self, schema_sql: &str) -> Self {
         self.schema_sql = Some(schema_sql.to_owned());
         self
     }
 
-    /// Stops the plugin's clock: `tokio::time` stands still until [`TestHost::advance`].
+    /// Stops the plugin's clock: `tokio::time` stands still until [`TestHost::advance`]. What sleeps, and every time-out of
+    /// tokio's, waits for that.
     #[must_use]
     pub fn paused(mut self) -> Self {
         self.paused = true;
@@ -58,8 +64,8 @@ impl TestHostBuilder {
     /// ```
     ///
     /// # Panics
-    /// When the manifest cannot be read, `routes` fails, or the router and the manifest do not agree: what a host would
-    /// refuse, in words.
+    /// When the manifest cannot be read, `routes` fails, or the router and the manifest do not agree: with what a host
+    /// would say when it refuses the plugin.
     pub fn start<R: IntoRouter>(self, routes: impl Fn(&PluginContext) -> R + Send + Sync + 'static) -> TestHost {
         let rules: Rules = match serde_json::from_str(&self.manifest) {
             Ok(rules) => rules,

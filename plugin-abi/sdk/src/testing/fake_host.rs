@@ -1,5 +1,8 @@
-//! A host: it answers what a test has laid down, and keeps a journal. Under [`TestHost`](super::TestHost), and under
-//! the SDK's own tests of the border.
+//! A host: it answers what a test has laid down, and keeps a journal. Under [`TestHost`](super::TestHost), and under the
+//! SDK's own tests of the border.
+//!
+//! The functions of its table are those of the plugin API. They find their host by the number of the context, so that hosts
+//! of tests that run side by side do not meet.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -12,7 +15,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cardinal_plugin_abi::{self as abi, Bytes, CallId, CtxId, Error, Fut, error as codes};
+use cardinal_plugin_abi::{self as abi, Answer, Bytes, CallId, CtxId, Error, Fut, error as codes, host::cancel};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -29,15 +32,20 @@ pub use super::table::api;
 pub struct FakeHost {
     /// The number of the first instance's context.
     pub ctx: CtxId,
+    /// The plugin's lines, panics included.
     pub log: Mutex<Vec<LogLine>>,
+    /// The changes of metrics.
     pub metrics: Mutex<Vec<MetricLine>>,
     /// What happened, in order, in words.
     pub journal: Mutex<Vec<String>>,
+    /// What `settings` answers: a JSON object.
     pub settings: Mutex<String>,
     /// The context is retired: everything is refused.
     pub retired: Mutex<bool>,
     /// Calls that are cancelled.
     pub cancelled: Mutex<HashSet<CallId>>,
+    /// Instances that are to stop.
+    pub(super) stopping: Mutex<HashSet<CtxId>>,
     /// What `db_prepare` answers, by SQL.
     pub statements: Mutex<HashMap<String, String>>,
     /// What `db_query` streams, taken by the next query.
@@ -74,11 +82,13 @@ pub(super) struct PendingCall {
 static HOSTS: LazyLock<RwLock<HashMap<CtxId, Arc<FakeHost>>>> = LazyLock::new(RwLock::default);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// Locks, whether a thread has panicked with the lock or not: a test that fails must not fail others.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FakeHost {
+    /// Makes a host without a manifest, which checks nothing.
     pub fn new() -> Arc<Self> {
         Self::default().register()
     }
@@ -103,6 +113,7 @@ impl FakeHost {
         hosts_mut().remove(&ctx);
     }
 
+    /// Adds a line to the journal.
     pub fn note(&self, what: impl Into<String>) {
         lock(&self.journal).push(what.into());
     }
@@ -111,6 +122,7 @@ impl FakeHost {
         lock(&self.journal).clone()
     }
 
+    /// Lets the host not answer this until [`finish`](Self::finish).
     pub fn hold(&self, what: &str) {
         lock(&self.holding).insert(what.to_owned());
     }
@@ -127,6 +139,24 @@ impl FakeHost {
         }
     }
 
+    /// Lets an instance know that it is to stop, as a host does just before it stops it.
+    pub fn stop(&self, ctx: CtxId) {
+        lock(&self.stopping).insert(ctx);
+        self.finish(&stop_of(ctx));
+    }
+
+    /// Ready when the instance is to stop.
+    pub(super) fn until_stop(self: &Arc<Self>, ctx: CtxId) -> Fut<Answer> {
+        let what = stop_of(ctx);
+        self.hold(&what);
+        let answer = self.ask(&what, || cancel::STOPPING.into());
+        // Looked at behind the hold: whichever of this and `stop` comes second sees the other.
+        if lock(&self.stopping).contains(&ctx) {
+            self.finish(&what);
+        }
+        answer
+    }
+
     /// Waits until something that is held has been asked for.
     pub fn until_asked(&self, what: &str) {
         while !lock(&self.held).iter().any(|held| held.what == what && !lock(&held.wakers).is_empty()) {
@@ -134,12 +164,14 @@ impl FakeHost {
         }
     }
 
+    /// Waits until the journal has this line, on the thread that asks.
     pub fn until_journal(&self, what: &str) {
         while !lock(&self.journal).iter().any(|line| line == what) {
             std::thread::yield_now();
         }
     }
 
+    /// Answers with `answer`, once the test does not hold `what`, unless the test has an error for it.
     pub(super) fn ask<T: Send + 'static>(self: &Arc<Self>, what: &str, answer: impl FnOnce() -> T) -> Fut<T> {
         self.ask_fallible(what, || Ok(answer()))
     }
@@ -204,8 +236,14 @@ impl<T> Drop for PendingAnswer<T> {
     }
 }
 
+/// The host of a context; one that refuses everything when the plugin is gone.
 pub(super) fn host(ctx: CtxId) -> Arc<FakeHost> {
-    HOSTS.read().unwrap_or_else(PoisonError::into_inner).get(&ctx).cloned().unwrap_or_default()
+    let found = HOSTS.read().unwrap_or_else(PoisonError::into_inner).get(&ctx).cloned();
+    found.unwrap_or_else(|| Arc::new(FakeHost { retired: Mutex::new(true), ..FakeHost::default() }))
+}
+
+fn stop_of(ctx: CtxId) -> String {
+    format!("stop of {ctx}")
 }
 
 fn hosts_mut() -> std::sync::RwLockWriteGuard<'static, HashMap<CtxId, Arc<FakeHost>>> {

@@ -66,12 +66,12 @@ pub struct TestJob {
 }
 
 impl TestJob {
-    /// A job of the manifest, without arguments, of a user who may do everything.
+    /// Makes a job of the manifest, without arguments, for a user who may do everything.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), args: json!({}), checkpoint: None, user: None }
     }
 
-    /// Its arguments. They are not held against `args_schema`, which the host does before a handler runs.
+    /// Sets the arguments. They are not validated against `args_schema`, which a host does before a handler runs.
     ///
     /// # Panics
     /// When they cannot be written as JSON.
@@ -81,7 +81,7 @@ impl TestJob {
         self
     }
 
-    /// What an earlier run saved.
+    /// Sets what an earlier run saved.
     ///
     /// # Panics
     /// When it cannot be written as JSON.
@@ -91,7 +91,7 @@ impl TestJob {
         self
     }
 
-    /// Who has started it.
+    /// Sets who has started it.
     #[must_use]
     pub fn user(mut self, user: User) -> Self {
         self.user = Some(user);
@@ -106,29 +106,30 @@ fn as_json(value: &(impl Serialize + ?Sized)) -> Value {
     }
 }
 
-/// A job that the plugin has started ([`PluginContext::start_job`](crate::PluginContext::start_job)). Nothing runs it by
-/// itself.
+/// A job that the plugin has started ([`PluginContext::start_job`](crate::PluginContext::start_job)). A test host does not
+/// run it; the test does, with [`TestHost::begin_job`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StartedJob {
-    /// Its id.
+    /// The id that the plugin got.
     pub id: Uuid,
-    /// Its name in the manifest.
+    /// The job's name in the manifest.
     pub name: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Value,
     /// Who started it; `None` is the plugin itself.
     pub user_id: Option<Uuid>,
 }
 
-/// How a run ended.
+/// How a run of a job ended.
 #[derive(Debug)]
 pub enum JobEnd {
-    /// The handler has done its work.
+    /// The handler returned `Ok`.
     Done,
-    /// It has stopped because it was asked to.
+    /// The handler returned an error after it was asked to stop. The host runs the job again from its checkpoint, or has
+    /// cancelled it.
     Stopped,
-    /// It has failed. A panic is an error, too, with [`Error::is_panic`].
+    /// The handler returned an error, or panicked ([`Error::is_panic`]).
     Failed(Box<Error>),
 }
 
@@ -143,8 +144,10 @@ pub(super) struct JobRecord {
     checkpoint: Mutex<Option<Value>>,
 }
 
-/// A job under way. It runs when it is awaited or [asked](Self::is_waiting); dropping it is what a host does with a job
-/// that does not stop.
+/// A run of a job under way, from [`TestHost::begin_job`].
+///
+/// It runs when it is awaited or [asked](Self::is_waiting). Dropping it is what a host does with a job that does not stop.
+/// Await it as `&mut run` to look at its reports afterwards.
 #[derive(Debug)]
 #[must_use = "a job runs only when it is awaited"]
 pub struct TestJobRun {
@@ -153,37 +156,38 @@ pub struct TestJobRun {
 }
 
 impl TestJobRun {
-    /// Asks it to stop.
+    /// Asks the job to stop: its next [`save`](crate::Job::save) fails, and [`is_stopping`](crate::Job::is_stopping) is
+    /// true.
     pub fn stop(&self) {
         self.record.stop.send_replace(true);
     }
 
-    /// Lets the handler go on as far as it can; whether it waits for something then.
+    /// Lets the handler go on as far as it can; returns whether it waits for something then.
     pub fn is_waiting(&mut self) -> bool {
         self.call.is_waiting()
     }
 
-    /// Items that are done, by the latest report.
+    /// Returns the number of items that are done, by the latest report.
     pub fn done(&self) -> u64 {
         *lock(&self.record.done)
     }
 
-    /// Items in all, by the latest report.
+    /// Returns the number of items in all, by the latest report.
     pub fn total(&self) -> Option<u64> {
         *lock(&self.record.total)
     }
 
-    /// The words of the latest report.
+    /// Returns the words of the latest report.
     pub fn text(&self) -> String {
         lock(&self.record.text).clone()
     }
 
-    /// The items that failed, with their `code` and `detail`.
+    /// Returns the items that failed, each with its `code`, its `detail` and what else was said about it.
     pub fn failures(&self) -> Vec<Value> {
         lock(&self.record.failures).clone()
     }
 
-    /// What was saved last, the run before included.
+    /// Returns what was saved last, by this run or the one before.
     pub fn checkpoint(&self) -> Option<Value> {
         lock(&self.record.checkpoint).clone()
     }
@@ -206,8 +210,8 @@ fn end_of(reply: TestReply) -> JobEnd {
 }
 
 impl TestHost {
-    /// Begins a job of the plugin, as a host does whose turn it is. Times of the schedule are the test's: it begins what
-    /// would begin then.
+    /// Begins a job of the plugin, as a host does whose turn it is. A schedule of the manifest is ignored: begin what it
+    /// would begin.
     ///
     /// # Panics
     /// When the router has no job of this name.
@@ -237,7 +241,7 @@ impl TestHost {
         TestJobRun { call, record }
     }
 
-    /// The jobs that the plugin has started so far.
+    /// Returns the jobs that the plugin has started so far, in their order.
     pub fn started_jobs(&self) -> Vec<StartedJob> {
         lock(&self.fake.started_jobs).clone()
     }

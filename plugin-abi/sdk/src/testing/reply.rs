@@ -1,4 +1,4 @@
-//! What a test gets back.
+//! What a test gets back: a [`TestCall`] under way, and its [`TestReply`].
 
 use std::{
     future::Future,
@@ -17,9 +17,13 @@ use crate::{ByteStream, Error, Result};
 
 /// The largest streamed body that is collected.
 const LARGEST_BODY: usize = 64 << 20;
+/// Seconds of `Retry-After` when a retryable error does not say: the host's own.
+const DEFAULT_RETRY: u64 = 1;
 
-/// A call under way, for tests of time and cancellation. It runs when it is awaited or [asked](Self::is_waiting);
-/// dropping it is what a client does that goes away.
+/// A call under way, from [`TestHost::begin`](super::TestHost::begin), for tests of time and cancellation.
+///
+/// It runs when it is awaited or [asked](Self::is_waiting). Dropping it is what a client does that goes away. After its
+/// end, and that of its streamed body, the host refuses what is asked with its context.
 #[must_use = "a call runs only when it is awaited"]
 pub struct TestCall {
     running: Fut<abi::Reply>,
@@ -50,7 +54,8 @@ impl TestCall {
         Self { running, caller: Some(CallerGuard { host, call }) }
     }
 
-    /// Lets the handler go on as far as it can; whether it waits for something then. It answers when it is awaited.
+    /// Lets the handler go on as far as it can; returns whether it waits for something then. `false` means that the reply
+    /// is ready: await the call to get it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -108,6 +113,25 @@ impl std::fmt::Debug for TestCall {
 }
 
 /// What a client would get: status, headers, body; and the handler's [`Error`], when it ended with one.
+///
+/// The headers are those that the plugin set: the host's own are missing, and none is dropped.
+///
+/// ```
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+///
+/// async fn parse(_: PluginContext, req: Request) -> Result<Response> {
+///     let body = req.body().await?;
+///     let number: u32 = std::str::from_utf8(&body)?.parse()?; // an internal error, which clients see nothing of
+///     Ok(Response::text(number.to_string()))
+/// }
+///
+/// let manifest = r#"{ "name": "parser", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/parse", parse));
+/// let reply = block_on(host.send(TestRequest::post("/parse").body("text/plain", "seven")));
+/// assert_eq!((reply.status(), &reply.json()["code"]), (500, &"internal-error".into()));
+/// assert_eq!(reply.error().unwrap().message(), "invalid digit found in string");
+/// ```
 #[derive(Debug)]
 pub struct TestReply {
     status: u16,
@@ -143,7 +167,11 @@ impl TestReply {
         if let Some(errors) = error.fields() {
             problem["errors"] = errors.clone();
         }
-        let headers = vec![("content-type".to_owned(), "application/problem+json".to_owned())];
+        let mut headers = vec![("content-type".to_owned(), "application/problem+json".to_owned())];
+        if error.is_retryable() {
+            let seconds = error.retry_delay().map_or(DEFAULT_RETRY, |wait| wait.as_secs());
+            headers.push(("retry-after".to_owned(), seconds.to_string()));
+        }
         let body = problem.to_string().into();
         Self { status, headers, body, stream: None, error: Some(error), _caller: None }
     }
@@ -166,27 +194,32 @@ impl TestReply {
         self
     }
 
-    /// The next piece of a streamed body, of a reply that [`TestHost::begin`](super::TestHost::begin) gave.
+    /// Returns the next piece of a streamed body, of a reply that [`TestHost::begin`](super::TestHost::begin) gave; `None`
+    /// at its end, and for a body that is not streamed.
+    ///
+    /// # Errors
+    /// What the plugin's stream failed with. A client would see the connection break.
     pub async fn next_piece(&mut self) -> Option<Result<Bytes>> {
         self.stream.as_mut()?.next().await
     }
 
-    /// The status: of the reply, or what the host makes of the error.
+    /// Returns the status: of the reply, or what the host makes of the error.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// A header; the name in any case.
+    /// Returns a header; the name in any case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The body; of an error the problem document that a client gets (`status`, `code`, `detail`, `errors`).
+    /// Returns the body; of an error the problem document that a client gets (`status`, `code`, `detail`, `errors`). It is
+    /// empty for a streamed body that was not [collected](Self::collected).
     pub fn bytes(&self) -> &Bytes {
         &self.body
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     ///
     /// # Panics
     /// When it is not UTF-8.
@@ -197,7 +230,7 @@ impl TestReply {
         }
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     ///
     /// # Panics
     /// When it is not JSON.
@@ -212,8 +245,8 @@ impl TestReply {
         self.error
     }
 
-    /// What the handler ended with when it made no reply: all that the log gets, and a client does not. A panic is one,
-    /// with [`Error::is_panic`].
+    /// Returns what the handler ended with when it made no reply: all that the log gets, and a client does not. A panic is
+    /// one, with [`Error::is_panic`].
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }

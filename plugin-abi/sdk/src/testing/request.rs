@@ -1,4 +1,4 @@
-//! A request as a test makes it.
+//! A request as a test makes it, and the users and cards of tests.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -13,12 +13,35 @@ use crate::{User, UserKind};
 
 /// What a handler is asked in a test: an HTTP request below the plugin's prefix, or the call of a tool.
 ///
+/// Unless it says otherwise, it comes from [`test_user`]`("tester", &["*"])` and has no body, no headers and no deadline.
+/// It can be cloned and sent again.
+///
 /// ```
 /// use cardinal_plugin::{json, testing::{TestRequest, test_user}};
 ///
 /// let listed = TestRequest::get("/cards/7?limit=2").header("accept-language", "de");
 /// let added = TestRequest::post("/cards/7").json(&json!({ "text": "check the legs" })).user(test_user("Ada", &["cards:read"]));
 /// let tool = TestRequest::tool("plugin_notes_add", &json!({ "card_id": 7, "text": "check the legs" }));
+/// ```
+///
+/// What a host adds to a request of its own accord is set by hand:
+///
+/// ```
+/// use std::time::Duration;
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+///
+/// async fn about(_: PluginContext, req: Request) -> Result<Response> {
+///     let peer = req.peer().map(|address| address.to_string());
+///     Ok(Response::json(&json!([req.locale(), req.request_id(), peer, req.deadline().is_some()])))
+/// }
+///
+/// let manifest = r#"{ "name": "about", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/about", about));
+/// let plain = TestRequest::get("/about");
+/// assert_eq!(block_on(host.send(plain.clone())).json(), json!([null, "test", null, false]));
+/// let full = plain.locale("de-AT").request_id("r1").peer([192, 0, 2, 7].into()).deadline(Duration::from_secs(30));
+/// assert_eq!(block_on(host.send(full)).json(), json!(["de-AT", "r1", "192.0.2.7", true]));
 /// ```
 #[derive(Clone, Debug)]
 pub struct TestRequest {
@@ -45,7 +68,8 @@ enum Body {
 }
 
 impl TestRequest {
-    /// A request of any method. `path` is what a client asks below the plugin's prefix, its query behind `?` included.
+    /// Makes a request of any method. `path` is what a client asks below the plugin's prefix, percent-encoded, its query
+    /// behind `?` included.
     pub fn new(method: Method, path: &str) -> Self {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         Self {
@@ -65,33 +89,33 @@ impl TestRequest {
         }
     }
 
-    /// `GET path`.
+    /// Makes a `GET` request.
     pub fn get(path: &str) -> Self {
         Self::new(Method::GET, path)
     }
 
-    /// `POST path`.
+    /// Makes a `POST` request.
     pub fn post(path: &str) -> Self {
         Self::new(Method::POST, path)
     }
 
-    /// `PUT path`.
+    /// Makes a `PUT` request.
     pub fn put(path: &str) -> Self {
         Self::new(Method::PUT, path)
     }
 
-    /// `PATCH path`.
+    /// Makes a `PATCH` request.
     pub fn patch(path: &str) -> Self {
         Self::new(Method::PATCH, path)
     }
 
-    /// `DELETE path`.
+    /// Makes a `DELETE` request.
     pub fn delete(path: &str) -> Self {
         Self::new(Method::DELETE, path)
     }
 
-    /// The call of a tool by its name in the manifest (or by its handler's name), with its arguments. They are not held
-    /// against `input_schema`, which the host does before a handler runs.
+    /// Makes the call of a tool by its name in the manifest (or by its handler's name), with its arguments. They are not
+    /// validated against `input_schema`, which a host does before a handler runs.
     ///
     /// # Panics
     /// When the arguments cannot be written as JSON.
@@ -99,7 +123,7 @@ impl TestRequest {
         Self { tool: Some(name.to_owned()), ..Self::new(Method::POST, "/") }.json(arguments)
     }
 
-    /// A JSON body.
+    /// Sets a JSON body and its `content-type`.
     ///
     /// # Panics
     /// When the value cannot be written as JSON.
@@ -111,35 +135,36 @@ impl TestRequest {
         }
     }
 
-    /// A body of any kind.
+    /// Sets a body of any media type.
     #[must_use]
     pub fn body(mut self, content_type: &str, bytes: impl Into<Bytes>) -> Self {
         self.body = Body::Full(bytes.into());
         self.header("content-type", content_type)
     }
 
-    /// A body that arrives piece by piece, as that of a route which takes more than 1 MiB.
+    /// Sets a body that arrives piece by piece, like that of a route which takes more than 1 MiB.
     #[must_use]
     pub fn pieces<P: Into<Bytes>>(mut self, pieces: impl IntoIterator<Item = P>) -> Self {
         self.body = Body::Pieces(pieces.into_iter().map(Into::into).collect());
         self
     }
 
-    /// A header; the name in any case.
+    /// Adds a header; the name in any case.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_ascii_lowercase(), value.to_owned()));
         self
     }
 
-    /// A parameter of the path, for a handler that is called without a router.
+    /// Sets a parameter of the path, for a handler that is called without a router
+    /// ([`TestHost::call`](super::TestHost::call)).
     #[must_use]
     pub fn param(mut self, name: &str, value: &str) -> Self {
         self.params.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Who calls; [`test_user`]`("tester", &["*"])` unless said otherwise.
+    /// Sets who calls: [`test_user`] makes one. The test host checks the rights to cards by it, not the scopes of routes.
     #[must_use]
     pub fn user(mut self, user: User) -> Self {
         self.user = user;
@@ -152,28 +177,28 @@ impl TestRequest {
         self
     }
 
-    /// The language that the client prefers, as `de-AT`.
+    /// Sets the language that the client prefers, such as `de-AT`. The header `accept-language` does not set it here.
     #[must_use]
     pub fn locale(mut self, locale: &str) -> Self {
         self.locale = locale.to_owned();
         self
     }
 
-    /// The id that [`Request::request_id`](crate::Request::request_id) gives; `test` unless said otherwise.
+    /// Sets the id that [`Request::request_id`](crate::Request::request_id) returns; it is `test` unless it is set.
     #[must_use]
     pub fn request_id(mut self, id: &str) -> Self {
         self.request_id = id.to_owned();
         self
     }
 
-    /// What [`Request::deadline`](crate::Request::deadline) says is left. Nobody enforces it here.
+    /// Sets the time that [`Request::deadline`](crate::Request::deadline) has left. Nothing enforces it here.
     #[must_use]
     pub fn deadline(mut self, left: Duration) -> Self {
         self.deadline = Some(left);
         self
     }
 
-    /// The client's address.
+    /// Sets the client's address.
     #[must_use]
     pub fn peer(mut self, address: IpAddr) -> Self {
         self.peer = Some(address);
@@ -240,20 +265,30 @@ impl abi::stream::Source for Pieces {
     }
 }
 
-/// A user for tests, with an id of its own and these scopes: `cards:read`, `plugin:notes:write`, `*`.
+/// Makes a user for tests, with an id of its own and these scopes: `cards:read`, `plugin:notes:write`, `*`.
+///
+/// ```
+/// use cardinal_plugin::testing::test_user;
+///
+/// let (ada, other) = (test_user("Ada", &["cards:read"]), test_user("Ada", &[]));
+/// assert_eq!((ada.name.as_str(), ada.scopes.len()), ("Ada", 1));
+/// assert_ne!(ada.id, other.id);
+/// ```
 pub fn test_user(name: &str, scopes: &[&str]) -> User {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
     User { id: Uuid::new_v4(), name: name.to_owned(), kind: UserKind::User, scopes }
 }
 
-/// A card for tests: this title, nothing else. Fields of `with` replace what is usual; `id`, `sku`, `status`,
-/// `attributes`, `version` are those of [`Card`](crate::Card).
+/// Makes a card for tests, as [`TestHost::add_card`](super::TestHost::add_card) takes it: with this title, an id and an SKU
+/// of its own, `active`, version 1, without sources.
+///
+/// Fields of `with` replace these; `id`, `sku`, `status`, `attributes`, `version` are those of [`Card`](crate::Card).
 ///
 /// ```
 /// use cardinal_plugin::{json, testing::test_card};
 ///
 /// let lamp = test_card("Lamp", json!({ "sku": "L1", "attributes": { "sources": {} } }));
-/// assert_eq!(lamp["status"], "active");
+/// assert_eq!((&lamp["sku"], &lamp["status"]), (&json!("L1"), &json!("active")));
 /// ```
 pub fn test_card(title: &str, with: Value) -> Value {
     let (id, now) = (Uuid::new_v4(), super::rules::now());

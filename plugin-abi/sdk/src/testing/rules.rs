@@ -1,6 +1,8 @@
 //! What the host holds a plugin to: its manifest, the rights of a call, the rules of cards.
+//!
+//! They are those of `host/crates/plugin/src/context.rs` and `host/crates/cards`, with the same codes and statuses.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use cardinal_plugin_abi::{CallId, Error, error as codes, error::flags};
 use serde::Deserialize;
@@ -13,9 +15,11 @@ use crate::User;
 
 /// The largest `data` of a source, as JSON text: the host's own limit.
 const DATA_LIMIT: usize = 256 << 10;
-/// Cards on a page when the query says nothing, and at most.
+/// Cards on a page when the query says nothing, and how many it may ask for.
 const PAGE: usize = 50;
-const LARGEST_PAGE: usize = 200;
+const LIMITS: RangeInclusive<usize> = 1..=200;
+/// What cards can be sorted by.
+const SORTS: [&str; 4] = ["title", "sku", "created_at", "updated_at"];
 
 /// The parts of a manifest that the host checks calls against.
 #[derive(Default, Deserialize)]
@@ -43,6 +47,14 @@ pub(super) struct Tools {
 pub(super) struct Tool {
     pub(super) name: String,
     pub(super) handler: String,
+    preview: Option<String>,
+}
+
+impl Tool {
+    /// The handlers that it names: its own, and that of its preview.
+    pub(super) fn handlers(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.handler).chain(&self.preview)
+    }
 }
 
 #[derive(Deserialize)]
@@ -89,6 +101,10 @@ fn not_found(detail: &str) -> Error {
     refusal(codes::NOT_FOUND, detail, &json!({ "status": 404, "code": "not-found" }))
 }
 
+fn malformed(detail: &str) -> Error {
+    refusal(codes::REFUSED, detail, &json!({ "status": 400, "code": "invalid-request" }))
+}
+
 impl FakeHost {
     /// The rights come from the call. (That an author names its user is the SDK's to check.)
     pub(super) fn authorise(&self, call: CallId, access: &str) -> Result<(), Error> {
@@ -119,7 +135,7 @@ impl FakeHost {
             version = &rules.version;
         }
         if data.len() > DATA_LIMIT {
-            return Err(refused("source-too-large", "The data is over 256 KiB."));
+            return Err(refused("source-limit-exceeded", "The data is over 256 KiB."));
         }
         let data: Value = serde_json::from_str(data)
             .map_err(|error| Error::new(codes::INVALID_ARGUMENT, format!("data is not JSON: {error}")))?;
@@ -169,14 +185,20 @@ impl FakeHost {
         let text = |name: &str| query.get(name).and_then(Value::as_str);
         let cards = lock(&self.cards);
         let mut found: Vec<_> = cards.values().filter(|card| fits(card, &text)).collect();
-        let sort = text("sort").unwrap_or("created_at");
-        let (sort, is_descending) = (sort.trim_start_matches('-'), sort.starts_with('-'));
+        let sort = text("sort").unwrap_or("-created_at");
+        let (sort, is_descending) = (sort.strip_prefix('-').unwrap_or(sort), sort.starts_with('-'));
+        if !SORTS.contains(&sort) {
+            return Err(malformed(
+                "`sort` is one of title, sku, created_at, updated_at, with `-` before it for descending.",
+            ));
+        }
+        let limit = query.get("limit").map_or(Some(PAGE as u64), Value::as_u64);
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| LIMITS.contains(limit));
+        let limit = limit.ok_or_else(|| malformed("`limit` is 1 to 200."))?;
         found.sort_by_key(|card| card[sort].to_string());
         if is_descending {
             found.reverse();
         }
-        let limit = query.get("limit").and_then(Value::as_u64).and_then(|limit| usize::try_from(limit).ok());
-        let limit = limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
         let from = text("cursor").and_then(|cursor| cursor.parse::<usize>().ok()).unwrap_or(0).min(found.len());
         let to = (from + limit).min(found.len());
         let next = (to < found.len()).then(|| to.to_string());

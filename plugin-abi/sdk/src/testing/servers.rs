@@ -35,21 +35,21 @@ pub(super) static EXTENSION: HttpClient = HttpClient { send };
 /// Answers the plugin's requests.
 pub(super) type Servers = Arc<dyn Fn(&SentRequest) -> ServerAnswer + Send + Sync>;
 
-/// A request of the plugin's to another server.
+/// A request of the plugin's to another server, as [`TestHost::answer_http`] shows it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SentRequest {
     /// The method.
     pub method: Method,
-    /// The whole URL.
+    /// The whole URL, its query included.
     pub url: String,
-    /// What the plugin has set.
+    /// The headers that the plugin has set; those of the host are missing.
     pub headers: HeaderMap,
-    /// The body.
+    /// The body; empty when there is none.
     pub body: Bytes,
-    /// The time that it has, when the plugin says so.
+    /// The time of [`HttpRequest::timeout`](crate::HttpRequest::timeout), when it was set. Nothing enforces it here.
     pub timeout: Option<Duration>,
-    /// The bytes that the answer's body may have, when the plugin says so.
+    /// The size of [`HttpRequest::max_bytes`](crate::HttpRequest::max_bytes), when it was set. It is enforced.
     pub max_bytes: Option<u64>,
 }
 
@@ -81,19 +81,30 @@ impl SentRequest {
         })
     }
 
-    /// The URL's path and query.
+    /// Returns the URL's path with its query: what stands behind the server's name.
     pub fn path(&self) -> &str {
         let after = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
         after.find('/').map_or("/", |at| &after[at..])
     }
 
-    /// A header, when it is set and text.
+    /// Returns the first header of this name, in any case; `None` also when it is not text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
 /// What another server answers, or how it fails to.
+///
+/// ```
+/// use cardinal_plugin::testing::{ServerAnswer, TestHost};
+/// use cardinal_plugin::{HttpFailure, PluginContext, Router, block_on};
+///
+/// let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// host.answer_http(|_| ServerAnswer::new(200).body("half of i").then_failed(HttpFailure::BrokenOff));
+/// let ctx = host.context();
+/// let error = block_on(async { ctx.http().get("https://shop.example/").send().await?.text().await }).unwrap_err();
+/// assert_eq!(error.http_failure(), Some(HttpFailure::BrokenOff));
+/// ```
 #[derive(Clone, Debug)]
 pub struct ServerAnswer {
     status: u16,
@@ -103,12 +114,12 @@ pub struct ServerAnswer {
 }
 
 impl ServerAnswer {
-    /// An answer without a body.
+    /// Answers with this status, without a body.
     pub fn new(status: u16) -> Self {
         Self { status, headers: Vec::new(), body: Bytes::new(), failure: None }
     }
 
-    /// No answer: the host fails with this.
+    /// Gives no answer: [`send`](crate::HttpRequest::send) fails with this.
     pub fn failed(failure: HttpFailure) -> Self {
         Self { failure: Some(failure), ..Self::new(0) }
     }
@@ -120,20 +131,20 @@ impl ServerAnswer {
         self
     }
 
-    /// The body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// A JSON body.
+    /// Sets a JSON body and its `content-type`.
     #[must_use]
     pub fn json(self, body: &Value) -> Self {
         self.header("content-type", "application/json").body(body.to_string())
     }
 
-    /// Lets the answer fail with this at the end of what there is of its body.
+    /// Lets the answer fail with this once the body that is set has been read.
     #[must_use]
     pub fn then_failed(mut self, failure: HttpFailure) -> Self {
         self.failure = Some(failure);
@@ -203,8 +214,10 @@ extern "C" fn send(ctx: CtxId, _call: CallId, request: Slice<'_>) -> Fut<abi::Re
 }
 
 impl TestHost {
-    /// Says what other servers answer to the plugin's requests ([`PluginContext::http`]); nothing leaves this process. A
-    /// request is in the [journal](Self::journal), too, as `http GET https://...`.
+    /// Lets `servers` answer the plugin's requests to other servers ([`PluginContext::http`]); nothing leaves this process.
+    ///
+    /// It runs on the thread that sends the request, and replaces the one that was set before. Without one every request is
+    /// an error. A request is in the [journal](Self::journal), too, as `http GET https://...`.
     ///
     /// ```
     /// use cardinal_plugin::testing::{ServerAnswer, TestHost};
@@ -215,11 +228,12 @@ impl TestHost {
     ///     "/stock" => ServerAnswer::new(200).json(&json!({ "left": 3 })),
     ///     _ => ServerAnswer::failed(HttpFailure::Connect),
     /// });
-    /// let http = host.context();
-    /// let stock = block_on(async { http.http().get("https://shop.example/stock").send().await?.text().await });
+    /// let ctx = host.context();
+    /// let stock = block_on(async { ctx.http().get("https://shop.example/stock").send().await?.text().await });
     /// assert_eq!(stock.unwrap(), r#"{"left":3}"#);
-    /// let failed = block_on(http.http().get("https://shop.example/").send()).unwrap_err();
+    /// let failed = block_on(ctx.http().get("https://shop.example/").send()).unwrap_err();
     /// assert_eq!(failed.http_failure(), Some(HttpFailure::Connect));
+    /// assert_eq!(host.journal(), ["http GET https://shop.example/stock", "http GET https://shop.example/"]);
     /// ```
     ///
     /// [`PluginContext::http`]: crate::PluginContext::http

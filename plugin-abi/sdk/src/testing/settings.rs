@@ -6,9 +6,12 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// Holds the type that a plugin reads its settings as against `settings_schema`: every property is a field of `T`, every
-/// field a property, and `T` takes the defaults and the bounds (`minimum`, `maximum`, each of an `enum`). `elsewhere` names
-/// properties that something else reads, such as `allow_private_addresses`, which is the host's.
+/// Compares the type that a plugin reads its settings as with `settings_schema`: every property is a field of `T`, every
+/// field a property, and `T` accepts the defaults and the bounds (`minimum`, `maximum`, each value of an `enum`).
+///
+/// `manifest` is the text of `manifest.json`. `elsewhere` names properties that something else reads, such as
+/// `allow_private_addresses`, which is the host's. A type with `#[serde(flatten)]` does not say what its fields are: then
+/// only values are compared.
 ///
 /// ```
 /// use cardinal_plugin::testing::check_settings;
@@ -25,7 +28,7 @@ use serde_json::{Map, Value};
 /// ```
 ///
 /// # Panics
-/// When they differ, with what differs.
+/// When they differ, with all that differs.
 pub fn check_settings<T: DeserializeOwned>(manifest: &str, elsewhere: &[&str]) {
     let faults = faults::<T>(manifest, elsewhere);
     assert!(faults.is_empty(), "the type for settings and settings_schema differ:\n{}", faults.join("\n"));

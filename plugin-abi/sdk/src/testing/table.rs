@@ -1,4 +1,7 @@
 //! The functions that a host gives a plugin, answered by a [`FakeHost`].
+//!
+//! Each notes in the journal what it was asked, looks whether the test holds it or lets it fail, and answers by the host's
+//! rules (`rules.rs`), from PostgreSQL when the test has one (`database.rs`), else with what the test has laid down.
 
 use std::{
     pin::Pin,
@@ -95,6 +98,12 @@ extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
 
 extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
     let host = host(ctx);
+    if *lock(&host.retired) {
+        return Fut::ready(Ok(cancel::STOPPING.into()));
+    }
+    if call == 0 {
+        return host.until_stop(ctx);
+    }
     if let Some(stopping) = host.until_job_stops(call) {
         return stopping;
     }

@@ -193,7 +193,7 @@ fn a_call_can_ask_whether_it_is_cancelled() {
     assert_eq!(json_of(&plugin.get("/cancelled").unwrap()), json!([true, true]));
     let mut until = plugin.context().until_cancelled();
     assert_eq!(poll(&mut std::pin::pin!(&mut until)), Poll::Pending);
-    plugin.host.finish("cancelled");
+    plugin.host.stop(plugin.host.ctx);
     block_on(until);
 }
 

@@ -1,4 +1,5 @@
-//! Statements, parameters and rows as they pass between host and plugin.
+//! Statements, parameters and rows as they pass between host and plugin: [`cardinal_plugin_abi::values`], and the
+//! description of a type that `db_prepare` answers.
 
 use bytes::{Bytes, BytesMut};
 use cardinal_plugin_abi::{host::StmtId, values};
