@@ -4,6 +4,8 @@
 
 #[path = "supervisor/backup.rs"]
 mod backup;
+#[path = "supervisor/backup_blockers.rs"]
+mod backup_blockers;
 #[path = "supervisor/card_lock.rs"]
 mod card_lock;
 #[path = "supervisor/database.rs"]

@@ -14,12 +14,13 @@ mod databases;
 pub use checks::{Check, checks_again, checks_aside};
 pub use databases::{create_database, drop_database, exchange, may_replace};
 
-/// Text forms that any version reads back, and no time-outs: a large table takes what it takes.
+/// Text forms that any version reads back, and no time-outs: a large table takes what it takes. Not every version knows those of
+/// the last line.
 const SESSION_SQL: &str =
     "SET search_path = pg_catalog, pg_temp; SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres';
     SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1; SET statement_timeout = 0;
     SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '60s'; SET client_encoding = 'UTF8';
-    SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')";
+    SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')";
 
 /// Made anew by whoever restores: history that the restore itself writes, and the secret. Events are of the database
 /// that they happened in; their readers have to fetch anew, and so are those of changed rights. What is in service is
@@ -258,7 +259,8 @@ pub async fn copy_out(client: &Client, table: &Table) -> anyhow::Result<CopyOutS
     let lock = format!("LOCK TABLE ONLY {name} IN ACCESS SHARE MODE");
     client.batch_execute(&lock).await.with_context(reading)?;
     // The row is of the moment that is read, the function's answer of now.
-    let is_the_same = "SELECT EXISTS (SELECT FROM pg_class WHERE oid = $1::text::regclass AND relfilenode = pg_relation_filenode(oid))";
+    let is_the_same = "SELECT EXISTS (SELECT FROM pg_class
+                       WHERE oid = $1::text::regclass AND relfilenode = pg_relation_filenode(oid))";
     if !client.query_one(is_the_same, &[&name]).await.and_then(|row| row.try_get(0)).with_context(reading)? {
         return Err(anyhow::Error::new(Rewritten).context(reading()));
     }
