@@ -13,10 +13,10 @@ use url::Url;
 use crate::cache;
 use crate::fetch::{self, Visit};
 use crate::politeness::MAX_REST;
-use crate::product::feed::{self, Entry, Feed};
-use crate::product::{Product, charset};
 use crate::service::{KIND, SITES, failed, parse_address, product_at, sentence, source_key};
 use crate::settings::Settings;
+use supplier_pages::product::feed::{self, Entry, Feed};
+use supplier_pages::product::{Product, charset};
 
 /// As the manifest calls it.
 pub(crate) const JOB: &str = "feed";

@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use url::Url;
 
 use crate::fetch::Validators;
-use crate::product::Product;
+use supplier_pages::product::Product;
 
 /// Pages that no card was enriched from are forgotten after this.
 const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);

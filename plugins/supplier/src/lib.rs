@@ -5,7 +5,6 @@ mod bulk;
 mod cache;
 pub mod fetch;
 pub mod politeness;
-pub mod product;
 mod routes;
 mod service;
 mod settings;

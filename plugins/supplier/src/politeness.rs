@@ -3,8 +3,6 @@
 //! Everything here is in memory and of this process: hosts that share a database each keep their own
 //! manners. Time is tokio's, so that tests can pause it.
 
-pub mod robots;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +12,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use url::Url;
 
-use robots::Robots;
+use supplier_pages::robots::Robots;
 
 /// Calls that may wait for one site.
 pub const MAX_WAITING: usize = 24;

@@ -11,8 +11,8 @@ use url::Url;
 use crate::cache::{self, Cached, Item};
 use crate::fetch::{self, FetchError, Fetched, Page, Visit};
 use crate::politeness::{Sites, Turn};
-use crate::product::{self, Product, charset};
 use crate::settings::Settings;
+use supplier_pages::product::{self, Product, charset};
 
 /// The data kind of `provides_kinds` in the manifest. Other plugins look for it in the cards.
 pub(crate) const KIND: &str = "supplier";

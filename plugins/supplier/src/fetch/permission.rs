@@ -8,8 +8,8 @@ use url::Url;
 
 use super::exchange::{self, Exchange};
 use super::{FetchError, MAX_REDIRECTS, OUR_TOKEN, TOTAL_TIMEOUT, Visit, check};
-use crate::politeness::robots::Robots;
 use crate::politeness::{RobotsPolicy, Turn};
+use supplier_pages::robots::Robots;
 
 /// RFC 9309 wants at least 500 KiB read; what a longer file says further down is not heard.
 const MAX_ROBOTS: usize = 512 << 10;

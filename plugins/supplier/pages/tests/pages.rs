@@ -10,7 +10,7 @@ use proptest::prelude::{Strategy, any, prop_assert, proptest};
 use proptest::sample::select;
 
 use serde_json::{Map, Value, json};
-use supplier::product::{self, charset};
+use supplier_pages::product::{self, charset};
 use url::Url;
 
 const FIELDS: [&str; 10] =
