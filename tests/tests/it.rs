@@ -105,6 +105,7 @@ mod it {
     mod single_file;
     mod sins;
     mod standalone;
+    mod stored_library;
     mod supplier;
     mod supplier_sites;
     mod swap;

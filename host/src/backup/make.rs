@@ -101,7 +101,10 @@ impl Backup<'_> {
             bail!("the database was migrated by a newer Cardinal than this ({})", env!("CARGO_PKG_VERSION"));
         }
         let passwords = self.passwords(&owner).await?;
+        let holder = self.access.preparation().owner_session().await?;
+        dump::hold_steps(&holder).await?;
         let moment = dump::begin_reading(&owner).await?;
+        drop(holder);
         self.head(migrations)?;
         self.files(secrets, &passwords)?;
         for table in dump::tables(&owner, "public").await? {

@@ -186,6 +186,7 @@ impl Restore<'_> {
     async fn fill_beside(&mut self, preparation: &Preparation, new: &str) -> anyhow::Result<Files> {
         let mut beside = Preparation {
             login: ConnectParams { dbname: new.to_owned(), ..preparation.login.clone() },
+            is_beside: true,
             ..preparation.clone()
         };
         // Role passwords are one for the whole server: hosts at work must not lose theirs.

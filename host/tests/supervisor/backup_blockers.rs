@@ -116,3 +116,24 @@ async fn a_table_that_is_written_anew_meanwhile_is_not_backed_up_as_empty() {
         assert_eq!(futures_util::TryStreamExt::try_collect::<Vec<_>>(lines).await.unwrap().len(), 1);
     }
 }
+
+/// Between its commit and its record, a step has made tables that nothing says how to make.
+#[tokio::test]
+async fn a_backup_waits_for_a_step_that_is_under_way() {
+    let place = Place::new(15, Login::Superuser).unwrap();
+    let (admin, login) = place.empty_database().await;
+    let database = super::database::Database::prepared(admin, &login).await;
+    database.provision("slow", "CREATE TABLE items (v int)").await.unwrap();
+    let step = database.provisioner().await;
+    step.batch_execute("BEGIN; SELECT FROM public.plugin_schema_state WHERE plugin = 'slow' FOR UPDATE").await.unwrap();
+    let file = scratch().join("slow.tar");
+    let backup = tokio::task::spawn_blocking(move || cardinal("backup", &login, &file));
+    let waits = "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
+    let admin = database.admin().await;
+    while admin.query(waits, &[]).await.unwrap().is_empty() {
+        assert!(!backup.is_finished(), "it did not wait");
+        tokio::task::yield_now().await;
+    }
+    step.batch_execute("COMMIT").await.unwrap();
+    done(&backup.await.unwrap());
+}

@@ -24,6 +24,7 @@ fn preparation(login: &ConnectParams, secret: SecretSource) -> Preparation {
         names: RoleNames::of_database(&login.dbname),
         secret,
         migrations: migrate::COUNT,
+        is_beside: false,
     }
 }
 

@@ -319,7 +319,7 @@ async fn what_a_killed_first_step_leaves_is_closed_and_can_be_dropped() {
                 () = async { while admin.query(running, &[&role]).await.unwrap().is_empty() {} } => {}
             }
         }
-        close::close_left_open(&provisioner, names).await.unwrap();
+        close::close_left_open(&provisioner, names, false).await.unwrap();
         let open = "SELECT rolname::text FROM pg_roles WHERE rolname = ANY ($1) AND rolcanlogin";
         let roles = vec![names.plugin_schema("killed"), names.plugin_runtime("killed")];
         assert!(admin.query(open, &[&roles]).await.unwrap().is_empty());
@@ -331,7 +331,7 @@ async fn what_a_killed_first_step_leaves_is_closed_and_can_be_dropped() {
         assert!(!plugin_state::has_left_data(&pools.core, "killed").await.unwrap());
         // The next step opens what a start has closed.
         database.provision("again", "CREATE TABLE other (n int)").await.unwrap();
-        close::close_left_open(&provisioner, names).await.unwrap();
+        close::close_left_open(&provisioner, names, false).await.unwrap();
         let again = database.provision("again", "CREATE TABLE other (n int)").await.unwrap();
         connect::connect(&again.connect).await.unwrap();
     }

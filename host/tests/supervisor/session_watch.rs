@@ -116,7 +116,8 @@ async fn a_plugin_that_waits_for_the_database_itself_keeps_nobody_from_logging_i
         let name = cardinal_database::sql::identifier(&database.admin.dbname);
         let hold = format!("BEGIN; ALTER ROLE CURRENT_USER IN DATABASE {name} SET work_mem = '5MB'");
         holder.batch_execute(&hold).await.unwrap();
-        let drop = tokio::spawn(async move { dropper.batch_execute(&format!("DROP DATABASE {name}")).await });
+        let drop = format!("DROP DATABASE {name}");
+        let drop = tokio::spawn(async move { dropper.batch_execute(&drop).await });
         let waits = "SELECT FROM pg_locks WHERE locktype = 'object' AND NOT granted";
         while admin.query(waits, &[]).await.unwrap().is_empty() {
             assert!(!drop.is_finished(), "it did not wait");
@@ -126,6 +127,12 @@ async fn a_plugin_that_waits_for_the_database_itself_keeps_nobody_from_logging_i
         database.core().await;
         assert!(begun.elapsed() < LOCKED_AT_MOST, "{:?}", begun.elapsed());
         drop.await.unwrap().unwrap_err();
+        // It is not left to whoever comes next.
+        let (begun, another) = (Instant::now(), session(made).await);
+        holder.batch_execute("SELECT 1").await.unwrap();
+        let rename = format!("ALTER DATABASE {name} RENAME TO another");
+        another.batch_execute(&rename).await.unwrap_err();
+        assert!(begun.elapsed() < LOCKED_AT_MOST, "{:?}", begun.elapsed());
     }
 }
 

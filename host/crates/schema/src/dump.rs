@@ -93,6 +93,20 @@ pub async fn begin_reading(client: &Client) -> anyhow::Result<String> {
     Ok(row.try_get(0)?)
 }
 
+/// How long the steps that are under way are waited for: longer than one takes.
+const STEPS_LIMIT: &str = "120s";
+
+/// Waits until no step of a plugin is under way, and keeps others from beginning until the session ends: between its commit and
+/// its record a step has made tables that the record does not know.
+///
+/// # Errors
+/// As the server reports them.
+pub async fn hold_steps(holder: &Client) -> anyhow::Result<()> {
+    let hold =
+        format!("BEGIN; SET LOCAL lock_timeout = '{STEPS_LIMIT}'; SELECT FROM public.plugin_schema_state FOR SHARE");
+    holder.batch_execute(&hold).await.context("waiting for the steps of plugins that are under way")
+}
+
 /// # Errors
 /// As the server reports them.
 pub async fn read_at(client: &Client, moment: &str) -> anyhow::Result<()> {

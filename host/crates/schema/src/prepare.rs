@@ -63,6 +63,8 @@ pub struct Preparation {
     pub secret: SecretSource,
     /// How many of the core's migrations to run at most; a restore stops where its archive was made.
     pub migrations: usize,
+    /// Whether hosts serve another database by the same roles: then plugins' logins that this one has no use for stay open.
+    pub is_beside: bool,
 }
 
 /// Brings roles, tables and grants of a database in line with this program.
@@ -71,7 +73,7 @@ pub struct Preparation {
 /// [`SettingsError`](cardinal_base::config::SettingsError) when the operator has to do something about it; else the server's trouble, see [`may_pass`].
 pub async fn prepare(login: &ConnectParams, secret: SecretSource) -> anyhow::Result<Prepared> {
     let names = RoleNames::of_database(&login.dbname);
-    Preparation { login: login.clone(), names, secret, migrations: migrate::COUNT }.make().await
+    Preparation { login: login.clone(), names, secret, migrations: migrate::COUNT, is_beside: false }.make().await
 }
 
 /// Who there is to work with.
@@ -334,7 +336,7 @@ impl Preparation {
         }
         let provision = self.names.provision();
         let provisioner = self.login.with_login(&provision, passwords.for_role(&provision));
-        plugin_schema::close::close_left_open(&provisioner, &self.names).await
+        plugin_schema::close::close_left_open(&provisioner, &self.names, self.is_beside).await
     }
 
     async fn migrate_and_grant(&self, work: &Transaction<'_>) -> anyhow::Result<()> {

@@ -71,7 +71,8 @@ const LOGINS: &str = "
 ///
 /// Whoever waits for an object of another kind, a login that is not listed yet included, waits for the database itself or a role: a
 /// plugin has no business to lock those for long, and can by statements that ask for the lock before the right
-/// (`DROP DATABASE`).
+/// (`DROP DATABASE`). One that waits for such a lock itself is ended after a second, before anybody wants to log in: it could outlive
+/// its host, and then the next one would wait for it at its start, where nobody watches.
 ///
 /// While anybody waits for a relation, those that hold a lock of a writer on a table of the core are found, too: they have
 /// no right to write there, and got it by `PREPARE`, which locks what it names and asks for rights when it is executed.
@@ -98,6 +99,9 @@ static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
       SELECT l.pid, NULL FROM pg_catalog.pg_lock_status() l JOIN keyed k ON k.relation = l.relation JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
       WHERE EXISTS (SELECT FROM waiting WHERE role = ANY ($2)) AND a.datname = pg_catalog.current_database() AND l.locktype = 'relation'
       AND l.mode IN {STRONG_MODES}
+      UNION
+      SELECT l.pid, NULL FROM pg_catalog.pg_lock_status() l
+      WHERE l.locktype = 'object' AND NOT l.granted AND l.waitstart < pg_catalog.clock_timestamp() - interval '1 s'
       UNION
       SELECT l.pid, NULL FROM pg_catalog.pg_lock_status() l
       JOIN pg_catalog.pg_database d ON d.oid = l.database AND d.datname = pg_catalog.current_database()

@@ -64,6 +64,7 @@ impl Access {
             names: RoleNames::of_database(&self.login.dbname),
             secret: self.secret.clone(),
             migrations: migrate::COUNT,
+            is_beside: false,
         }
     }
 

@@ -31,11 +31,12 @@ const ENDING_PAUSE: Duration = Duration::from_millis(250);
 const OPEN_SCHEMA_ROLES: &str =
     "SELECT FROM pg_catalog.pg_roles WHERE pg_catalog.starts_with(rolname::text, $1 || 's_') AND rolcanlogin LIMIT 1";
 
-/// Closes every schema role that has no step under way, and ends what it still runs.
+/// Closes every schema role that has no step under way, and ends what it still runs; and unless hosts serve another database
+/// `beside` this one, the logins of plugins that no host has in service.
 ///
 /// # Errors
 /// As the server reports them.
-pub async fn close_left_open(provisioner: &ConnectParams, names: &RoleNames) -> anyhow::Result<()> {
+pub async fn close_left_open(provisioner: &ConnectParams, names: &RoleNames, beside: bool) -> anyhow::Result<()> {
     close(provisioner, names, IDLE_ROWS).await?;
     let client = connect::connect(provisioner).await.context("logging in as the provisioner")?;
     for _ in 0..ENDING_TRIES {
@@ -45,6 +46,9 @@ pub async fn close_left_open(provisioner: &ConnectParams, names: &RoleNames) -> 
         }
         tokio::time::sleep(ENDING_PAUSE).await;
         close(provisioner, names, IDLE_ROWS).await?;
+    }
+    if beside {
+        return Ok(());
     }
     close_unused(&client, names).await
 }
