@@ -95,7 +95,7 @@ test('what the server refuses stands at its field, takes the focus and is announ
   await expect(json).toHaveAttribute('aria-invalid', 'true');
   await expect(json).toHaveAccessibleDescription(/\w/);
   await page.getByRole('group', { name: 'Edit attributes as' }).getByRole('button', { name: 'Form' }).click();
-  await expect(page.getByRole('region', { name: 'Changes that are not saved' })).toContainText('/attributes');
+  await expect(page.getByRole('region', { name: 'Unsaved changes' })).toContainText('/attributes');
 });
 
 test('somebody else’s change fills what was not touched; only what both changed is asked about', async ({ page }) => {
@@ -218,7 +218,7 @@ test('unsaved changes are not left without asking', async ({ page }) => {
   await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
   await remove();
   await expect(page.getByRole('heading', { level: 1, name: 'Cards' })).toBeVisible();
-  expect(asked, 'once each time').toEqual(Array(2).fill('This card has changes that are not saved. Delete it all the same?'));
+  expect(asked, 'once each time').toEqual(Array(2).fill('This card has unsaved changes. Delete it anyway?'));
 });
 
 test('every tab of a card is accessible and fits a narrow screen', async ({ page }) => {

@@ -14,6 +14,7 @@ const common: Translation<typeof texts> = {
   hoursShort: '{n} ч',
   leaveDialog: 'Закрыть и потерять введённое?',
   loading: 'Загрузка: {what}…',
+  justNow: 'только что',
   minutesShort: '{n} мин',
   noAccess: 'Нет доступа',
   noPicture: 'Нет картинки: {reason}',
