@@ -31,7 +31,7 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   await expect(page.getByLabel('seat_height', { exact: true })).toBeFocused();
   const views = page.getByRole('group', { name: 'Edit attributes as' });
   await views.getByRole('button', { name: 'JSON' }).click();
-  await expect(page.getByText('Correct the marked field first')).toBeVisible();
+  await expect(page.getByText('Fix the marked field first')).toBeVisible();
   await page.getByLabel('seat_height', { exact: true }).fill('42,5');
   await page.getByRole('button', { name: 'Actions for deep' }).click();
   await page.getByRole('menuitem', { name: 'Remove' }).click();
@@ -63,6 +63,29 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   await expect(page.getByLabel('maker', { exact: true })).toHaveValue('Mirel');
   await page.getByRole('button', { name: 'Discard' }).click();
   await expect(page.getByLabel('maker', { exact: true })).toHaveValue('Halden');
+});
+
+test('a list of pictures is shown as pictures, to which one is added and from which one is taken', async ({ page }) => {
+  const picture = (name: string) => `https://cdn.example/${name}.png`;
+  await page.route('**/v1/admin/pictures?*', (route) => route.fulfill({ contentType: 'image/png', body: Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64') }));
+  const id = await createCard(page, 'With pictures');
+  await patchCard(page, id, { attributes: { images: [picture('a'), picture('b')] } });
+  const field = page.locator('#card-form');
+  await expect(field.getByRole('img', { name: picture('a') })).toBeVisible();
+  await expect(field.getByText(picture('a')), 'the address is no text').toHaveCount(0);
+  await page.getByLabel('Add to images').fill(picture('c'));
+  await page.keyboard.press('Enter');
+  await expect(field.getByRole('img', { name: picture('c') })).toBeVisible();
+  await field.getByRole('button', { name: `Remove ${picture('a')}` }).click();
+  await expect(field.getByText('was 2 items')).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.keyboard.press('Control+s');
+  await expect(page.getByText('Card saved')).toBeVisible();
+  const { item } = await signedIn<{ item: { attributes: object } }>(page, 'GET', `/master-cards/${id}`);
+  expect(item.attributes).toMatchObject({ images: [picture('b'), picture('c')] });
+  await page.goto(`/admin/cards/${id}?tab=history`);
+  await expect(page.getByRole('cell').getByRole('img', { name: picture('c') })).toBeVisible();
 });
 
 test('what the server refuses stands at its field, takes the focus and is announced', async ({ page }) => {

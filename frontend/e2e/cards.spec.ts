@@ -148,7 +148,7 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   await expectAccessible(page);
   await expectReflows(page);
   await page.getByRole('button', { name: 'Import 1 row' }).click();
-  await expect(page.getByText('autumn.csv is imported')).toBeVisible();
+  await expect(page.getByText('autumn.csv has been imported')).toBeVisible();
   const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download errors' }).click()]);
   expect(file.suggestedFilename()).toBe('autumn.csv-errors.ndjson');
   const [rows] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download refused rows' }).click()]);

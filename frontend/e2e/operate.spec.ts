@@ -199,6 +199,7 @@ test('the audit log is filtered by chips, shows before and after, and goes on by
   await expect(page.locator('.detail').getByText(item.id), 'the id is at hand').toBeVisible();
   await page.getByRole('button', { name: 'Remove filter What' }).click();
   await expect(page).not.toHaveURL(/target=/);
+  await expect(page.getByRole('row', { name: /user\.update/ }).first().getByRole('link', { name }), 'by its name from another line').toHaveAttribute('href', `/admin/users?q=${name}`);
   await page.goBack();
   await expect(page).toHaveURL(/target=/);
   await page.goto('/admin/audit?outcome=failed');
@@ -295,7 +296,7 @@ test('a client is connected: choose it, make its key, test it', async ({ page, r
   const made = items.find(({ key_hint: hint }) => key.startsWith(hint.split('…')[0] ?? '-') && key.endsWith(hint.split('…')[1] ?? '-'));
   await request.delete(`/v1/admin/api-keys/${made?.id}`, { headers });
   await page.getByRole('button', { name: 'Test the key' }).click();
-  await expect(page.getByText(/^It does not work/)).toBeVisible();
+  await expect(page.getByText(/^It doesn’t work/)).toBeVisible();
   await page.getByRole('tab', { name: /^Keys/ }).click();
   await expect(page.getByRole('row').filter({ hasText: made?.key_hint ?? '-' })).toContainText('MCP only');
 });

@@ -95,7 +95,7 @@ test('safe mode draws no tab by itself', async ({ page }) => {
   await expectReflows(page);
   // It stays as long as the page is open, whatever the address says, and ends on request.
   await page.getByRole('link', { name: 'Cards', exact: true }).first().click();
-  await expect(page.getByText('Safe mode: plugins draw nothing')).toBeVisible();
+  await expect(page.getByText('Safe mode: plugins show nothing')).toBeVisible();
   await page.getByRole('button', { name: 'Leave safe mode' }).click();
   await expect(page.getByText('Safe mode')).toHaveCount(0);
   await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop`);

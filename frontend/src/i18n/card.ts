@@ -107,7 +107,7 @@ export const texts = {
   restoreOf: 'Restore {name} as it was before',
   restoreVersion: 'Restore version {version}',
   saved: 'Card saved',
-  savedNow: 'Saved now',
+  savedNow: 'Currently saved',
   show: 'Show',
   showPicture: 'Show picture {n}',
   sideBySide: 'Side by side',

@@ -98,7 +98,7 @@ export const texts = {
   none: 'none',
   metricsNow: 'Download metrics',
   trafficOnHome: 'Traffic of the last hour',
-  openFiles: 'Open files by plugin',
+  openFiles: 'Open files',
   filesOf: '{used} of {most}, {n} of them of unknown origin',
   plugin: 'Plugin',
   metrics: 'Metrics for Prometheus are at',

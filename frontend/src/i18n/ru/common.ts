@@ -3,7 +3,7 @@ import type { Translation } from '../catalogue.svelte.ts';
 
 const common: Translation<typeof texts> = {
   askForScope: 'Попросите у администратора право',
-  breadcrumb: 'Где вы',
+  breadcrumb: 'Вы здесь',
   cancel: 'Отмена',
   close: 'Закрыть',
   copied: 'Скопировано: {what}',

@@ -15,6 +15,10 @@ it('what an entry records is shown before and after', () => {
     { name: 'items', before: '[]', after: '[\n {\n  "prefix": "/a"\n }\n]' },
     { name: 'version', after: '3' },
   ]);
+  expect(changesOf({ scopes: ['cards:read', 'mcp:use'], replaces_id: null, expires_at: null, expires_at_before: '2026-11-23' })).toEqual([
+    { name: 'scopes', after: 'cards:read, mcp:use' },
+    { name: 'expires_at', before: '2026-11-23', after: 'null' },
+  ]);
   expect(changesOf(null)).toEqual([]);
   expect(changesOf('x')).toEqual([{ name: '', after: 'x' }]);
 });

@@ -18,7 +18,7 @@ export interface Change {
  */
 export function changesOf(detail: Json): Change[] {
   if (!isObject(detail)) return detail === null || detail === undefined ? [] : [{ name: '', after: shown(detail) }];
-  const names = Object.keys(detail).filter((name) => !(name.endsWith('_before') && Object.hasOwn(detail, name.slice(0, -'_before'.length))));
+  const names = Object.keys(detail).filter((name) => (detail[name] !== null || Object.hasOwn(detail, `${name}_before`)) && !(name.endsWith('_before') && Object.hasOwn(detail, name.slice(0, -'_before'.length))));
   if (Object.hasOwn(detail, 'before') && Object.hasOwn(detail, 'now')) {
     const rest = names.filter((name) => name !== 'before' && name !== 'now').map((name) => ({ name, after: shown(detail[name] as Json) }));
     return [{ name: 'items', before: shown(detail.before as Json), after: shown(detail.now as Json) }, ...rest];
@@ -33,6 +33,7 @@ export function changesOf(detail: Json): Change[] {
 
 function shown(value: Json): string {
   if (typeof value === 'string') return value;
+  if (Array.isArray(value) && value.length && value.every((item) => typeof item === 'string')) return value.join(', ');
   return isObject(value) || Array.isArray(value) ? JSON.stringify(value, null, 1) : String(value);
 }
 
