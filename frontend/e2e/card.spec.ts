@@ -65,7 +65,7 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   await expect(page.getByLabel('maker', { exact: true })).toHaveValue('Halden');
 });
 
-test('a list of pictures is shown as pictures, to which one is added and from which one is taken', async ({ page }) => {
+test('a list of pictures is shown as pictures: one is added, one taken out, one made the first', async ({ page }) => {
   const picture = (name: string) => `https://cdn.example/${name}.png`;
   await page.route('**/v1/admin/pictures?*', (route) => route.fulfill({ contentType: 'image/png', body: Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64') }));
   const id = await createCard(page, 'With pictures');
@@ -75,15 +75,16 @@ test('a list of pictures is shown as pictures, to which one is added and from wh
   await expect(field.getByText(picture('a')), 'the address is no text').toHaveCount(0);
   await page.getByLabel('Add to images').fill(picture('c'));
   await page.keyboard.press('Enter');
-  await expect(field.getByRole('img', { name: picture('c') })).toBeVisible();
   await field.getByRole('button', { name: `Remove ${picture('a')}` }).click();
+  await field.getByRole('button', { name: `Move ${picture('c')} to the front` }).click();
+  await expect(field.getByRole('img', { name: picture('c') })).toBeVisible();
   await expect(field.getByText('was 2 items')).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
   await page.keyboard.press('Control+s');
   await expect(page.getByText('Card saved')).toBeVisible();
   const { item } = await signedIn<{ item: { attributes: object } }>(page, 'GET', `/master-cards/${id}`);
-  expect(item.attributes).toMatchObject({ images: [picture('b'), picture('c')] });
+  expect(item.attributes).toMatchObject({ images: [picture('c'), picture('b')] });
   await page.goto(`/admin/cards/${id}?tab=history`);
   await expect(page.getByRole('cell').getByRole('img', { name: picture('c') })).toBeVisible();
 });

@@ -118,6 +118,8 @@ export const texts = {
   sourcesReserved: '“sources” belongs to the plugins',
   tabsNotRead: 'The plugins’ tabs could not be loaded',
   taken: { one: '{n} value copied, not saved yet', other: '{n} values copied, not saved yet' },
+  toFront: 'Move to the front',
+  toFrontOf: 'Move {item} to the front',
   type: 'Type',
   typeBoolean: 'Yes or no',
   typeList: 'List',

@@ -118,6 +118,8 @@ const card: Translation<typeof texts> = {
   sourcesReserved: '«sources» принадлежит плагинам',
   tabsNotRead: 'Не удалось загрузить вкладки плагинов',
   taken: { one: 'Взято {n} значение, ещё не сохранено', few: 'Взято {n} значения, ещё не сохранено', many: 'Взято {n} значений, ещё не сохранено', other: 'Взято {n} значения, ещё не сохранено' },
+  toFront: 'Переместить в начало',
+  toFrontOf: 'Переместить в начало: {item}',
   type: 'Тип',
   typeBoolean: 'Да или нет',
   typeList: 'Список',
