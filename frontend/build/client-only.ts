@@ -1,3 +1,4 @@
+import { posix } from 'node:path';
 import type { Plugin } from 'vite';
 
 /** What Svelte has for pages that a server has drawn before: no page of ours is, and a tenth of its runtime asks for it. */
@@ -38,6 +39,31 @@ const WITHOUT_PROXIES = `
   export function is(a, b) { return Object.is(a, b); }
 `;
 const DEEP_STATE = /\$state(<[^()]*>)?\(\s*[[{]/;
+/** Parts of modules for what no page of ours has: elements that move or fade as they come and go, and trying a change out beside the page (`fork`). */
+const WITHOUT_PARTS: readonly [file: string, part: RegExp, instead: string][] = [
+  ['dom/blocks/each.js', /\(flags & EACH_IS_ANIMATED\) !== 0/g, 'false'],
+  // What has nothing to fade out is gone before the loop ends.
+  ['dom/blocks/each.js', /\bif \(group\)/g, 'if (false)'],
+  ['dom/blocks/each.js', /\bif \(remaining === 0\)/g, 'if (true)'],
+  ['dom/blocks/each.js', /\bstate\.outrogroups !== null/g, 'false'],
+  ['reactivity/effects.js', /= transitions\.length;/g, '= 0;'],
+  ['reactivity/batch.js', /\b(?:this|batch)\.is_fork\b(?! =)/g, 'false'],
+  // Nothing waits for an `await`, so no batch is put off.
+  ['reactivity/batch.js', /this\.#is_deferred\(\)/g, 'false'],
+  ['reactivity/batch.js', /\t(?:#is_deferred\(\)|(?:in|de)crement\(blocking, effect\)) \{[^]*?\n\t\}\n/g, ''],
+  ['reactivity/batch.js', /\bfor \(const (?:\[effect, deferred\]|deferred) of (?:this|batch)\.async_deriveds(?:\.values\(\))?\) \{[^{}]*\}/g, ''],
+  ['reactivity/batch.js', / && !this\.async_deriveds\.has\(effect\)|batch\.async_deriveds\.clear\(\);/g, ''],
+  ['reactivity/batch.js', /\beffect\.b\?\.is_pending\b/g, 'false'],
+  ['reactivity/deriveds.js', /\bcurrent_batch\?\.is_fork\b/g, 'false'],
+  ['reactivity/sources.js', /\bbatch\.is_fork\b/g, 'false'],
+  ['runtime.js', /\bcurrent_batch\?\.is_fork\b/g, 'false'],
+  ['reactivity/effects.js', /\beffect\.nodes && effect\.nodes\.t\b/g, 'null'],
+  // A list that nothing asks for; the bundler does not see that it can go, for what is copied into it.
+  ['../../utils.js', /\.\.\.DOM_BOOLEAN_ATTRIBUTES,/g, ''],
+  ['constants.js', /!!globalThis\.document\?\.contentType[^;]*;/g, 'false;'],
+  ['dom/operations.js', /\bkey\.startsWith\('xlink:'\)/g, 'false'],
+];
+const MOVES = /<[^<>]*\s(?:transition|animate|in|out):\w/;
 const WITHOUT_CUSTOM_ELEMENTS = 'export const SvelteElement = undefined; export function create_custom_element() {}';
 
 /** Calls into the above, as Svelte's compiler writes them: what has no effect need not be called. */
@@ -51,7 +77,15 @@ export function clientOnly(): Plugin {
     enforce: 'pre',
     transform(code, id) {
       if (id.endsWith('.svelte') && code.includes('<svelte:boundary')) this.error(`${id}: a build has no boundaries; take them in again in build/client-only.ts`);
+      if (id.endsWith('.svelte') && MOVES.test(code)) this.error(`${id}: a build has no transitions and animations; take them in again in build/client-only.ts`);
       if (/\.svelte(\.ts)?$/.test(id) && DEEP_STATE.test(code)) this.error(`${id}: a build has no deep state; use $state.raw or a class with a $state for each member`);
+      const parts = WITHOUT_PARTS.filter(([file]) => id.endsWith(posix.join('/svelte/src/internal/client', file)));
+      for (const [file, part, instead] of parts) {
+        const without = code.replaceAll(part, instead);
+        if (without === code) this.error(`${file} of Svelte has no ${part} any more: see build/client-only.ts`);
+        code = without;
+      }
+      return parts.length ? code : null;
     },
     load(id) {
       if (id.endsWith('/svelte/src/internal/client/dom/hydration.js')) return WITHOUT_HYDRATION;

@@ -1,7 +1,6 @@
 import { minify } from 'terser';
 import type { Plugin } from 'vite';
 import { orderFunctions } from './function-order.ts';
-import { sharedNames } from './shared-names.ts';
 
 /** Another minifier over what the bundler's own has left: it drops arguments that nothing reads, and folds what became constant. */
 export function secondPass(): Plugin {
@@ -13,8 +12,7 @@ export function secondPass(): Plugin {
         if (chunk.type !== 'chunk') continue;
         // Reading a property may be a call: Svelte's state is read by getters, sometimes for that alone. Declared functions
         // come first, one after the other, so that gzip finds what they have in common: 2 KB of all pages.
-        const { code: shared, names } = sharedNames(chunk.code, chunk.fileName);
-        const { code } = await minify(shared, { module: true, ecma: 2020, compress: { passes: 3, ecma: 2020, keep_fargs: false, hoist_props: false, pure_getters: false, hoist_funs: true }, mangle: { reserved: [...names.values()] }, nameCache: { vars: { props: Object.fromEntries([...names].map(([name, to]) => [`$${name}`, to])) } }, format: { quote_style: 2 } });
+        const { code } = await minify(chunk.code, { module: true, ecma: 2020, compress: { passes: 3, ecma: 2020, keep_fargs: false, hoist_props: false, pure_getters: false, hoist_funs: true }, format: { quote_style: 2 } });
         if (code) chunk.code = orderFunctions(code);
       }
     },

@@ -31,7 +31,7 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   await expect(page.getByLabel('seat_height', { exact: true })).toBeFocused();
   const views = page.getByRole('group', { name: 'Edit attributes as' });
   await views.getByRole('button', { name: 'JSON' }).click();
-  await expect(page.getByText('Correct the marked field first')).toBeVisible();
+  await expect(page.getByText('Fix the marked field first')).toBeVisible();
   await page.getByLabel('seat_height', { exact: true }).fill('42,5');
   await page.getByRole('button', { name: 'Actions for deep' }).click();
   await page.getByRole('menuitem', { name: 'Remove' }).click();
@@ -65,6 +65,30 @@ test('attributes are edited by the type of their values, and as JSON', async ({ 
   await expect(page.getByLabel('maker', { exact: true })).toHaveValue('Halden');
 });
 
+test('a list of pictures is shown as pictures: one is added, one taken out, one made the first', async ({ page }) => {
+  const picture = (name: string) => `https://cdn.example/${name}.png`;
+  await page.route('**/v1/admin/pictures?*', (route) => route.fulfill({ contentType: 'image/png', body: Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64') }));
+  const id = await createCard(page, 'With pictures');
+  await patchCard(page, id, { attributes: { images: [picture('a'), picture('b')] } });
+  const field = page.locator('#card-form');
+  await expect(field.getByRole('img', { name: picture('a') })).toBeVisible();
+  await expect(field.getByText(picture('a')), 'the address is no text').toHaveCount(0);
+  await page.getByLabel('Add to images').fill(picture('c'));
+  await page.keyboard.press('Enter');
+  await field.getByRole('button', { name: `Remove ${picture('a')}` }).click();
+  await field.getByRole('button', { name: `Move ${picture('c')} to the front` }).click();
+  await expect(field.getByRole('img', { name: picture('c') })).toBeVisible();
+  await expect(field.getByText('was 2 items')).toBeVisible();
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.keyboard.press('Control+s');
+  await expect(page.getByText('Card saved')).toBeVisible();
+  const { item } = await signedIn<{ item: { attributes: object } }>(page, 'GET', `/master-cards/${id}`);
+  expect(item.attributes).toMatchObject({ images: [picture('c'), picture('b')] });
+  await page.goto(`/admin/cards/${id}?tab=history`);
+  await expect(page.getByRole('cell').getByRole('img', { name: picture('c') })).toBeVisible();
+});
+
 test('what the server refuses stands at its field, takes the focus and is announced', async ({ page }) => {
   const id = await createCard(page, 'Refused');
   await patchCard(page, id, { attributes: { brand: 'Nordhem', 'size/outer': 'large' } });
@@ -95,7 +119,7 @@ test('what the server refuses stands at its field, takes the focus and is announ
   await expect(json).toHaveAttribute('aria-invalid', 'true');
   await expect(json).toHaveAccessibleDescription(/\w/);
   await page.getByRole('group', { name: 'Edit attributes as' }).getByRole('button', { name: 'Form' }).click();
-  await expect(page.getByRole('region', { name: 'Changes that are not saved' })).toContainText('/attributes');
+  await expect(page.getByRole('region', { name: 'Unsaved changes' })).toContainText('/attributes');
 });
 
 test('somebody else’s change fills what was not touched; only what both changed is asked about', async ({ page }) => {
@@ -218,7 +242,7 @@ test('unsaved changes are not left without asking', async ({ page }) => {
   await expect(page.getByLabel('Title')).toHaveValue('Half edited, more');
   await remove();
   await expect(page.getByRole('heading', { level: 1, name: 'Cards' })).toBeVisible();
-  expect(asked, 'once each time').toEqual(Array(2).fill('This card has changes that are not saved. Delete it all the same?'));
+  expect(asked, 'once each time').toEqual(Array(2).fill('This card has unsaved changes. Delete it anyway?'));
 });
 
 test('every tab of a card is accessible and fits a narrow screen', async ({ page }) => {

@@ -11,7 +11,7 @@ test('a card is created, found, and opened; the URL holds the state of the list'
   const sku = uniqueSku();
   const title = `Lamp ${sku}`;
   await createCard(page, title, sku);
-  await page.getByRole('navigation', { name: 'Where you are' }).getByRole('link', { name: 'Cards' }).click();
+  await page.getByRole('navigation', { name: 'Breadcrumb' }).getByRole('link', { name: 'Cards' }).click();
   await page.getByRole('searchbox').fill(sku);
   await expect(page.getByRole('row')).toHaveCount(2);
   await expect(page).toHaveURL(new RegExp(`q=${sku}`));
@@ -95,7 +95,7 @@ test('columns and filters are kept as a view', async ({ page }) => {
   await page.goto('/admin/cards?status=draft');
   await page.getByRole('button', { name: 'Columns' }).click();
   await expectAccessible(page);
-  await page.getByLabel('Name of an attribute').fill('size.depth');
+  await page.getByLabel('Attribute name').fill('size.depth');
   await page.getByRole('button', { name: 'Add', exact: true }).click();
   await page.keyboard.press('Escape');
   await page.getByRole('button', { name: 'Save view' }).click();
@@ -148,10 +148,10 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   await expectAccessible(page);
   await expectReflows(page);
   await page.getByRole('button', { name: 'Import 1 row' }).click();
-  await expect(page.getByText('autumn.csv is imported')).toBeVisible();
-  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Errors as a file' }).click()]);
+  await expect(page.getByText('autumn.csv has been imported')).toBeVisible();
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download errors' }).click()]);
   expect(file.suggestedFilename()).toBe('autumn.csv-errors.ndjson');
-  const [rows] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Refused rows as a file' }).click()]);
+  const [rows] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download refused rows' }).click()]);
   expect([rows.suggestedFilename(), readFileSync(await rows.path(), 'utf8')]).toEqual(['autumn-refused.csv', `title,sku,status,attributes.brand,version\n"Wrong,\nin two lines",${sku}-2,nowhere,x,7\n`]);
   await page.goto(`/admin/cards?q=${sku}`);
   await expect(page.getByRole('row', { name: /From a file/ })).toContainText('Nordhem');
@@ -186,7 +186,7 @@ test('a dropped file is imported, and a cancel ends this import and no other', a
   });
   await page.getByRole('button', { name: 'Import 1 row' }).click();
   await page.getByRole('button', { name: 'Cancel' }).click();
-  await expect(page.getByText('Cancelled. What was written before stays.')).toBeVisible();
+  await expect(page.getByText('Cancelled. Rows written before that stay.')).toBeVisible();
   expect(cancelled).toBe('/v1/admin/jobs/own/cancel');
 });
 
@@ -330,7 +330,7 @@ test('theme, density and language are a choice that lasts', async ({ page }) => 
 
 test('a card or page that is not there says so', async ({ page }) => {
   await page.goto('/admin/cards/00000000-0000-7000-8000-000000000000');
-  await expect(page.getByRole('heading', { name: 'No such card' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Card not found' })).toBeVisible();
   await expectAccessible(page);
   await page.goto('/admin/nowhere');
   await expect(page.getByRole('heading', { name: 'Page not found' })).toBeVisible();

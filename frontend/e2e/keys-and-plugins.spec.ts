@@ -53,7 +53,7 @@ test('a key is rotated', async ({ page }) => {
   await page.getByRole('dialog').getByRole('button', { name: 'Create key' }).click();
   const first = await store();
   await page.getByRole('button', { name: `Rotate ${name}` }).first().click();
-  await page.getByLabel('The old key works for').selectOption({ label: 'not at all: it ends now' });
+  await page.getByLabel('The old key works for').selectOption({ label: 'no longer: it ends now' });
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Rotate key', exact: true }).click();
   expect(await store()).not.toBe(first);

@@ -40,14 +40,14 @@ test('a plugin’s page is in the navigation and the palette, drawn apart from t
   await page.keyboard.press('Control+k');
   await page.getByRole('combobox').fill('Adds broken');
   await page.keyboard.press('Enter');
-  await expect(page.getByRole('main').getByRole('alert')).toContainText('failed while it drew');
+  await expect(page.getByRole('main').getByRole('alert')).toContainText('failed while drawing');
   await page.getByRole('link', { name: 'Cards', exact: true }).click();
   await expect(page.getByRole('heading', { name: 'Cards' })).toBeVisible();
   await page.goto('/admin/pages/nothing');
   await expect(page.getByText('No active plugin has this page')).toBeVisible();
   await page.goto('/admin/pages/adds-report?safe=1');
   await expect(page.getByText(/Safe mode/)).toBeVisible();
-  await page.getByRole('button', { name: 'Open apart from the page' }).click();
+  await page.getByRole('button', { name: 'Open in its own frame' }).click();
   await expect(page.frameLocator('iframe.plugin-frame').getByText('at /pages/adds-report')).toBeVisible();
 });
 

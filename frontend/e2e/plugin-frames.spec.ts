@@ -54,7 +54,7 @@ test('a tab that ended a page runs in a frame, and a loop without an end there e
   });
   const id = await openStruck(page, 'page');
   await expect(frame(page).getByText('apart Looped for')).toBeVisible();
-  await expect(page.getByText('This tab has held up the page before')).toBeVisible();
+  await expect(page.getByText('This tab has frozen the page before')).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
 
@@ -66,7 +66,7 @@ test('a tab that ended a page runs in a frame, and a loop without an end there e
   await frame(page).getByRole('button', { name: 'Loop' }).click({ noWaitAfter: true, timeout: 2_000 }).catch(() => {});
   // The page goes on while the frame hangs.
   await page.getByRole('tab', { name: 'Overview' }).focus();
-  await expect(page.getByRole('alert')).toContainText('did not answer for 5 seconds', { timeout: 20_000 });
+  await expect(page.getByRole('alert')).toContainText('didn’t respond for 5 seconds', { timeout: 20_000 });
   await expect(page.locator('iframe')).toHaveCount(0);
   expect(reports.map(({ phase }) => phase)).toEqual(['hang', 'hang']);
   await page.getByRole('button', { name: 'Retry' }).click();
@@ -75,7 +75,7 @@ test('a tab that ended a page runs in a frame, and a loop without an end there e
 
 test('a tab that held up even its frame’s page is drawn only when somebody asks for it', async ({ page }) => {
   await openStruck(page, 'frame');
-  await expect(page.getByText('so it waits for you')).toBeVisible();
+  await expect(page.getByText('so it opens only when you ask')).toBeVisible();
   await expect(page.locator('[data-plugin="e2e-loop"]')).toHaveCount(0);
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Open in the page' }).click();
@@ -87,15 +87,15 @@ test('safe mode draws no tab by itself', async ({ page }) => {
   await signIn(page);
   const id = await createCard(page, 'Safe');
   await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop&safe=1`);
-  await expect(page.getByText('Safe mode does not draw this')).toBeVisible();
+  await expect(page.getByText('Safe mode doesn’t open this')).toBeVisible();
   await expect(page.locator('[data-plugin="e2e-loop"]')).toHaveCount(0);
-  await page.getByRole('button', { name: 'Open apart from the page' }).click();
+  await page.getByRole('button', { name: 'Open in its own frame' }).click();
   await expect(frame(page).getByText('apart Safe')).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
   // It stays as long as the page is open, whatever the address says, and ends on request.
   await page.getByRole('link', { name: 'Cards', exact: true }).first().click();
-  await expect(page.getByText('Safe mode: plugins draw nothing')).toBeVisible();
+  await expect(page.getByText('Safe mode: plugins show nothing')).toBeVisible();
   await page.getByRole('button', { name: 'Leave safe mode' }).click();
   await expect(page.getByText('Safe mode')).toHaveCount(0);
   await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop`);
@@ -112,10 +112,10 @@ test('a tab that asks for a frame has one from the first time on', async ({ page
   const id = await createCard(page, 'Framed');
   await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop`);
   await expect(frame(page).getByText('apart Framed for')).toBeVisible();
-  await expect(page.getByText('has held up the page before')).toHaveCount(0);
+  await expect(page.getByText('has frozen the page before')).toHaveCount(0);
   await leaveMark(page, 'frame');
   await page.reload();
-  await expect(page.getByText('so it waits for you')).toBeVisible();
+  await expect(page.getByText('so it opens only when you ask')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Open in the page' })).toHaveCount(0);
 });
 
@@ -127,7 +127,7 @@ test('a script that holds up the page for seconds is remembered', async ({ page 
   const id = await createCard(page, 'Slow');
   await page.getByRole('tab', { name: 'loop' }).click();
   await page.getByRole('button', { name: 'Slow' }).click();
-  await expect(page.getByText('The tab held up the page for 6 seconds')).toBeVisible({ timeout: 20_000 });
+  await expect(page.getByText('The tab froze the page for 6 seconds')).toBeVisible({ timeout: 20_000 });
   await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop`);
   await expect(frame(page).getByRole('button', { name: 'Slow' })).toBeVisible();
 });
@@ -154,7 +154,7 @@ test('a frame reaches nothing of the page and sends nothing elsewhere', async ({
   const id = await createCard(page, 'Walled');
   await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop&safe=1`);
   const answers = page.waitForEvent('console', { predicate: (message) => /leak\.example/.test(message.text()) });
-  await page.getByRole('button', { name: 'Open apart from the page' }).click();
+  await page.getByRole('button', { name: 'Open in its own frame' }).click();
   await answers;
   const alone = await page.request.get('/admin/frame.html');
   expect(alone.headers()['content-security-policy']).toContain('sandbox allow-scripts;');
@@ -205,7 +205,7 @@ test('pictures of the card come through the host, others not at all', async ({ p
     await asSignedIn(page, 'PATCH', `/master-cards/${id}`, { attributes: { photo: `${at}/photo.png` } });
     for (const where of ['', '&safe=1']) {
       await page.goto(`/admin/cards/${id}?tab=e2e-loop/loop${where}`);
-      if (where) await page.getByRole('button', { name: 'Open apart from the page' }).click();
+      if (where) await page.getByRole('button', { name: 'Open in its own frame' }).click();
       const tab = where ? frame(page) : page;
       await expect(tab.getByRole('img', { name: 'known' })).toHaveAttribute('src', /^blob:/);
       await expect.poll(() => tab.getByRole('img', { name: 'known' }).evaluate((image: HTMLImageElement) => image.naturalWidth)).toBe(1);

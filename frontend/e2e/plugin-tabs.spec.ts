@@ -48,13 +48,13 @@ test('whatever a plugin does wrong is one message in its tab; the page and other
     await page.getByRole('tab', { name: tab, exact: true }).click();
     await expect(page.getByRole('tabpanel').getByRole('alert')).toContainText(message, { timeout: 15_000 });
   };
-  await expectMessage('throws', /failed while it drew its tab/);
+  await expectMessage('throws', /failed while drawing its tab/);
   await expect(page.getByText('thrown by the tab')).toBeAttached();
   await expectAccessible(page);
   await expectReflows(page);
   await expectMessage('broken', /does not run in this browser/);
   await expectMessage('no-activate', /does not export a function/);
-  await expectMessage('tampered', /not the announced file/);
+  await expectMessage('tampered', /isn’t the file that was announced/);
   expect(await page.evaluate(() => (globalThis as { tampered?: boolean }).tampered)).toBeUndefined();
   await expectMessage('silent', /registered no renderer/);
   await expectMessage('hangs', /over 10 seconds/);

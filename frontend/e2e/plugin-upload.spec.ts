@@ -27,7 +27,7 @@ test('a plugin is uploaded, each check says its own, and a stranger’s signatur
   await passed('The signature is a minisign file');
   await send.click();
   await failed('A trusted key signed this package');
-  await passed('This host takes uploads');
+  await passed('This host accepts uploads');
   await expect(check('The plugin loads and serves').getByLabel('Passed')).toHaveCount(0);
   await expectAccessible(page);
   await expectReflows(page);

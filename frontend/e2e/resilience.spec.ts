@@ -82,7 +82,7 @@ test('after the server has got another build, the page says so and stays', async
   });
   await page.route('**/admin/assets/*.js', (route) => route.fulfill({ status: 404 }));
   await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Plugins' }).click();
-  await expect(page.getByText('A new version of this page is here.')).toBeVisible();
+  await expect(page.getByText('A new version of the Admin UI is available.')).toBeVisible();
   await expect(search).toHaveValue('kept');
   await expectAccessible(page);
   await page.unroute('**/admin/');
@@ -123,11 +123,11 @@ test('a new version of a plugin waits for what was typed in its tab, and comes b
 
   await page.getByRole('textbox', { name: 'Note' }).fill('half a note');
   await served.replace(note('1.2.0'));
-  await expect(page.getByText('Version 1.2.0 of this plugin is here.')).toBeVisible();
+  await expect(page.getByText('Version 1.2.0 of this plugin is available.')).toBeVisible();
   await expect(page.getByRole('textbox', { name: 'Note' })).toHaveValue('half a note');
   await expect(page.getByText('drawn by 1.1.0')).toBeVisible();
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Reload tab' }).click();
   await expect(page.getByText('drawn by 1.2.0')).toBeVisible();
-  await expect(page.getByText('Version 1.2.0 of this plugin is here.')).toBeHidden();
+  await expect(page.getByText('Version 1.2.0 of this plugin is available.')).toBeHidden();
 });

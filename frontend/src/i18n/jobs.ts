@@ -22,7 +22,7 @@ export const texts = {
   jobs: 'Jobs',
   left: '{wait} left',
   none: 'No jobs yet',
-  notRead: 'The jobs could not be read',
+  notRead: 'The jobs could not be loaded',
   of: '{done} of {total}',
   queued: 'Queued',
   removeSource: { one: 'Remove {source} from {n} card', other: 'Remove {source} from {n} cards' },

@@ -72,6 +72,15 @@ export function formatAgo(isoString: string, now = Date.now(), locale = uiLocale
   return passed < HOUR_MS ? t('minutesShort', { n: Math.floor(passed / MINUTE_MS) }) : t('hoursShort', { n: Math.floor(passed / HOUR_MS) });
 }
 
+/** "3 min ago", for a sentence; a day or more ago the date. */
+export function formatSince(isoString: string, now = Date.now(), locale = uiLocale()): string {
+  const minutes = Math.floor((now - new Date(isoString).getTime()) / MINUTE_MS);
+  if (!(minutes >= 0 && minutes < DAY_MS / MINUTE_MS)) return formatAgo(isoString, now, locale);
+  if (!minutes) return t('justNow');
+  const format = new Intl.RelativeTimeFormat(locale, { style: 'short' });
+  return minutes < 60 ? format.format(-minutes, 'minute') : format.format(-Math.floor(minutes / 60), 'hour');
+}
+
 /** "1 minute 20 seconds": how long to wait. */
 export function formatWait(seconds: number, locale = uiLocale()): string {
   const whole = Math.max(1, Math.ceil(seconds));

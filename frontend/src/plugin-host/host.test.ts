@@ -156,12 +156,12 @@ describe('a plugin that fails gets a message of its own', () => {
     ['code that cannot be loaded', () => Promise.reject(new PluginFailure('load', 'Not fetched.')), 0, 'load', /Not fetched/],
     ['code that never comes', never, 5000, 'load', /over 5 seconds to load/],
     ['no activate', () => Promise.resolve({}), 0, 'load', /does not export a function "activate"/],
-    ['activate throws', () => Promise.resolve({ activate: () => { throw new Error('boom'); } }), 0, 'activate', /failed while it started/],
-    ['activate rejects', () => Promise.resolve({ activate: () => Promise.reject(new Error('boom')) }), 0, 'activate', /failed while it started/],
+    ['activate throws', () => Promise.resolve({ activate: () => { throw new Error('boom'); } }), 0, 'activate', /failed while starting/],
+    ['activate rejects', () => Promise.resolve({ activate: () => Promise.reject(new Error('boom')) }), 0, 'activate', /failed while starting/],
     ['activate hangs', () => Promise.resolve({ activate: never }), 5000, 'activate', /over 5 seconds to start/],
     ['no renderer', () => Promise.resolve({ activate: () => {} }), 5000, 'register', /no renderer for its tab "main"/],
-    ['renderer throws', () => Promise.resolve(drawing(() => { throw new Error('boom'); })), 0, 'render', /failed while it drew/],
-    ['renderer throws what has no text', () => Promise.resolve(drawing(() => { throw Object.create(null); })), 0, 'render', /failed while it drew/],
+    ['renderer throws', () => Promise.resolve(drawing(() => { throw new Error('boom'); })), 0, 'render', /failed while drawing/],
+    ['renderer throws what has no text', () => Promise.resolve(drawing(() => { throw Object.create(null); })), 0, 'render', /failed while drawing/],
     ['renderer hangs', () => Promise.resolve(drawing(never)), 10000, 'render', /over 10 seconds to draw this tab/],
   ])('%s', async (_, module, ms, phase, message) => {
     const env = setUp(module as () => Promise<PluginModule>);

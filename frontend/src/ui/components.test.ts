@@ -41,6 +41,14 @@ it('a form shows at its end what no field of it shows', () => {
   expect(text).not.toContain('Too long.');
 });
 
+it('a form names a request only when the fault is the server’s', () => {
+  expect(show(FormError, { error: new ApiError(401, 'invalid-credentials', 'Wrong password.', { request_id: 'r-9' }) })).not.toContain('r-9');
+});
+
+it('a form names the request of a fault of the server’s', () => {
+  expect(show(FormError, { error: new ApiError(500, 'internal-error', 'Something went wrong.', { request_id: 'r-9' }) })).toContain('r-9');
+});
+
 it('toasts appear in a live region and can be dismissed', () => {
   show(Toasts, {});
   const region = document.querySelector('[role="status"]');

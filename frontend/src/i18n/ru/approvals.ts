@@ -3,8 +3,8 @@ import type { Translation } from '../catalogue.svelte.ts';
 
 const approvals: Translation<typeof texts> = {
   approvals: 'Одобрения',
-  notRead: 'Не удалось прочитать вызовы',
-  callNotRead: 'Не удалось прочитать этот вызов',
+  notRead: 'Не удалось загрузить вызовы',
+  callNotRead: 'Не удалось загрузить этот вызов',
   nothing: 'Ничего не ждёт. Здесь появятся вызовы, для которых нужен человек.',
   waiting: 'Ждут решения',
   decided: 'Решено недавно',

@@ -3,7 +3,7 @@ import type { Translation } from '../catalogue.svelte.ts';
 
 const common: Translation<typeof texts> = {
   askForScope: 'Попросите у администратора право',
-  breadcrumb: 'Где вы',
+  breadcrumb: 'Вы здесь',
   cancel: 'Отмена',
   close: 'Закрыть',
   copied: 'Скопировано: {what}',
@@ -14,6 +14,7 @@ const common: Translation<typeof texts> = {
   hoursShort: '{n} ч',
   leaveDialog: 'Закрыть и потерять введённое?',
   loading: 'Загрузка: {what}…',
+  justNow: 'только что',
   minutesShort: '{n} мин',
   noAccess: 'Нет доступа',
   noPicture: 'Нет картинки: {reason}',

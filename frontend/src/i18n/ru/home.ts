@@ -8,7 +8,7 @@ const home: Translation<typeof texts> = {
   checking: 'Проверяем…',
   notChecked: 'Не всё удалось проверить: {what}',
   retry: 'Повторить',
-  tileFailed: 'Не прочитано: {reason}',
+  tileFailed: 'Не загружено: {reason}',
   pluginState: '{title}: {state}',
   pluginPaused: '{title}: вызовы приостановлены',
   pluginFails: '{title}: с ошибкой {share} вызовов',

@@ -22,7 +22,7 @@ const jobs: Translation<typeof texts> = {
   jobs: 'Задания',
   left: 'осталось {wait}',
   none: 'Заданий пока нет',
-  notRead: 'Задания не прочитаны',
+  notRead: 'Не удалось загрузить задания',
   of: '{done} из {total}',
   queued: 'В очереди',
   removeSource: { one: 'Убрать {source} из {n} карточки', few: 'Убрать {source} из {n} карточек', many: 'Убрать {source} из {n} карточек', other: 'Убрать {source} из {n} карточки' },

@@ -5,7 +5,7 @@ const users: Translation<typeof texts> = {
   users: 'Пользователи',
   account: 'Учётная запись',
   create: 'Создать',
-  notRead: 'Не удалось прочитать пользователей',
+  notRead: 'Не удалось загрузить пользователей',
   search: 'Найти по имени',
   more: 'Показаны новейшие: {n}. Остальных найдёт поиск.',
   noMatch: 'Нет пользователей с «{search}»',
@@ -92,7 +92,7 @@ const users: Translation<typeof texts> = {
   endOthers: 'Завершить остальные',
   endedOthers: { one: 'Завершён {n} другой сеанс', few: 'Завершено {n} других сеанса', many: 'Завершено {n} других сеансов', other: 'Завершено {n} других сеанса' },
   sessionEnded: 'Сеанс завершён',
-  sessionsNotRead: 'Не удалось прочитать сеансы',
+  sessionsNotRead: 'Не удалось загрузить сеансы',
   noOthers: 'Это ваш единственный сеанс.',
 };
 export default users;

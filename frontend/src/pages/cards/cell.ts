@@ -116,6 +116,10 @@ export function isPictureAddress(name: string, value: Json | undefined): value i
   return typeof value === 'string' && ADDRESS.test(value) && (PICTURE_NAMES.has(name.toLowerCase()) || /\.(jpe?g|png|webp|gif|avif)(\?|$)/i.test(value) || /^data:image/i.test(value));
 }
 
+export function arePictures(name: string, value: Json | undefined): value is string[] {
+  return Array.isArray(value) && value.length > 0 && value.every((item) => isPictureAddress(name, item));
+}
+
 /** The kinds that the card has a source of. */
 export function kindsOf(attributes: Attributes): Set<string> {
   return new Set(sourcesOf(attributes).map(([, source]) => source.kind));

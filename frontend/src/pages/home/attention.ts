@@ -4,7 +4,7 @@ import type { Sample } from '../../api/metrics.ts';
 import type { System } from '../../api/system.ts';
 import type { ApiKey, RegisteredPlugin } from '../../api/types.ts';
 import { t } from '../../i18n/home.ts';
-import { formatAgo, formatRelative } from '../../plugin-host/format.ts';
+import { formatSince, formatRelative } from '../../plugin-host/format.ts';
 import { formatShare } from '../../ui/figures.ts';
 import type { IconName } from '../../ui/icons.ts';
 import { keyState } from '../keys/key.ts';
@@ -55,7 +55,7 @@ export function ofKeys(keys: readonly ApiKey[], now = Date.now()): Attention[] {
     .map((key) => ({
       key: `key ${key.id}`, icon: 'key', tone: 'warn', href: '/admin/mcp/keys?show=soon', button: t('rotate'),
       text: t('keyExpires', { name: key.name, when: formatRelative(key.expires_at ?? '', now) }),
-      more: key.last_used_at ? t('lastUsed', { when: formatAgo(key.last_used_at, now) }) : t('neverUsed'),
+      more: key.last_used_at ? t('lastUsed', { when: formatSince(key.last_used_at, now) }) : t('neverUsed'),
       at: key.expires_at,
     }));
 }

@@ -1,6 +1,8 @@
 import type { AuditLine } from '../../api/audit.ts';
+import type { Job } from '../../api/jobs.ts';
 import { isObject } from '../../api/merge-patch.ts';
 import type { Json } from '../../api/types.ts';
+import { jobTitle } from '../../jobs/job.ts';
 import { t } from '../../i18n/operate.ts';
 
 /** One line of what an entry of the audit log records: with what it was before, where that is known. */
@@ -16,7 +18,7 @@ export interface Change {
  */
 export function changesOf(detail: Json): Change[] {
   if (!isObject(detail)) return detail === null || detail === undefined ? [] : [{ name: '', after: shown(detail) }];
-  const names = Object.keys(detail).filter((name) => !(name.endsWith('_before') && Object.hasOwn(detail, name.slice(0, -'_before'.length))));
+  const names = Object.keys(detail).filter((name) => (detail[name] !== null || Object.hasOwn(detail, `${name}_before`)) && !(name.endsWith('_before') && Object.hasOwn(detail, name.slice(0, -'_before'.length))));
   if (Object.hasOwn(detail, 'before') && Object.hasOwn(detail, 'now')) {
     const rest = names.filter((name) => name !== 'before' && name !== 'now').map((name) => ({ name, after: shown(detail[name] as Json) }));
     return [{ name: 'items', before: shown(detail.before as Json), after: shown(detail.now as Json) }, ...rest];
@@ -31,13 +33,52 @@ export function changesOf(detail: Json): Change[] {
 
 function shown(value: Json): string {
   if (typeof value === 'string') return value;
+  if (Array.isArray(value) && value.length && value.every((item) => typeof item === 'string')) return value.join(', ');
   return isObject(value) || Array.isArray(value) ? JSON.stringify(value, null, 1) : String(value);
 }
 
-/** What an act was done to: by the name that was recorded, where there is one, and else as the log has it. */
-export function targetOf({ target, detail }: Pick<AuditLine, 'target' | 'detail'>): string {
-  const named = isObject(detail) ? (detail.username ?? detail.name) : null;
-  return target && typeof named === 'string' ? named : (target ?? '');
+/** What an act was done to, and where that is shown. */
+export interface Target {
+  /** Empty when there is nothing better than the id. */
+  name: string;
+  href?: string;
+  isJob?: boolean;
+}
+
+type Line = Pick<AuditLine, 'action' | 'target' | 'detail'>;
+const ID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/;
+
+/** Who and what has an id, as far as lines and `jobs` say: so that nothing has to be asked for line by line. */
+export function namesOf(lines: readonly AuditLine[], jobs: readonly Job[] = []): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const line of lines) {
+    if (line.actor.id && line.actor.name) names.set(line.actor.id, line.actor.name);
+    const name = recordedName(line);
+    if (line.target && name) names.set(line.target, name);
+  }
+  for (const job of jobs) names.set(job.id, jobTitle(job));
+  return names;
+}
+
+/** What an act was done to: by its name, where one is known, and else as the log has it. */
+export function targetOf(line: Line, names: ReadonlyMap<string, string> = new Map()): Target {
+  const { action, target } = line;
+  if (!target) return { name: '' };
+  const name = recordedName(line) || names.get(target) || (ID.test(target) ? '' : target);
+  const path = encodeURIComponent(name);
+  if (action.startsWith('plugin.')) return { name, href: `/admin/plugins/${path}` };
+  if (action.startsWith('user.')) return { name, ...(name && { href: `/admin/users?q=${path}` }) };
+  if (action.startsWith('api_key.')) return { name, href: '/admin/mcp/keys' };
+  if (action.startsWith('approval.')) return { name, href: `/admin/approvals?call=${target}` };
+  return { name, isJob: action.startsWith('job.') || action === 'card.import' };
+}
+
+/** The name that the line itself has for what it is about. */
+function recordedName({ action, detail }: Line): string {
+  if (!isObject(detail)) return '';
+  if (action === 'job.start' || action === 'card.import') return jobTitle({ total: null, ...detail, action: action === 'job.start' ? String(detail.action) : 'import', args: detail } as unknown as Job);
+  const name = detail.username ?? detail.name ?? detail.tool;
+  return typeof name === 'string' ? name : '';
 }
 
 /** A day in the user's time zone as the bound of a filter: its beginning, or that of the next one. */

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { System } from '../../api/system.ts';
-import { checksOf, findingsOf, settingShown } from './system.ts';
+import { checksOf, findingsOf, settingShown, worstFirst } from './system.ts';
 
 const well = {
   health: { state: 'ready', ready: true, database: { up: true, version: '15.18' } },
@@ -19,14 +19,14 @@ it('a host that is well passes every check', () => {
 
 it('what is wrong stands first', () => {
   const ill = { ...well, health: { ...well.health, database: { up: false, version: null } }, plugins: { active: 1, refused: 1 }, undeclared_proxies: ['10.0.0.1'], pools: [{ ...well.pools[0], plugin: 'echo', waiting: 3 }] } as System;
-  const texts = checksOf(ill).filter(({ tone }) => tone !== 'good').map(({ text }) => text);
-  expect(texts).toEqual(['The database does not answer', '1 plugin is out of service', 'Calls wait for a database connection: 3 in pool echo', 'Proxies outside TRUSTED_PROXIES send X-Forwarded-For: 10.0.0.1']);
+  const texts = worstFirst(checksOf(ill)).filter(({ tone }) => tone !== 'good').map(({ text }) => text);
+  expect(texts).toEqual(['The database doesn’t answer', '1 plugin is out of service', 'Calls wait for a database connection: 3 in pool echo', 'Proxies not in TRUSTED_PROXIES send X-Forwarded-For: 10.0.0.1']);
 });
 
 it('what a check has found stands with what to do, the worst first', () => {
   const good = { code: 'landlock', severity: 'ok' as const, subject: 'kernel', message: 'Landlock is there.', cause: null, found: null, expected: null, fix: null };
   const full = { ...good, code: 'disk-full', severity: 'error' as const, subject: 'DATA_DIR', message: 'No space is left.', found: '1 MiB', expected: '1024 MiB', fix: 'Free some.' };
-  expect(findingsOf([good, full])).toEqual([
+  expect(worstFirst(findingsOf([good, full]))).toEqual([
     { tone: 'bad', subject: 'DATA_DIR', text: 'No space is left.', notes: ['found: 1 MiB', 'expected: 1024 MiB', 'Free some.'] },
     { tone: 'good', subject: 'kernel', text: 'Landlock is there.', notes: [] },
   ]);

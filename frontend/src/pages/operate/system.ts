@@ -17,7 +17,7 @@ export interface Check {
 const MANY_FILES = 0.8;
 const OUT_OF_SERVICE = ['refused', 'failed', 'quarantined'];
 
-/** What the host knows about itself that an operator has to know, the worst first. */
+/** What the host knows about itself that an operator has to know. */
 export function checksOf(system: System): Check[] {
   const { health, pools, process, unattributed_crashes: crashes, worker_restarts: restarts, log, undeclared_proxies: proxies, plugins } = system;
   const out = OUT_OF_SERVICE.reduce((sum, state) => sum + (plugins[state] ?? 0), 0);
@@ -33,24 +33,24 @@ export function checksOf(system: System): Check[] {
   if (restarts) checks.push({ tone: 'warn', text: t('check_restarts', { n: restarts }) });
   if (log.dropped_lines) checks.push({ tone: 'warn', text: t('check_dropped', { n: log.dropped_lines }) });
   if (proxies.length) checks.push({ tone: 'warn', text: t('check_proxies', { list: proxies.join(', ') }) });
-  return worstFirst(checks);
+  return checks;
 }
 
 const WORST = ['bad', 'warn', 'good'];
 const TONES = { error: 'bad', warning: 'warn', ok: 'good' } as const;
 
-function worstFirst(checks: readonly Check[]): Check[] {
+export function worstFirst(checks: readonly Check[]): Check[] {
   return checks.toSorted((a, b) => WORST.indexOf(a.tone) - WORST.indexOf(b.tone));
 }
 
 /** The same of what `cardinal check` says, in the server's words. */
 export function findingsOf(findings: readonly Finding[]): Check[] {
-  return worstFirst(findings.map(({ severity, subject, message, found, expected, fix }) => ({
+  return findings.map(({ severity, subject, message, found, expected, fix }) => ({
     tone: TONES[severity],
     subject,
     text: message,
     notes: [found && t('foundWhat', { found }), expected && t('expectedWhat', { expected }), fix].filter((note) => typeof note === 'string'),
-  })));
+  }));
 }
 
 /** A setting's value in one line. */

@@ -7,7 +7,7 @@ const refusal = { code: 'bad-manifest', reason: 'No.', fix: 'Correct it.' };
 
 it('a plugin that serves while its new files are refused is in service and needs a look', () => {
   const old = plugin('a', { refusal });
-  expect(standingOf(old)).toEqual({ tone: 'warn', shape: 'fail', word: 'Active', meaning: 'The earlier version is in service. The files in the folder now were refused.' });
+  expect(standingOf(old)).toEqual({ tone: 'warn', shape: 'fail', word: 'Active', meaning: 'The earlier version is in service. The files now in the folder were refused.' });
   expect(needsAttention(old)).toBe(true);
   expect(needsAttention(plugin('a'))).toBe(false);
   expect(needsAttention(plugin('a', { state: 'disabled' }))).toBe(false);

@@ -37,8 +37,8 @@ it('a value comes from here, the environment, or the plugin', () => {
 it('what is typed becomes a value of its kind, or a sentence', () => {
   expect(parseTyped(setting('integer'), ' 5 ')).toEqual({ value: 5 });
   expect(parseTyped(setting('number'), '1,5')).toEqual({ value: 1.5 });
-  expect(parseTyped(setting('integer'), '1.5')).toEqual({ problem: 'Type a whole number.' });
-  expect(parseTyped(setting('number'), '')).toEqual({ problem: 'Type a number.' });
+  expect(parseTyped(setting('integer'), '1.5')).toEqual({ problem: 'Enter a whole number.' });
+  expect(parseTyped(setting('number'), '')).toEqual({ problem: 'Enter a number.' });
   expect(parseTyped(setting('lines'), 'a\n\n b ')).toEqual({ value: ['a', 'b'] });
   expect(parseTyped(setting('text'), '')).toEqual({ value: '' });
   expect(parseTyped(setting('json'), '{')).toHaveProperty('problem');
