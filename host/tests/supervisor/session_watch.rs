@@ -401,3 +401,17 @@ async fn locks_on_many_tables_are_ended_at_once_and_the_login_is_closed() {
         connect::connect(&made.connect).await.unwrap();
     }
 }
+
+/// Its client is gone, and no host is there to end it.
+#[tokio::test]
+async fn a_start_ends_the_sessions_of_plugins_that_keep_it_waiting() {
+    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
+        let database = place.database().await;
+        let made = database.provision("left", LINKED).await.unwrap();
+        let holder = session(&made).await;
+        holder.batch_execute("ALTER ROLE CURRENT_USER SET role = 'none'").await.unwrap();
+        holder.batch_execute("BEGIN; ALTER ROLE CURRENT_USER SET work_mem = '1MB'").await.unwrap();
+        database.start_again().await;
+        holder.batch_execute("SELECT 1").await.unwrap_err();
+    }
+}

@@ -219,7 +219,7 @@ impl Preparation {
     }
 
     async fn make_roles(&self, maker: &mut Maker, passwords: Passwords<'_>) -> anyhow::Result<()> {
-        let made = maker.make_roles(&self.login.dbname, &self.names, passwords).await;
+        let made = maker.make_roles(&self.login, &self.names, passwords).await;
         made.map_err(|error| unsupported::explain_lack_of_rights(error, &self.login))
     }
 

@@ -77,25 +77,29 @@ pub async fn exchange(client: &Client, current: &str, new: &str, old: &str) -> a
     let allow = |database: &str, yes: bool| format!("ALTER DATABASE {} ALLOW_CONNECTIONS {yes}", name(database));
     client.batch_execute(&allow(current, false)).await.context("closing the database")?;
     let moved = async {
-        client
-            .query(
-                "SELECT pg_catalog.pg_terminate_backend(pid, 10000) FROM pg_catalog.pg_stat_activity \
-                 WHERE datname = $1",
-                &[&current],
-            )
-            .await?;
+        end_sessions(client, current).await?;
         client.batch_execute(&format!("ALTER DATABASE {} RENAME TO {}", name(current), name(old))).await
     };
     if let Err(error) = moved.await {
         client.batch_execute(&allow(current, true)).await.context("opening the database again")?;
         return Err(anyhow::Error::new(error).context("taking the database out of use"));
     }
-    let renamed = client.batch_execute(&format!("ALTER DATABASE {} RENAME TO {}", name(new), name(current))).await;
-    if let Err(error) = renamed {
+    let renamed = async {
+        // A plugin's login gets in since its step.
+        client.batch_execute(&allow(new, false)).await?;
+        end_sessions(client, new).await?;
+        client.batch_execute(&format!("ALTER DATABASE {} RENAME TO {}", name(new), name(current))).await
+    };
+    if let Err(error) = renamed.await {
         let back = format!("ALTER DATABASE {} RENAME TO {}; ", name(old), name(current));
         client.batch_execute(&back).await.context("putting the database back")?;
         client.batch_execute(&allow(current, true)).await.context("opening the database again")?;
         return Err(anyhow::Error::new(error).context("putting the new database in its place"));
     }
-    Ok(())
+    client.batch_execute(&allow(current, true)).await.context("opening the new database")
+}
+
+async fn end_sessions(client: &Client, database: &str) -> Result<(), tokio_postgres::Error> {
+    let end = "SELECT pg_catalog.pg_terminate_backend(pid, 10000) FROM pg_catalog.pg_stat_activity WHERE datname = $1";
+    client.query(end, &[&database]).await.map(drop)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio_postgres::Transaction;
 
-use super::{constraints::Constraint, failure::Failure};
+use super::{constraints::Constraint, failure::Failure, late_checks::SMALL_TABLE_BYTES};
 use crate::keyed_tables::{INDEXED, KEYED};
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::sql;
@@ -66,6 +66,7 @@ static FURTHER_KEYS: LazyLock<String> = LazyLock::new(|| {
          JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace,
          LATERAL (SELECT k.conrelid, k.conkey[1]) key (relation, number)
          WHERE n.nspname = $1 AND k.contype = 'f' AND k.conparentid = 0 AND k.confrelid IN (SELECT relation FROM further) AND NOT {INDEXED}
+         AND pg_catalog.pg_relation_size(k.conrelid) <= {SMALL_TABLE_BYTES}
          ORDER BY k.oid"
     )
 });
@@ -301,8 +302,8 @@ impl ReadyKeys<'_> {
         Ok(())
     }
 
-    /// Keys to tables whose rows go with a card have their index, too: PostgreSQL looks for the rows of each row that goes. One that
-    /// takes too long is not made.
+    /// Keys to tables whose rows go with a card have their index, too: PostgreSQL looks for the rows of each row that goes. A large
+    /// table keeps what it has: removals of cards would wait while its index is made.
     pub(super) async fn index_further(&self, work: &Transaction<'_>) -> anyhow::Result<()> {
         let keyed: Vec<u32> = self.keys.iter().map(|(place, _)| place.relation).collect();
         let rows = work.query(FURTHER_KEYS.as_str(), &[&self.schema, &keyed]).await;

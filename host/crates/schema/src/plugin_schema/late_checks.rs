@@ -17,7 +17,7 @@ use cardinal_database::sql;
 use cardinal_schema_sql::{LateCheck, LateChecks, Statement};
 
 /// With a check that reads its values once, the rows of such a table are checked in the blink of an eye.
-const SMALL_TABLE_BYTES: i64 = 8 * 1024 * 1024;
+pub(super) const SMALL_TABLE_BYTES: i64 = 8 * 1024 * 1024;
 
 /// The table and its size with those below it, and whether this session keeps others from writing to it.
 const TARGET: &str = "

@@ -1,6 +1,8 @@
 //! The session of a login that may make roles, often a superuser's. It touches `pg_catalog` and schema `cardinal` alone:
 //! the core's owner can make any object in `public`, and whatever such an object runs here would run as a superuser.
 
+use std::{convert::Infallible, time::Duration};
+
 use anyhow::Context as _;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
@@ -9,9 +11,13 @@ use super::{
     unsupported,
 };
 use cardinal_database::{
+    connect::{self, ConnectParams},
     roles::{RoleNames, RolePasswords},
     sql,
 };
+
+/// How long the making of roles waits before what keeps it waiting is ended.
+const BLOCKER_WAIT: Duration = Duration::from_secs(1);
 
 /// A login whose rights have been looked at.
 pub(super) enum Login {
@@ -61,13 +67,17 @@ impl Maker {
 
     pub(super) async fn make_roles(
         &mut self,
-        dbname: &str,
+        login: &ConnectParams,
         names: &RoleNames,
         passwords: Passwords<'_>,
     ) -> anyhow::Result<()> {
-        let statements = roles_sql::filled(dbname, names, passwords)?;
+        let statements = roles_sql::filled(&login.dbname, names, passwords)?;
         let work = self.begin().await?;
-        work.batch_execute(&statements).await.context("making the roles")?;
+        let backend = connect::backend_pid(&work).await.context("asking which session it is")?;
+        tokio::select! {
+            made = work.batch_execute(&statements) => made.context("making the roles")?,
+            never = end_blockers(login, names, backend) => match never {},
+        }
         work.commit().await.context("committing the roles")
     }
 
@@ -84,6 +94,25 @@ impl Maker {
     pub(super) async fn into_client(self) -> anyhow::Result<Client> {
         self.client.batch_execute("SET search_path = pg_catalog, pg_temp").await.context("preparing a session")?;
         Ok(self.client)
+    }
+}
+
+/// Ends plugins' sessions that this one waits for, once it has waited for a second: they may have been left by a host that was
+/// killed, and no host watches them before its start is over.
+async fn end_blockers(login: &ConnectParams, names: &RoleNames, backend: i32) -> Infallible {
+    let end =
+        "SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b (pid)
+               JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid WHERE pg_catalog.starts_with(a.usename::text, $2)";
+    let prefix = format!("{}p_", names.prefix());
+    loop {
+        tokio::time::sleep(BLOCKER_WAIT).await;
+        let ended = async { connect::connect(login).await?.query(end, &[&backend, &prefix]).await };
+        match ended.await {
+            Ok(rows) if rows.is_empty() => {}
+            Ok(rows) => tracing::warn!(sessions = rows.len(), "ended sessions of plugins that kept the start waiting"),
+            // Not every login may.
+            Err(error) => tracing::debug!(%error, "failed to end what keeps the start waiting"),
+        }
     }
 }
 
