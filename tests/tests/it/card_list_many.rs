@@ -174,6 +174,7 @@ SELECT coalesce(c.id, l.card_id, t.card_id)::text || ' ' || coalesce(c.sku, '') 
  WHERE (c.title, c.sku, lower((E'\n' || c.title || E'\n' || c.sku) COLLATE \"default\"), lower((E'\n' || c.title || E'\n' || c.sku) COLLATE \"default\"), c.updated_at, l.card_group, c.status, c.deleted_at IS NOT NULL)
        IS DISTINCT FROM (l.title, l.sku, l.words, w.words, t.updated_at, t.card_group, g.status, g.deleted)
     OR (w.card_group, w.title, w.sku) IS DISTINCT FROM (l.card_group, l.title, l.sku)
+    OR (t.title, t.sku, t.words) IS DISTINCT FROM (l.title, l.sku, l.words)
     OR g.kinds IS DISTINCT FROM coalesce((SELECT array_agg(DISTINCT s.kind COLLATE \"C\") FROM public.card_source_index s WHERE s.card_id = c.id), '{}')
     OR g.plugins IS DISTINCT FROM coalesce((SELECT array_agg(DISTINCT s.plugin COLLATE \"C\") FROM public.card_source_index s WHERE s.card_id = c.id), '{}')";
 
@@ -273,6 +274,98 @@ async fn a_card_that_changes_its_group_on_the_way_is_neither_missed_nor_repeated
     let all: Vec<String> = all.iter().map(ToString::to_string).collect();
     assert_eq!(seen, all);
     assert_eq!(differences(&database).await, Vec::<String>::new());
+}
+
+/// Filters of all members at random, with their conditions.
+fn filter_at_random(mut random: impl FnMut(usize) -> usize) -> (String, String) {
+    let (mut query, mut conditions) = (String::new(), Vec::new());
+    let words = [
+        ("lamp", "title ILIKE '%lamp%'"),
+        ("p 12", "title ILIKE '%p 12%'"),
+        ("S_0012", "strpos(sku, 'S_0012') > 0"),
+        ("l", "title LIKE 'L%'"),
+        ("-RARE", "strpos(sku, '-RARE') > 0"),
+        ("Стул", "title LIKE 'Стул%'"),
+    ];
+    let mut add = |member: &str, value: &str, condition: String| {
+        query.push_str(&format!("&{member}={}", value.replace(' ', "%20").replace("Стул", "%D0%A1%D1%82%D1%83%D0%BB")));
+        conditions.push(condition);
+    };
+    if random(2) == 0 {
+        let (word, condition) = words[random(words.len())];
+        add("q", word, condition.to_owned());
+    }
+    if random(3) == 0 {
+        let status = ["active", "draft", "archived"][random(3)];
+        add("status", status, format!("status = '{status}'"));
+    }
+    for (member, not) in [("kind", ""), ("missing_kind", "NOT ")] {
+        if random(3) == 0 {
+            let kind = ["most", "few", "late", "bit0", "bit4", "nearly"][random(6)];
+            add(member, kind, format!("{not}{}", has(kind)));
+        }
+    }
+    if random(2) == 0 {
+        let since = changed([50, 900, 5_000, 20_000][random(4)]);
+        add("updated_since", &since, format!("updated_at >= '{since}'"));
+    }
+    let deleted = random(6) == 0;
+    if deleted {
+        query.push_str("&deleted=true");
+    }
+    conditions.push(format!("deleted_at IS {}NULL", if deleted { "NOT " } else { "" }));
+    (query, conditions.join(" AND "))
+}
+
+#[tokio::test]
+async fn hundreds_of_groups_and_filters_at_random_lose_and_repeat_nothing() {
+    let (host, database) = seeded().await;
+    let owner = host.owner().await;
+    // Each kind is on about a third, so that groups are of very different sizes.
+    let insert = "INSERT INTO public.card_source_index (card_id, source_key, plugin, kind, bytes) \
+         SELECT c.id, 'n:' || bit, 'n', 'bit' || bit, 1 FROM public.master_cards c, generate_series(0, 5) bit \
+          WHERE hashtext(c.sku || bit) % 3 = 0";
+    database.execute(insert, &[]).await.unwrap();
+    let groups: i64 = database.query_one("SELECT count(*) FROM public.card_groups", &[]).await.unwrap().get(0);
+    assert!(groups > 300, "{groups}");
+    let mut seed = 7_usize;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    for round in 0..150 {
+        // The first ones are asked before sizes of groups are known.
+        if round == 30 {
+            database
+                .batch_execute("ANALYZE public.card_list_index, public.card_times, public.card_words")
+                .await
+                .unwrap();
+            owner.post("/v1/admin/master-cards", &json!({"title": "One", "sku": unique("one")})).await.expect(201);
+            let insert = "INSERT INTO public.card_source_index (card_id, source_key, plugin, kind, bytes) \
+                 SELECT id, 'new:x', 'new', 'new', 1 FROM public.master_cards WHERE title = 'One'";
+            database.execute(insert, &[]).await.unwrap();
+        }
+        let (query, condition) = filter_at_random(&mut random);
+        let (sort, column) =
+            [("created_at", "id"), ("title", "title, id"), ("sku", "sku, id"), ("updated_at", "updated_at, id")]
+                [random(4)];
+        let (minus, order) =
+            if random(2) == 0 { ("", column.to_owned()) } else { ("-", column.replace(", ", " DESC, ") + " DESC") };
+        let asked = format!("{query}&sort={minus}{sort}");
+        let sql = format!("SELECT id::text FROM public.master_cards c WHERE {condition} ORDER BY {order}");
+        let all: Vec<String> = database.query(&sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+        let (mut seen, mut cursor) = (Vec::new(), None::<String>);
+        for _ in 0..3 {
+            let found = page(owner, &asked, cursor.as_deref()).await;
+            seen.extend(ids(&found));
+            cursor = found["next_cursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, all[..seen.len()], "{asked}");
+        assert!(cursor.is_some() || seen.len() == all.len(), "{asked}: {} of {}", seen.len(), all.len());
+    }
 }
 
 #[tokio::test]

@@ -48,6 +48,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     21 "0021_card_search",
     22 "0022_approval_pins",
     23 "0023_plugin_jobs",
+    24 "0024_card_times",
 ];
 
 /// How many there are.

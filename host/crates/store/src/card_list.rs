@@ -5,6 +5,7 @@
 //! what it reads is the page. A search looks at each card on its way, so a walk may find little; it is given up after a
 //! bounded number of steps. A *gathering* collects all that fits by the filter's own index and sorts it: quick where
 //! little fits. A walk to the end of the list is the last resort, a fraction of a second for a million cards.
+//! `selection` says when which.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio_postgres::Row;
@@ -27,29 +28,16 @@ mod conditions;
 mod digest;
 mod frequent_keys;
 mod groups;
+mod ranges;
+mod selection;
 mod statements;
 
-use bounded::{Statement, too_long};
+use bounded::too_long;
 pub use conditions::Conditions;
 pub use digest::Digest;
 use frequent_keys::FrequentKeys;
 use groups::{GroupList, Groups};
-use statements::GatheringIndex;
 
-/// Steps of a walk that finds out how frequent a word is: 0.5 ms.
-const PROBE: u32 = 2_000;
-/// The longest walk that is begun where a gathering may be quicker: a step takes 0.2 µs.
-const STEPS: u32 = 25_000;
-/// The same where each step looks at another table, 1 µs.
-const STEPS_ELSEWHERE: u32 = 4_000;
-/// A walk is planned for so many times the steps that it should take: words do not lie evenly.
-const MARGIN: f64 = 1.5;
-/// Where this few cards fit, gathering them takes less than a walk.
-const MAX_GATHERED: i64 = 2_500;
-/// From here on a walk to the end of the list takes less than gathering.
-const MIN_WALKED: i64 = 100_000;
-/// Up to this many that groups hold, they are counted: 0.05 µs each.
-const COUNTED_WHOLE: i64 = 20_000;
 /// Up to this many an estimate of all cards is exact.
 const COUNTED: i64 = 1_000;
 /// How often a page is read again because a group was added meanwhile.
@@ -106,17 +94,17 @@ pub async fn page(
         return Ok(wanted.page(client, found, count));
     }
     let Knowledge { groups, frequent_keys } = knowledge;
-    let mut list = groups.known();
-    if list.number == 0 {
-        list = groups.renew(&client).await?;
-    }
+    let mut list = match groups.known(now) {
+        Some(list) => list,
+        None => groups.renew(&client, now).await?,
+    };
     for _ in 0..READ_AGAIN {
         let reading = Reading { client: &client, wanted, groups: &list, frequent_keys, now };
         if let Some((found, count)) = reading.page(known).await? {
             pool.note_message(found.largest);
             return Ok(wanted.page(client, found, count));
         }
-        list = groups.renew(&client).await?;
+        list = groups.renew(&client, now).await?;
     }
     Err(too_long())
 }
@@ -168,80 +156,16 @@ impl Reading<'_> {
             };
             return Ok(Some((walked, count)));
         }
+        match self.few_changed(known).await? {
+            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(None) => {}
+            Err(GroupsChange) => return Ok(None),
+        }
         let known = match known {
             Some(count) => count,
             None => self.expected().await?,
         };
         self.selected(known).await
-    }
-
-    /// A page of what is picked card by card.
-    async fn selected(&self, known: Count) -> Result<Option<(FoundCards, Count)>, StoreError> {
-        let can_gather = statements::can_gather(self.wanted.filter);
-        if !can_gather || !known.exact || known.cards > MAX_GATHERED {
-            let mut steps = self.first_steps(known);
-            while let Some(most) = steps {
-                let Ok(walked) = self.walk(Some(most)).await? else { return Ok(None) };
-                if walked.is_complete {
-                    return Ok(Some((walked, known)));
-                }
-                steps = match self.further_steps(most, walked.cards.len()) {
-                    None if can_gather && most < STEPS && self.gathers_many().await? => Some(STEPS),
-                    steps => steps,
-                };
-            }
-        }
-        if can_gather && known.cards < MIN_WALKED {
-            match self.gather(known).await? {
-                Ok(Some(found)) => return Ok(Some(found)),
-                Ok(None) => {}
-                Err(GroupsChange) => return Ok(None),
-            }
-        }
-        let walked = self.walk(None).await?;
-        Ok(walked.ok().map(|walked| (walked, known)))
-    }
-
-    fn most_steps(&self) -> u32 {
-        if statements::looks_elsewhere(self.wanted, self.groups) { STEPS_ELSEWHERE } else { STEPS }
-    }
-
-    /// A walk that should find the page if the estimate is right, or else one that finds out.
-    fn first_steps(&self, known: Count) -> Option<u32> {
-        if known.cards >= MIN_WALKED { Some(self.most_steps()) } else { Some(PROBE) }
-    }
-
-    /// The steps that should find the page, when `found` were found in `steps`; none when they are too many.
-    fn further_steps(&self, steps: u32, found: usize) -> Option<u32> {
-        let (found, rows) = (u32::try_from(found).ok()?, self.wanted.limit + 1);
-        let needed = f64::from(steps) * f64::from(rows) / f64::from(found.max(1)) * MARGIN;
-        let most = self.most_steps();
-        (found > 1 && steps < most && needed <= f64::from(most)).then_some(most)
-    }
-
-    /// Whether a gathering would read so much by its index, before it looks at the rest of the filter, that a longer walk
-    /// is worth a try.
-    async fn gathers_many(&self) -> Result<bool, StoreError> {
-        let Some(text) = &self.wanted.filter.q else { return Ok(false) };
-        Ok(self.planned(statements::plan_of_words(text)).await? > MAX_GATHERED)
-    }
-
-    /// Whether a gathering had better go by the time of changes than by words, where the filter asks for both.
-    async fn goes_by_time(&self) -> Result<bool, StoreError> {
-        let filter = self.wanted.filter;
-        let (Some(text), Some(_)) = (&filter.q, filter.updated_since) else { return Ok(filter.q.is_none()) };
-        let changed = Filter { q: None, ..filter.clone() };
-        let (by_words, by_time) = (
-            self.planned(statements::plan_of_words(text)).await?,
-            self.planned(statements::plan(&changed, self.groups)).await?,
-        );
-        Ok(by_time < by_words)
-    }
-
-    async fn planned(&self, explain: Statement) -> Result<i64, StoreError> {
-        let plan = explain.rows(self.client).await?;
-        let plan: Option<serde_json::Value> = plan.and_then(|found| found.rows.first().map(|row| row.get(0)));
-        Ok(plan.as_ref().map_or(0, planned_rows))
     }
 
     async fn walk(&self, steps: Option<u32>) -> Result<Result<FoundCards, GroupsChange>, StoreError> {
@@ -256,39 +180,8 @@ impl Reading<'_> {
         Ok(Ok(FoundCards { cards: rows, is_cut, largest, is_complete: steps.is_none() || is_full || has_ended }))
     }
 
-    /// None when it takes too long.
-    async fn gather(&self, known: Count) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
-        let index = match self.goes_by_time().await? {
-            true => GatheringIndex::Times,
-            false => GatheringIndex::Words { frequent_keys: self.frequent_keys.get(self.client, self.now).await? },
-        };
-        let statement = statements::gathering(self.wanted, self.groups, index)?;
-        let Some(Rows { mut rows, is_cut, largest }) = statement.rows(self.client).await? else { return Ok(Ok(None)) };
-        if rows.first().is_some_and(|row| self.is_outdated(row)) {
-            return Ok(Err(GroupsChange));
-        }
-        let count = rows.first().map_or(known, |row| Count { cards: row.get(ENDING), exact: true });
-        rows.retain(has_card);
-        Ok(Ok(Some((FoundCards { cards: rows, is_cut, largest, is_complete: true }, count))))
-    }
-
     fn is_outdated(&self, row: &Row) -> bool {
         row.get::<_, i64>(NUMBER_OF_GROUPS) != self.groups.number
-    }
-
-    /// How many cards the filter picks, as well as can be known quickly.
-    async fn expected(&self) -> Result<Count, StoreError> {
-        let filter = self.wanted.filter;
-        if filter.q.is_none() {
-            let counting = statements::count_up_to(filter, self.groups, COUNTED_WHOLE + 1);
-            let counted = counting.rows(self.client).await?.and_then(|found| found.rows.first().map(|row| row.get(0)));
-            if let Some(cards) = counted
-                && cards <= COUNTED_WHOLE
-            {
-                return Ok(Count { cards, exact: !self.groups.may_be_mixed(filter) });
-            }
-        }
-        Ok(Count { cards: self.planned(statements::plan(filter, self.groups)).await?, exact: false })
     }
 }
 

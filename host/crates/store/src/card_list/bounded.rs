@@ -52,6 +52,8 @@ pub(super) enum PlanMode {
     Each,
     /// The same, by the index of what it gathers.
     Gathering,
+    /// The same, by an index that has all it takes.
+    GatheringByTime,
     /// Any values, along the list's order.
     Walk,
     /// The same to the end of a million cards, should it come to that.
@@ -66,7 +68,14 @@ impl PlanMode {
                 concat!(
                     begin!("'2s'", "force_custom_plan"),
                     "; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL enable_seqscan = off; ",
-                    "SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+                    "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+                )
+            }
+            Self::GatheringByTime => {
+                concat!(
+                    begin!("'2s'", "force_custom_plan"),
+                    "; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL enable_seqscan = off; ",
+                    "SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
                 )
             }
             Self::Walk => begin_walk!("'2s'"),
@@ -81,7 +90,7 @@ impl Statement {
         let rows = async {
             match self.planned {
                 // Without a name it is planned for its values, and nothing is left of it.
-                PlanMode::Each | PlanMode::Gathering => {
+                PlanMode::Each | PlanMode::Gathering | PlanMode::GatheringByTime => {
                     self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await
                 }
                 PlanMode::Walk | PlanMode::LongWalk => {

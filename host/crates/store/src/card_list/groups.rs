@@ -1,8 +1,9 @@
 //! Groups of cards that filters by deletion, status, kind and plugin cannot tell apart: `card_groups`.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::ArcSwap;
+use time::{Duration, OffsetDateTime};
 
 use super::Conditions;
 use crate::error::StoreError;
@@ -11,6 +12,17 @@ use cardinal_database::pool::Connection;
 
 /// From so many groups on, triggers put cards that would need another one into the mixed groups.
 const MAX_GROUPS: i64 = 2_000;
+
+/// How long sizes of groups are taken for what they were. Old ones make lists slower, never wrong.
+const RENEW_AFTER: Duration = Duration::minutes(10);
+
+/// The sizes of the largest groups, by the last ANALYZE.
+const SIZES: &str = "
+SELECT m.card_group, (m.share * greatest(c.reltuples, 0))::bigint
+  FROM pg_catalog.pg_stats s, pg_catalog.pg_class c,
+       unnest(s.most_common_vals::text::integer[], s.most_common_freqs) m (card_group, share)
+ WHERE s.schemaname = 'public' AND s.tablename = 'card_list_index' AND s.attname = 'card_group'
+   AND c.oid = 'public.card_list_index'::regclass";
 
 /// True of rows `w` in a group whose cards have sources in common.
 pub(super) const IS_NOT_MIXED: &str = "w.card_group NOT BETWEEN 11 AND 16";
@@ -26,6 +38,8 @@ struct Group {
     status: String,
     kinds: Option<Vec<String>>,
     plugins: Option<Vec<String>>,
+    /// About how many cards it has, as the last ANALYZE saw it; 0 for a small group.
+    cards: i64,
 }
 
 /// All groups at some moment.
@@ -33,6 +47,7 @@ struct Group {
 pub(super) struct GroupList {
     pub(super) number: i64,
     groups: Vec<Group>,
+    read_at: Option<OffsetDateTime>,
 }
 
 /// The groups as they were read last. A page that finds another number of them is read again.
@@ -40,15 +55,25 @@ pub(super) struct GroupList {
 pub(super) struct Groups(ArcSwap<GroupList>);
 
 impl Groups {
-    pub(super) fn known(&self) -> Arc<GroupList> {
-        self.0.load_full()
+    /// None when they have not been read, or so long ago that their sizes may be others.
+    pub(super) fn known(&self, now: OffsetDateTime) -> Option<Arc<GroupList>> {
+        let list = self.0.load_full();
+        // Both ways: the clock may have been set back.
+        list.read_at.is_some_and(|read_at| (now - read_at).abs() < RENEW_AFTER).then_some(list)
     }
 
-    pub(super) async fn renew(&self, client: &Connection) -> Result<Arc<GroupList>, StoreError> {
+    pub(super) async fn renew(&self, client: &Connection, now: OffsetDateTime) -> Result<Arc<GroupList>, StoreError> {
+        let sizes: HashMap<i32, i64> = client
+            .query(&client.prepare_cached(SIZES).await?, &[])
+            .await?
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+            .collect::<Result<_, tokio_postgres::Error>>()?;
         let sql = "SELECT id, deleted, status, kinds, plugins FROM public.card_groups ORDER BY id";
         let rows = client.query(&client.prepare_cached(sql).await?, &[]).await?;
-        let groups = rows.iter().map(Group::from_row).collect::<Result<Vec<_>, _>>()?;
-        let list = Arc::new(GroupList { number: i64::try_from(groups.len()).unwrap_or(i64::MAX), groups });
+        let groups = rows.iter().map(|row| Group::from_row(row, &sizes)).collect::<Result<Vec<_>, _>>()?;
+        let number = i64::try_from(groups.len()).unwrap_or(i64::MAX);
+        let list = Arc::new(GroupList { number, groups, read_at: Some(now) });
         self.0.store(Arc::clone(&list));
         Ok(list)
     }
@@ -61,6 +86,20 @@ impl GroupList {
         self.groups.iter().filter(|group| group.may_have(filter)).map(|group| group.id).collect()
     }
 
+    /// About how many cards the groups have that a filter may pick from.
+    pub(super) fn estimate(&self, filter: &Filter) -> i64 {
+        self.groups.iter().filter(|group| group.may_have(filter)).map(|group| group.cards).sum()
+    }
+
+    /// The largest of them, and about how many cards they have; as many as are known to be large.
+    pub(super) fn largest(&self, filter: &Filter, most: usize) -> Vec<(i32, i64)> {
+        let picked = self.groups.iter().filter(|group| group.cards > 0 && group.may_have(filter));
+        let mut picked: Vec<_> = picked.map(|group| (group.id, group.cards)).collect();
+        picked.sort_unstable_by_key(|(id, cards)| (-cards, *id));
+        picked.truncate(most);
+        picked
+    }
+
     /// Whether cards in mixed groups have to be looked at one by one.
     pub(super) fn may_be_mixed(&self, filter: &Filter) -> bool {
         self.number >= MAX_GROUPS && (filter.kind.is_some() || filter.plugin.is_some() || filter.missing_kind.is_some())
@@ -68,9 +107,11 @@ impl GroupList {
 }
 
 impl Group {
-    fn from_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
+    fn from_row(row: &tokio_postgres::Row, sizes: &HashMap<i32, i64>) -> Result<Self, tokio_postgres::Error> {
+        let id = row.try_get("id")?;
         Ok(Self {
-            id: row.try_get("id")?,
+            id,
+            cards: sizes.get(&id).copied().unwrap_or_default(),
             deleted: row.try_get("deleted")?,
             status: row.try_get("status")?,
             kinds: row.try_get("kinds")?,

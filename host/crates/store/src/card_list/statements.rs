@@ -5,50 +5,63 @@ use super::{
     bounded::{PlanMode, Statement},
     conditions::{Conditions, keyed, pattern},
     groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, asked_of_sources, picked_in_sql},
+    ranges,
 };
 use crate::error::StoreError;
 use cardinal_cards::filter::{Column, Filter};
 
-/// Ranges that one statement merges; from there on each range is read by itself.
-const MAX_MERGED: usize = 64;
+/// Ranges that one statement merges; from there on each range is read by itself, see `ranges`. The more there are, the
+/// longer a step takes, so that long walks merge few.
+const MAX_MERGED: usize = 32;
+const MAX_MERGED_IN_LONG_WALKS: usize = 4;
 
 /// The table that has the list's order in an index behind the group.
-struct Base {
-    table: &'static str,
+pub(super) struct Base {
+    pub(super) table: &'static str,
     /// What rows are sorted by before the card's id.
     key: Option<&'static str>,
     /// An end of the list: the key, and the id, that come behind all others in ascending and in descending order.
     ends: [&'static str; 2],
+    /// Keys behind those of all cards, in the same orders.
+    last: [&'static str; 2],
 }
 
 const LIST: &str = "public.card_list_index";
 const WORDS: &str = "public.card_words";
 const TIMES: &str = "public.card_times";
-const NO_ID: &str = "NULL::uuid AS card_id";
-const LOWEST_ID: &str = "'00000000-0000-0000-0000-000000000000'::uuid AS card_id";
+const NO_ID: &str = "NULL::uuid";
+const LOWEST_ID: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
+const HIGHEST_ID: &str = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
+/// Behind every title and SKU: longer than any, of the highest character.
+const LAST_TEXT: &str = "repeat(chr(1114111), 501)";
 
 impl Base {
-    const fn new(column: Column) -> Self {
+    pub(super) const fn new(column: Column) -> Self {
         match column {
-            Column::Title => {
-                Self { table: LIST, key: Some("title"), ends: ["NULL::text AS title", "''::text AS title"] }
-            }
-            Column::Sku => Self { table: LIST, key: Some("sku"), ends: ["NULL::text AS sku", "''::text AS sku"] },
-            Column::CreatedAt => Self { table: LIST, key: None, ends: ["", ""] },
+            Column::Title => Self {
+                table: LIST,
+                key: Some("title"),
+                ends: ["NULL::text AS title", "''::text AS title"],
+                last: [LAST_TEXT, "''::text"],
+            },
+            Column::Sku => Self {
+                table: LIST,
+                key: Some("sku"),
+                ends: ["NULL::text AS sku", "''::text AS sku"],
+                last: [LAST_TEXT, "''::text"],
+            },
+            Column::CreatedAt => Self { table: LIST, key: None, ends: ["", ""], last: ["", ""] },
             Column::UpdatedAt => Self {
                 table: TIMES,
                 key: Some("updated_at"),
                 ends: ["NULL::timestamptz AS updated_at", "'-infinity'::timestamptz AS updated_at"],
+                last: ["'infinity'::timestamptz", "'-infinity'::timestamptz"],
             },
         }
     }
 
-    fn has_words(&self) -> bool {
-        self.table == LIST
-    }
-
     /// The columns of rows `w`.
-    fn columns(&self, with_words: bool) -> String {
+    pub(super) fn columns(&self, with_words: bool) -> String {
         let key = self.key.map(|key| format!("w.{key}, ")).unwrap_or_default();
         format!("{key}w.card_id, w.card_group{}", if with_words { ", w.words" } else { "" })
     }
@@ -58,12 +71,35 @@ impl Base {
         let key = if self.key.is_some() { format!("{}, ", self.ends[usize::from(descending)]) } else { String::new() };
         let id = if descending { LOWEST_ID } else { NO_ID };
         format!(
-            "SELECT {key}{id}, NULL::integer AS card_group{}",
+            "SELECT {key}{id} AS card_id, NULL::integer AS card_group{}",
             if with_words { ", NULL::text AS words" } else { "" }
         )
     }
 
-    fn order(&self, row: &str, descending: bool) -> String {
+    /// That row `row` lies no further than the place `until`.
+    pub(super) fn until(&self, row: &str, descending: bool) -> String {
+        let compare = if descending { ">=" } else { "<=" };
+        match self.key {
+            Some(key) => {
+                format!("({row}.{key}, {row}.card_id) {compare} ((SELECT key FROM until), (SELECT card_id FROM until))")
+            }
+            None => format!("{row}.card_id {compare} (SELECT card_id FROM until)"),
+        }
+    }
+
+    /// The place of the one row of `from`, or that behind all others.
+    pub(super) fn or_last(&self, from: &str, descending: bool) -> String {
+        let id = if descending { LOWEST_ID } else { HIGHEST_ID };
+        let id = format!("coalesce((SELECT card_id FROM {from}), {id}) AS card_id");
+        match (self.key, self.last) {
+            (Some(key), last) => {
+                format!("coalesce((SELECT {key} FROM {from}), {}) AS key, {id}", last[usize::from(descending)])
+            }
+            (None, _) => id,
+        }
+    }
+
+    pub(super) fn order(&self, row: &str, descending: bool) -> String {
         let direction = if descending { "DESC" } else { "ASC" };
         let key = self.key.map(|key| format!("{row}.{key} {direction}, ")).unwrap_or_default();
         format!("{key}{row}.card_id {direction}")
@@ -76,33 +112,29 @@ pub(super) fn is_selective(wanted: &PageQuery<'_>, groups: &GroupList) -> bool {
     filter.q.is_some() || groups.may_be_mixed(filter) || filter.updated_since.is_some() && !is_by_time(wanted)
 }
 
-fn is_by_time(wanted: &PageQuery<'_>) -> bool {
+pub(super) fn is_by_time(wanted: &PageQuery<'_>) -> bool {
     wanted.sort.column == Column::UpdatedAt
 }
 
-/// Whether a look at a row takes a look at another table.
+/// Whether nearly every look at a row takes a look at another table; a search looks there for what has its words.
 pub(super) fn looks_elsewhere(wanted: &PageQuery<'_>, groups: &GroupList) -> bool {
     let filter = wanted.filter;
-    groups.may_be_mixed(filter) || if is_by_time(wanted) { filter.q.is_some() } else { filter.updated_since.is_some() }
+    groups.may_be_mixed(filter) || !is_by_time(wanted) && filter.q.is_none() && filter.updated_since.is_some()
 }
 
 /// What rows `w` of the order have to fulfil one by one.
-fn checks(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) -> Vec<String> {
-    let (filter, base) = (wanted.filter, Base::new(wanted.sort.column));
+pub(super) fn checks(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) -> Vec<String> {
+    let filter = wanted.filter;
     let mut checks = Vec::new();
     if let Some(text) = &filter.q {
         let at = query.bind(pattern(text));
         // Worked out once and not for each row.
-        let like = format!(r#"LIKE (SELECT lower(${at}::text COLLATE "default") COLLATE "C")"#);
-        checks.push(if base.has_words() {
-            format!("w.words {like}")
-        } else {
-            format!("EXISTS (SELECT FROM {LIST} l WHERE l.card_id = w.card_id AND l.words {like})")
-        });
+        checks.push(format!(r#"w.words LIKE (SELECT lower(${at}::text COLLATE "default") COLLATE "C")"#));
     }
-    if let Some(since) = filter.updated_since.filter(|_| base.has_words()) {
+    if let Some(since) = filter.updated_since.filter(|_| !is_by_time(wanted)) {
         let at = query.bind(since);
-        checks.push(format!("EXISTS (SELECT FROM {TIMES} t WHERE t.card_id = w.card_id AND t.updated_at >= ${at})"));
+        // No EXISTS: the planner would gather all that have changed, and it looks at the words first.
+        checks.push(format!("(SELECT t.updated_at FROM {TIMES} t WHERE t.card_id = w.card_id) >= ${at}"));
     }
     if groups.may_be_mixed(filter) {
         checks.push(format!("({IS_NOT_MIXED} OR {})", asked_of_sources(query, filter)));
@@ -111,7 +143,7 @@ fn checks(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) ->
 }
 
 /// Where in a group's range of the index the page begins, of rows `w`.
-fn range(query: &mut Conditions, wanted: &PageQuery<'_>) -> Result<String, StoreError> {
+pub(super) fn range(query: &mut Conditions, wanted: &PageQuery<'_>) -> Result<String, StoreError> {
     let base = Base::new(wanted.sort.column);
     let mut range = String::new();
     if let Some(place) = wanted.place {
@@ -126,7 +158,7 @@ fn range(query: &mut Conditions, wanted: &PageQuery<'_>) -> Result<String, Store
 }
 
 /// The cards of rows `p`.
-const CARDS: &str = "LATERAL (SELECT * FROM public.master_cards c WHERE c.id = p.card_id OFFSET 0) c";
+pub(super) const CARDS: &str = "LATERAL (SELECT * FROM public.master_cards c WHERE c.id = p.card_id OFFSET 0) c";
 
 /// Along an index of the cards themselves, which holds those that are not deleted in the list's order.
 pub(super) fn open_list(wanted: &PageQuery<'_>) -> Result<Statement, StoreError> {
@@ -150,13 +182,14 @@ pub(super) fn open_list(wanted: &PageQuery<'_>) -> Result<Statement, StoreError>
 /// Along the order of the list, at most `steps` rows of it. The last column says that the list ends here.
 pub(super) fn walk(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32>) -> Result<Statement, StoreError> {
     let mut picked = groups.picked(wanted.filter);
-    if picked.len() > MAX_MERGED {
-        return range_by_range(wanted, groups);
+    let most = if is_selective(wanted, groups) { MAX_MERGED_IN_LONG_WALKS } else { MAX_MERGED };
+    if picked.len() > most {
+        return ranges::walk(wanted, groups, steps);
     }
     // So that there are few different statements; no card is in group 0.
     picked.resize(picked.len().max(1).next_power_of_two(), 0);
     let (base, descending) = (Base::new(wanted.sort.column), wanted.descending());
-    let with_words = wanted.filter.q.is_some() && base.has_words();
+    let with_words = wanted.filter.q.is_some();
     let (mut query, columns) = (Conditions::none(), wanted.columns());
     let range = range(&mut query, wanted)?;
     let checks = checks(&mut query, wanted, groups);
@@ -187,26 +220,6 @@ pub(super) fn walk(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32
     Ok(Statement { sql, query, planned: if steps.is_some() { PlanMode::Walk } else { PlanMode::LongWalk } })
 }
 
-/// The same of many groups: as much of each range as the page may need, which never ends early.
-fn range_by_range(wanted: &PageQuery<'_>, groups: &GroupList) -> Result<Statement, StoreError> {
-    let (base, descending) = (Base::new(wanted.sort.column), wanted.descending());
-    let (mut query, columns) = (Conditions::none(), wanted.columns());
-    let range = range(&mut query, wanted)?;
-    let checks = checks(&mut query, wanted, groups);
-    let checks: String = checks.iter().map(|check| format!(" AND {check}")).collect();
-    let picked = picked_in_sql(&mut query, wanted.filter);
-    let limit = query.bind(wanted.rows());
-    let [of_w, of_p] = ["w", "p"].map(|row| base.order(row, descending));
-    let sql = format!(
-        "SELECT {columns}, {NUMBER_NOW}, true FROM (SELECT w.* FROM public.card_groups g CROSS JOIN LATERAL \
-         (SELECT {} FROM {} w WHERE w.card_group = g.id{range}{checks} ORDER BY {of_w} LIMIT ${limit}) w \
-         WHERE {picked} ORDER BY {of_w} LIMIT ${limit}) p JOIN {CARDS} ON true ORDER BY {of_p}",
-        base.columns(false),
-        base.table
-    );
-    Ok(Statement { sql, query, planned: PlanMode::LongWalk })
-}
-
 /// Whether the filter has an index by which all that it picks can be gathered.
 pub(super) fn can_gather(filter: &Filter) -> bool {
     filter.q.is_some() || filter.updated_since.is_some()
@@ -220,19 +233,20 @@ pub(super) enum GatheringIndex {
     Words { frequent_keys: Vec<String> },
 }
 
-/// All that fits, sorted; the last column says how many that is, whatever page is read.
+/// All that fits, sorted, or `most` that do; the last column says how many that is, whatever page is read.
 pub(super) fn gathering(
     wanted: &PageQuery<'_>,
     groups: &GroupList,
     index: GatheringIndex,
+    most: i64,
 ) -> Result<Statement, StoreError> {
     let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
     let mut query = Conditions::none();
-    let found = match (&wanted.filter.q, index) {
+    let (found, planned) = match (&wanted.filter.q, index) {
         (Some(text), GatheringIndex::Words { frequent_keys }) => {
-            found_by_words(&mut query, wanted, groups, text, frequent_keys)
+            (found_by_words(&mut query, wanted, groups, text, frequent_keys), PlanMode::Gathering)
         }
-        _ => found_by_time(&mut query, wanted, groups),
+        _ => (found_by_time(&mut query, wanted, groups), PlanMode::GatheringByTime),
     };
     let behind = match wanted.place {
         Some(place) => query.behind(column, "f.key", "f.card_id", place, descending)?,
@@ -241,12 +255,12 @@ pub(super) fn gathering(
     let direction = if descending { "DESC" } else { "ASC" };
     let limit = query.bind(wanted.rows());
     let sql = format!(
-        "WITH found AS MATERIALIZED ({found}), \
+        "WITH found AS MATERIALIZED ({found} LIMIT {most}), \
          p AS (SELECT f.key, f.card_id FROM found f WHERE {behind} ORDER BY f.key {direction}, f.card_id {direction} LIMIT ${limit}) \
          SELECT {columns}, {NUMBER_NOW}, (SELECT count(*) FROM found) FROM (SELECT 1) one \
          LEFT JOIN (p CROSS JOIN {CARDS}) ON true ORDER BY p.key {direction}, p.card_id {direction}"
     );
-    Ok(Statement { sql, query, planned: PlanMode::Gathering })
+    Ok(Statement { sql, query, planned })
 }
 
 /// The ids of all that fits, and what they are sorted by; by the index of searches, whose rows have all but the time.
@@ -277,20 +291,15 @@ fn found_by_words(
     format!("SELECT w.card_id, {} AS key FROM {WORDS} w{times} WHERE {}", key(wanted, "t"), conditions.join(" AND "))
 }
 
-/// The same by the index of times.
+/// The same by the index of times, which has all that is asked of a card.
 fn found_by_time(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) -> String {
     let filter = wanted.filter;
-    let needs_list = filter.q.is_some() || matches!(wanted.sort.column, Column::Title | Column::Sku);
-    let (from, times) = match needs_list {
-        true => (format!("{LIST} w JOIN {TIMES} t ON t.card_id = w.card_id"), "t"),
-        false => (format!("{TIMES} w"), "w"),
-    };
-    let mut conditions = vec![format!("{times}.card_group = ANY(${})", query.bind(groups.picked(filter)))];
+    let mut conditions = vec![format!("w.card_group = ANY(${})", query.bind(groups.picked(filter)))];
     if let Some(text) = &filter.q {
         conditions.push(format!(r#"w.words LIKE lower(${}::text COLLATE "default")"#, query.bind(pattern(text))));
     }
-    conditions.extend(more_conditions(query, filter, groups, times));
-    format!("SELECT w.card_id, {} AS key FROM {from} WHERE {}", key(wanted, times), conditions.join(" AND "))
+    conditions.extend(more_conditions(query, filter, groups, "w"));
+    format!("SELECT w.card_id, {} AS key FROM {TIMES} w WHERE {}", key(wanted, "w"), conditions.join(" AND "))
 }
 
 /// What a gathering's rows `w` have to fulfil besides; `times` are the rows that have the time.

@@ -1,0 +1,223 @@
+//! Lists whose rows have to be looked at one by one: by a search, or by the time of changes in another order. What is
+//! quickest depends on how many fit. Figures are PostgreSQL's time for a million cards, with all that is read in memory.
+
+use super::{
+    Count, FoundCards, GroupsChange, PageQuery, Reading,
+    bounded::Statement,
+    has_card, planned_rows, ranges,
+    statements::{self, GatheringIndex},
+};
+use crate::error::StoreError;
+use cardinal_cards::filter::Filter;
+use cardinal_database::bounded_rows::Rows;
+
+/// Steps that find out how frequent a word is: 0.8 ms.
+const PROBE: u32 = 4_000;
+/// No walk is shorter: what is frequent need not lie at the beginning.
+const MIN_STEPS: u32 = 1_000;
+/// The longest walk that is begun where a gathering may be quicker: a step takes 0.2 µs.
+const STEPS: u32 = 27_000;
+/// The same where gathering takes a look at another table for each card found.
+const STEPS_BY_TIME: u32 = 45_000;
+/// The same where each step looks at another table, 1 µs.
+const STEPS_ELSEWHERE: u32 = 4_000;
+/// A walk is planned for so many times the steps that it should take: words do not lie evenly.
+const MARGIN: f64 = 1.3;
+/// Where this few cards fit, gathering them by their words takes less than a walk: 1.4 µs each.
+const MAX_GATHERED: i64 = 2_500;
+/// From here on a walk to the end of the list takes less than gathering by words, and by time.
+const MIN_WALKED: i64 = 100_000;
+const MIN_WALKED_BY_TIME: i64 = 400_000;
+/// The most that are gathered by time before a walk is tried: 0.25 µs each, so that it pays as long as they are fewer than
+/// the square root of a few times the page's rows times all rows that a walk may meet.
+const MAX_CHANGED: i64 = 16_000;
+const WALK_STEP_BY_CHANGED: f64 = 5.0;
+/// A card that is gathered by its words, with a look at its time, costs as much as so many that are gathered by time.
+const CHANGED_BY_HIT: i64 = 8;
+/// Up to this many that groups hold, they are counted: 0.05 µs each.
+const COUNTED_WHOLE: i64 = 20_000;
+
+impl Reading<'_> {
+    /// A page of what is picked card by card.
+    pub(super) async fn selected(&self, known: Count) -> Result<Option<(FoundCards, Count)>, StoreError> {
+        let can_gather = statements::can_gather(self.wanted.filter);
+        if !can_gather || !known.exact || known.cards > MAX_GATHERED {
+            let mut steps = self.first_steps(known).await?;
+            while let Some(most) = steps {
+                let Ok(walked) = self.walk(Some(most)).await? else { return Ok(None) };
+                if walked.is_complete {
+                    return Ok(Some((walked, known)));
+                }
+                let further = self.needed_steps(most, walked.cards.len()).filter(|_| most < self.most_steps());
+                steps = match further.map(|_| self.most_steps()) {
+                    None if can_gather && most < STEPS && self.gathers_many().await? => Some(STEPS),
+                    steps => steps,
+                };
+            }
+        }
+        if let Some(index) = self.gathering_index(known).await? {
+            match self.gather(index, i64::MAX).await? {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) => {}
+                Err(GroupsChange) => return Ok(None),
+            }
+        }
+        let walked = self.walk(None).await?;
+        Ok(walked.ok().map(|walked| (walked, known)))
+    }
+
+    fn most_steps(&self) -> u32 {
+        match statements::looks_elsewhere(self.wanted, self.groups) {
+            true => STEPS_ELSEWHERE,
+            false if statements::is_by_time(self.wanted) => STEPS_BY_TIME,
+            false => STEPS,
+        }
+    }
+
+    /// A walk that should find the page if the estimate is right, or else one that finds out.
+    async fn first_steps(&self, known: Count) -> Result<Option<u32>, StoreError> {
+        let (filter, held) = (self.wanted.filter, self.groups.estimate(self.wanted.filter));
+        let is_known = filter.q.is_none() || filter.updated_since.is_none() && known.cards >= MIN_WALKED;
+        if is_known {
+            let held = u32::try_from(held).unwrap_or(u32::MAX);
+            let needed = self.needed_steps(held, usize::try_from(known.cards).unwrap_or_default());
+            return Ok(needed.or_else(|| (held == 0).then(|| self.most_steps())));
+        }
+        // Few cards are walked to the end.
+        if held <= i64::from(PROBE) || self.groups.may_be_mixed(filter) || !ranges::is_probed(self.wanted, self.groups)
+        {
+            return Ok(Some(PROBE));
+        }
+        Ok(self.needed_steps(PROBE, self.probe(self.wanted).await?))
+    }
+
+    /// How many of the first rows fit, of [`PROBE`].
+    async fn probe(&self, wanted: &PageQuery<'_>) -> Result<usize, StoreError> {
+        let found = ranges::probe(wanted, self.groups, PROBE)?.rows(self.client).await?;
+        let found: i64 = found.and_then(|found| found.rows.first().map(|row| row.get(0))).unwrap_or_default();
+        Ok(usize::try_from(found).unwrap_or_default())
+    }
+
+    /// The steps that should find the page, when `found` were found in `steps`; none when they are too many.
+    fn needed_steps(&self, steps: u32, found: usize) -> Option<u32> {
+        let (found, rows) = (u32::try_from(found).ok().filter(|found| *found > 1)?, self.wanted.limit + 1);
+        let needed = f64::from(steps) * f64::from(rows) / f64::from(found) * MARGIN;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the longest walk")]
+        (needed <= f64::from(self.most_steps())).then_some((needed as u32).max(MIN_STEPS))
+    }
+
+    /// The page of what few cards have changed since the time that is asked for, gathered at once, whatever else the filter
+    /// asks; none where they are many.
+    pub(super) async fn few_changed(
+        &self,
+        known: Option<Count>,
+    ) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
+        let filter = self.wanted.filter;
+        if filter.updated_since.is_none() || statements::is_by_time(self.wanted) || self.groups.may_be_mixed(filter) {
+            return Ok(Ok(None));
+        }
+        let (changed, most) = (Filter { q: None, ..filter.clone() }, self.max_changed());
+        let cards = match known {
+            Some(known) if filter.q.is_none() => known.cards,
+            _ => self.planned(statements::plan(&changed, self.groups)).await?,
+        };
+        if cards > most {
+            return Ok(Ok(None));
+        }
+        self.gather(GatheringIndex::Times, most).await
+    }
+
+    fn max_changed(&self) -> i64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a figure of thousands")]
+        let most = (WALK_STEP_BY_CHANGED * self.wanted.rows() as f64 * self.groups.estimate(self.wanted.filter) as f64)
+            .sqrt() as i64;
+        most.clamp(MAX_GATHERED, MAX_CHANGED)
+    }
+
+    /// Whether a gathering would read so much by its index, before it looks at the rest of the filter, that a longer walk
+    /// is worth a try.
+    async fn gathers_many(&self) -> Result<bool, StoreError> {
+        let Some(text) = &self.wanted.filter.q else { return Ok(false) };
+        Ok(self.planned(statements::plan_of_words(text)).await? > MAX_GATHERED)
+    }
+
+    /// What a gathering had better go by; none where a walk to the end of the list takes less than any.
+    async fn gathering_index(&self, known: Count) -> Result<Option<GatheringIndex>, StoreError> {
+        let filter = self.wanted.filter;
+        let by_time = match (&filter.q, filter.updated_since) {
+            (None, None) => return Ok(None),
+            (None, Some(_)) => known.cards < MIN_WALKED_BY_TIME,
+            (Some(_), None) => false,
+            (Some(_), Some(_)) => {
+                let changed = Filter { q: None, ..filter.clone() };
+                let changed = self.planned(statements::plan(&changed, self.groups)).await?;
+                changed < MIN_WALKED_BY_TIME
+                    && (known.cards >= MIN_WALKED || changed < self.hits().await?.max(known.cards) * CHANGED_BY_HIT)
+            }
+        };
+        if by_time {
+            return Ok(Some(GatheringIndex::Times));
+        }
+        if filter.q.is_none() || known.cards >= MIN_WALKED {
+            return Ok(None);
+        }
+        let frequent_keys = self.frequent_keys.get(self.client, self.now).await?;
+        Ok(Some(GatheringIndex::Words { frequent_keys }))
+    }
+
+    /// About how many cards have the words, by the first ones of the list.
+    async fn hits(&self) -> Result<i64, StoreError> {
+        let filter = Filter { updated_since: None, ..self.wanted.filter.clone() };
+        let &PageQuery { sort, place, limit, with_attributes, .. } = self.wanted;
+        let found = self.probe(&PageQuery { filter: &filter, sort, place, limit, with_attributes }).await?;
+        let all = self.groups.estimate(&filter).max(1);
+        Ok(all.saturating_mul(i64::try_from(found).unwrap_or(i64::MAX).max(1)) / i64::from(PROBE))
+    }
+
+    async fn planned(&self, explain: Statement) -> Result<i64, StoreError> {
+        let plan = explain.rows(self.client).await?;
+        let plan: Option<serde_json::Value> = plan.and_then(|found| found.rows.first().map(|row| row.get(0)));
+        Ok(plan.as_ref().map_or(0, planned_rows))
+    }
+
+    /// None when it takes too long, or more than `most` fit.
+    async fn gather(
+        &self,
+        index: GatheringIndex,
+        most: i64,
+    ) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
+        let statement = statements::gathering(self.wanted, self.groups, index, most.saturating_add(1))?;
+        let Some(Rows { mut rows, is_cut, largest }) = statement.rows(self.client).await? else { return Ok(Ok(None)) };
+        if rows.first().is_some_and(|row| self.is_outdated(row)) {
+            return Ok(Err(GroupsChange));
+        }
+        let cards = rows.first().map_or(0, |row| row.get(super::ENDING));
+        if cards > most {
+            return Ok(Ok(None));
+        }
+        rows.retain(has_card);
+        let found = FoundCards { cards: rows, is_cut, largest, is_complete: true };
+        Ok(Ok(Some((found, Count { cards, exact: true }))))
+    }
+
+    /// How many cards the filter picks, as well as can be known quickly.
+    pub(super) async fn expected(&self) -> Result<Count, StoreError> {
+        let (filter, held) = (self.wanted.filter, self.groups.estimate(self.wanted.filter));
+        if filter.q.is_none() && filter.updated_since.is_none() && held > 2 * COUNTED_WHOLE {
+            return Ok(Count { cards: held, exact: false });
+        }
+        if !statements::is_selective(self.wanted, self.groups)
+            && let Some(cards) = self.counted(filter, COUNTED_WHOLE).await?
+        {
+            return Ok(Count { cards, exact: !self.groups.may_be_mixed(filter) });
+        }
+        Ok(Count { cards: self.planned(statements::plan(filter, self.groups)).await?, exact: false })
+    }
+
+    /// How many the groups hold of a filter without a search; none where they are more than `most`.
+    async fn counted(&self, filter: &Filter, most: i64) -> Result<Option<i64>, StoreError> {
+        let counting = statements::count_up_to(filter, self.groups, most + 1);
+        let counted = counting.rows(self.client).await?;
+        Ok(counted.and_then(|found| found.rows.first().map(|row| row.get(0))).filter(|cards| *cards <= most))
+    }
+}
