@@ -44,7 +44,10 @@ async fn new_database(host: &Host, migrations: usize) -> String {
     if migrations > 0 {
         let login = ConnectParams::from_url(&Secret::new(url.clone())).unwrap();
         let names = RoleNames::of_database(&login.dbname);
-        Preparation { login, names, secret: SecretSource::InDatabase, migrations }.make().await.unwrap();
+        Preparation { login, names, secret: SecretSource::InDatabase, migrations, is_beside: false }
+            .make()
+            .await
+            .unwrap();
     }
     url
 }

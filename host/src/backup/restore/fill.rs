@@ -168,7 +168,7 @@ pub(super) fn step<'a>(
 
 /// Whether rows break a rule that schema.sql makes.
 fn is_about_rows(fault: &ProvisionFault) -> bool {
-    matches!(fault, ProvisionFault::Refused { found, .. } if found.starts_with("23"))
+    matches!(fault, ProvisionFault::Refused { found, .. } if found.starts_with("22") || found.starts_with("23"))
 }
 
 async fn empty(step: &Step<'_>) -> anyhow::Result<()> {
