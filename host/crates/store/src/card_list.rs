@@ -23,6 +23,7 @@ use cardinal_database::{
     pool::{Connection, Pool},
 };
 
+mod base;
 mod bounded;
 mod conditions;
 mod digest;
@@ -148,7 +149,7 @@ struct GroupsChange;
 impl Reading<'_> {
     /// None when there are other groups by now.
     async fn page(&self, known: Option<Count>) -> Result<Option<(FoundCards, Count)>, StoreError> {
-        if !statements::is_selective(self.wanted, self.groups) {
+        if !base::is_selective(self.wanted, self.groups) {
             let Ok(walked) = self.walk(None).await? else { return Ok(None) };
             let count = match known {
                 Some(count) => count,

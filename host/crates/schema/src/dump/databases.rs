@@ -74,6 +74,7 @@ pub async fn drop_database(client: &Client, name: &str) -> anyhow::Result<()> {
 /// As the server reports them; then `current` is in its place.
 pub async fn exchange(client: &Client, current: &str, new: &str, old: &str) -> anyhow::Result<()> {
     let name = |name: &str| sql::identifier(name);
+    client.batch_execute("SET lock_timeout = '5s'").await.context("preparing to exchange databases")?;
     let allow = |database: &str, yes: bool| format!("ALTER DATABASE {} ALLOW_CONNECTIONS {yes}", name(database));
     client.batch_execute(&allow(current, false)).await.context("closing the database")?;
     let moved = async {
@@ -99,7 +100,12 @@ pub async fn exchange(client: &Client, current: &str, new: &str, old: &str) -> a
     client.batch_execute(&allow(current, true)).await.context("opening the new database")
 }
 
+/// Those that are logging in have no row among the others yet, and a lock on the database.
 async fn end_sessions(client: &Client, database: &str) -> Result<(), tokio_postgres::Error> {
-    let end = "SELECT pg_catalog.pg_terminate_backend(pid, 10000) FROM pg_catalog.pg_stat_activity WHERE datname = $1";
+    let end = "SELECT pg_catalog.pg_terminate_backend(pid, 10000) FROM (
+                 SELECT pid FROM pg_catalog.pg_stat_activity WHERE datname = $1
+                 UNION SELECT l.pid FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.objid
+                 WHERE l.locktype = 'object' AND l.classid = 'pg_catalog.pg_database'::pg_catalog.regclass AND d.datname = $1
+               ) s WHERE pid <> pg_catalog.pg_backend_pid()";
     client.query(end, &[&database]).await.map(drop)
 }

@@ -18,7 +18,7 @@ const RENEW_AFTER: Duration = Duration::minutes(10);
 
 /// The sizes of the largest groups, by the last ANALYZE.
 const SIZES: &str = "
-SELECT m.card_group, (m.share * greatest(c.reltuples, 0))::bigint
+SELECT m.card_group, (m.share * greatest(c.reltuples, 0))::bigint AS cards
   FROM pg_catalog.pg_stats s, pg_catalog.pg_class c,
        unnest(s.most_common_vals::text::integer[], s.most_common_freqs) m (card_group, share)
  WHERE s.schemaname = 'public' AND s.tablename = 'card_list_index' AND s.attname = 'card_group'
@@ -67,7 +67,7 @@ impl Groups {
             .query(&client.prepare_cached(SIZES).await?, &[])
             .await?
             .iter()
-            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+            .map(|row| Ok((row.try_get("card_group")?, row.try_get("cards")?)))
             .collect::<Result<_, tokio_postgres::Error>>()?;
         let sql = "SELECT id, deleted, status, kinds, plugins FROM public.card_groups ORDER BY id";
         let rows = client.query(&client.prepare_cached(sql).await?, &[]).await?;

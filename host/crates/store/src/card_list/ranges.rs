@@ -3,10 +3,10 @@
 
 use super::{
     PageQuery,
+    base::{Base, CARDS, checks, is_selective, range},
     bounded::{PlanMode, Statement},
     conditions::Conditions,
     groups::{GroupList, NUMBER_NOW, picked_in_sql},
-    statements::{Base, CARDS, checks, is_selective, range},
 };
 use crate::error::StoreError;
 

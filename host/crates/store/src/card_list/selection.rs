@@ -2,7 +2,7 @@
 //! quickest depends on how many fit. Figures are PostgreSQL's time for a million cards, with all that is read in memory.
 
 use super::{
-    Count, FoundCards, GroupsChange, PageQuery, Reading,
+    Count, FoundCards, GroupsChange, PageQuery, Reading, base,
     bounded::Statement,
     has_card, planned_rows, ranges,
     statements::{self, GatheringIndex},
@@ -67,9 +67,9 @@ impl Reading<'_> {
     }
 
     fn most_steps(&self) -> u32 {
-        match statements::looks_elsewhere(self.wanted, self.groups) {
+        match base::looks_elsewhere(self.wanted, self.groups) {
             true => STEPS_ELSEWHERE,
-            false if statements::is_by_time(self.wanted) => STEPS_BY_TIME,
+            false if base::is_by_time(self.wanted) => STEPS_BY_TIME,
             false => STEPS,
         }
     }
@@ -113,7 +113,7 @@ impl Reading<'_> {
         known: Option<Count>,
     ) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
         let filter = self.wanted.filter;
-        if filter.updated_since.is_none() || statements::is_by_time(self.wanted) || self.groups.may_be_mixed(filter) {
+        if filter.updated_since.is_none() || base::is_by_time(self.wanted) || self.groups.may_be_mixed(filter) {
             return Ok(Ok(None));
         }
         let (changed, most) = (Filter { q: None, ..filter.clone() }, self.max_changed());
@@ -206,7 +206,7 @@ impl Reading<'_> {
         if filter.q.is_none() && filter.updated_since.is_none() && held > 2 * COUNTED_WHOLE {
             return Ok(Count { cards: held, exact: false });
         }
-        if !statements::is_selective(self.wanted, self.groups)
+        if !base::is_selective(self.wanted, self.groups)
             && let Some(cards) = self.counted(filter, COUNTED_WHOLE).await?
         {
             return Ok(Count { cards, exact: !self.groups.may_be_mixed(filter) });
