@@ -8,6 +8,7 @@
 //! `selection` says when which.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use tokio::sync::OnceCell;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -100,7 +101,7 @@ pub async fn page(
         None => groups.renew(&client, now).await?,
     };
     for _ in 0..READ_AGAIN {
-        let reading = Reading { client: &client, wanted, groups: &list, frequent_keys, now };
+        let reading = Reading { client: &client, wanted, groups: &list, frequent_keys, now, changed: OnceCell::new() };
         if let Some((found, count)) = reading.page(known).await? {
             pool.note_message(found.largest);
             return Ok(wanted.page(client, found, count));
@@ -131,6 +132,8 @@ struct Reading<'a> {
     groups: &'a GroupList,
     frequent_keys: &'a FrequentKeys,
     now: OffsetDateTime,
+    /// What the planner expects of cards that have changed since the time that is asked for, whatever else the filter asks.
+    changed: OnceCell<i64>,
 }
 
 /// What a walk has come upon.

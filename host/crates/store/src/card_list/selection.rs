@@ -116,10 +116,10 @@ impl Reading<'_> {
         if filter.updated_since.is_none() || base::is_by_time(self.wanted) || self.groups.may_be_mixed(filter) {
             return Ok(Ok(None));
         }
-        let (changed, most) = (Filter { q: None, ..filter.clone() }, self.max_changed());
+        let most = self.max_changed();
         let cards = match known {
             Some(known) if filter.q.is_none() => known.cards,
-            _ => self.planned(statements::plan(&changed, self.groups)).await?,
+            _ => self.changed().await?,
         };
         if cards > most {
             return Ok(Ok(None));
@@ -149,8 +149,7 @@ impl Reading<'_> {
             (None, Some(_)) => known.cards < MIN_WALKED_BY_TIME,
             (Some(_), None) => false,
             (Some(_), Some(_)) => {
-                let changed = Filter { q: None, ..filter.clone() };
-                let changed = self.planned(statements::plan(&changed, self.groups)).await?;
+                let changed = self.changed().await?;
                 changed < MIN_WALKED_BY_TIME
                     && (known.cards >= MIN_WALKED || changed < self.hits().await?.max(known.cards) * CHANGED_BY_HIT)
             }
@@ -207,17 +206,28 @@ impl Reading<'_> {
             return Ok(Count { cards: held, exact: false });
         }
         if !base::is_selective(self.wanted, self.groups)
-            && let Some(cards) = self.counted(filter, COUNTED_WHOLE).await?
+            && let Some(cards) = self.counted().await?
         {
             return Ok(Count { cards, exact: !self.groups.may_be_mixed(filter) });
         }
-        Ok(Count { cards: self.planned(statements::plan(filter, self.groups)).await?, exact: false })
+        let cards = match (&filter.q, filter.updated_since) {
+            (None, Some(_)) => self.changed().await?,
+            _ => self.planned(statements::plan(filter, self.groups)).await?,
+        };
+        Ok(Count { cards, exact: false })
     }
 
-    /// How many the groups hold of a filter without a search; none where they are more than `most`.
-    async fn counted(&self, filter: &Filter, most: i64) -> Result<Option<i64>, StoreError> {
-        let counting = statements::count_up_to(filter, self.groups, most + 1);
+    /// How many the groups hold of a filter without a search; none where they are more than are counted.
+    async fn counted(&self) -> Result<Option<i64>, StoreError> {
+        let counting = statements::count_up_to(self.wanted.filter, self.groups, COUNTED_WHOLE + 1);
         let counted = counting.rows(self.client).await?;
-        Ok(counted.and_then(|found| found.rows.first().map(|row| row.get(0))).filter(|cards| *cards <= most))
+        Ok(counted.and_then(|found| found.rows.first().map(|row| row.get(0))).filter(|cards| *cards <= COUNTED_WHOLE))
+    }
+
+    /// Asked of the planner once a page.
+    async fn changed(&self) -> Result<i64, StoreError> {
+        let changed = || Filter { q: None, ..self.wanted.filter.clone() };
+        let plan = async || self.planned(statements::plan(&changed(), self.groups)).await;
+        self.changed.get_or_try_init(plan).await.copied()
     }
 }
