@@ -73,8 +73,14 @@ pub async fn drop_database(client: &Client, name: &str) -> anyhow::Result<()> {
 /// # Errors
 /// As the server reports them; then `current` is in its place.
 pub async fn exchange(client: &Client, current: &str, new: &str, old: &str) -> anyhow::Result<()> {
-    let name = |name: &str| sql::identifier(name);
     client.batch_execute("SET lock_timeout = '5s'").await.context("preparing to exchange databases")?;
+    let exchanged = rename(client, current, new, old).await;
+    client.batch_execute("RESET lock_timeout").await.context("ending the exchange of databases")?;
+    exchanged
+}
+
+async fn rename(client: &Client, current: &str, new: &str, old: &str) -> anyhow::Result<()> {
+    let name = |name: &str| sql::identifier(name);
     let allow = |database: &str, yes: bool| format!("ALTER DATABASE {} ALLOW_CONNECTIONS {yes}", name(database));
     client.batch_execute(&allow(current, false)).await.context("closing the database")?;
     let moved = async {
