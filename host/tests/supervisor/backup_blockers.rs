@@ -111,7 +111,7 @@ async fn a_table_that_is_written_anew_meanwhile_is_not_backed_up_as_empty() {
         dump::read_at(&session, &moment).await.unwrap();
         let tables = dump::tables(&session, "plugin_anew").await.unwrap();
         let error = dump::copy_out(&session, &tables[0]).await.map(drop).unwrap_err();
-        assert!(error.is::<dump::Rewritten>() && dump::is_of_the_tables(&error), "{error:#}");
+        assert!(error.is::<dump::RewriteError>() && dump::is_of_the_tables(&error), "{error:#}");
         let lines = dump::copy_out(&session, &tables[1]).await.unwrap();
         assert_eq!(futures_util::TryStreamExt::try_collect::<Vec<_>>(lines).await.unwrap().len(), 1);
     }

@@ -152,7 +152,7 @@ async fn the_logins_of_all_plugins_share_what_the_host_does_not_need() {
         let limits =
             "SELECT sum(rolconnlimit), min(rolconnlimit), current_setting('max_connections')::bigint FROM pg_roles
                       WHERE starts_with(rolname, $1)";
-        let prefix = format!("{}p_", database.prepared.names.prefix());
+        let prefix = database.prepared.names.runtime_prefix();
         let row = database.admin().await.query_one(limits, &[&prefix]).await.unwrap();
         let (all, least, server): (i64, i32, i64) = (row.get(0), row.get(1), row.get(2));
         assert!(least > 0 && all <= server - 100, "{all} of {server}");

@@ -100,7 +100,7 @@ async fn a_session_that_outlives_its_login_is_ended() {
         let session = session(made).await;
         let other = database.provision("other", "CREATE TABLE items (n int)").await.unwrap();
         let other = connect::connect(&other.connect).await.unwrap();
-        let close = format!("ALTER ROLE {}p_flood NOLOGIN", database.prepared.names.prefix());
+        let close = format!("ALTER ROLE {} NOLOGIN", database.prepared.names.plugin_runtime("flood"));
         database.admin().await.batch_execute(&close).await.unwrap();
         let error = session.batch_execute("SELECT pg_sleep(60)").await.unwrap_err();
         assert!(error.is_closed() || error.code() == Some(&SqlState::ADMIN_SHUTDOWN), "{error:?}");

@@ -66,12 +66,22 @@ impl RoleNames {
 
     /// The role that runs a plugin's schema.sql and owns its tables.
     pub fn plugin_schema(&self, plugin: &str) -> String {
-        self.named(&format!("s_{}", plugin.replace('-', "_")))
+        self.schema_prefix() + &plugin.replace('-', "_")
     }
 
     /// The role that a plugin's statements run as.
     pub fn plugin_runtime(&self, plugin: &str) -> String {
-        self.named(&format!("p_{}", plugin.replace('-', "_")))
+        self.runtime_prefix() + &plugin.replace('-', "_")
+    }
+
+    /// What the names of all plugins' schema roles begin with.
+    pub fn schema_prefix(&self) -> String {
+        self.named("s_")
+    }
+
+    /// What the names of all plugins' run-time roles begin with.
+    pub fn runtime_prefix(&self) -> String {
+        self.named("p_")
     }
 
     fn named(&self, part: &str) -> String {
@@ -82,6 +92,11 @@ impl RoleNames {
 /// The schema with a plugin's tables. Names are kebab-case and so have no `_`: two plugins never meet in one.
 pub fn plugin_schema_name(plugin: &str) -> String {
     format!("plugin_{}", plugin.replace('-', "_"))
+}
+
+/// The plugin whose schema this is.
+pub fn plugin_of_schema(schema: &str) -> Option<String> {
+    schema.strip_prefix("plugin_").map(|plugin| plugin.replace('_', "-"))
 }
 
 /// The plugin whose schema role or run-time role this is, of whichever database.

@@ -242,7 +242,7 @@ pub async fn unrecorded(client: &Client) -> anyhow::Result<Vec<String>> {
 /// on its disk, or is gone. A session that was ended may have been by the plugin, which may end those of its own login: look
 /// at the server then.
 pub fn is_of_the_tables(error: &anyhow::Error) -> bool {
-    if error.chain().any(|cause| cause.is::<Rewritten>()) {
+    if error.chain().any(|cause| cause.is::<RewriteError>()) {
         return true;
     }
     let Some(said) = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()) else {
@@ -257,7 +257,7 @@ pub fn is_of_the_tables(error: &anyhow::Error) -> bool {
 /// ALTER TABLE) has run since, and whoever reads that moment would find none.
 #[derive(Debug, thiserror::Error)]
 #[error("it was written anew while the backup ran: back up again")]
-pub struct Rewritten;
+pub struct RewriteError;
 
 /// # Errors
 /// The server is not there any more.
@@ -276,7 +276,7 @@ pub async fn copy_out(client: &Client, table: &Table) -> anyhow::Result<CopyOutS
     let is_the_same = "SELECT EXISTS (SELECT FROM pg_class
                        WHERE oid = $1::text::regclass AND relfilenode = pg_relation_filenode(oid))";
     if !client.query_one(is_the_same, &[&name]).await.and_then(|row| row.try_get(0)).with_context(reading)? {
-        return Err(anyhow::Error::new(Rewritten).context(reading()));
+        return Err(anyhow::Error::new(RewriteError).context(reading()));
     }
     let copy = format!("COPY {name}{} TO STDOUT", table.columns());
     client.copy_out(&copy).await.with_context(reading)

@@ -282,19 +282,16 @@ impl<'a> Watch<'a> {
     }
 
     async fn end_closed(&self) -> anyhow::Result<()> {
-        let rows = self.session.query(CLOSED, &[&self.runtime_prefix()]).await;
+        let rows = self.session.query(CLOSED, &[&self.names.runtime_prefix()]).await;
         for row in rows.context("looking for sessions of closed logins")? {
             self.end(row.try_get("role")?, &row.try_get::<_, Vec<i32>>("sessions")?, "its login is closed").await?;
         }
         Ok(())
     }
 
-    fn runtime_prefix(&self) -> String {
-        format!("{}p_", self.names.prefix())
-    }
-
     async fn logins(&self) -> anyhow::Result<Vec<LoginLocks>> {
-        let rows = self.session.query(LOGINS, &[&self.runtime_prefix()]).await.context("counting plugins' locks")?;
+        let rows =
+            self.session.query(LOGINS, &[&self.names.runtime_prefix()]).await.context("counting plugins' locks")?;
         let login = |row: &tokio_postgres::Row| LoginLocks {
             role: row.get("role"),
             sessions: row.get("sessions"),
@@ -306,8 +303,8 @@ impl<'a> Watch<'a> {
 
     async fn end_blockers(&self) -> anyhow::Result<()> {
         let own = vec![self.names.core(), self.names.reaper()];
-        let steps = format!("{}s_", self.names.prefix());
-        let rows = self.session.query(BLOCKERS.as_str(), &[&self.runtime_prefix(), &own, &steps]).await;
+        let steps = self.names.schema_prefix();
+        let rows = self.session.query(BLOCKERS.as_str(), &[&self.names.runtime_prefix(), &own, &steps]).await;
         for row in rows.context("looking who locks a table")? {
             let (role, sessions): (String, Vec<i32>) = (row.try_get("role")?, row.try_get("sessions")?);
             let SessionActions { end, stuck, is_closed } = self.judge(&role, &sessions);
@@ -336,7 +333,7 @@ impl<'a> Watch<'a> {
 
     /// Takes the login away for a while; the schema step gives it back.
     async fn close(&self, role: &str) -> anyhow::Result<()> {
-        let Some(name) = role.strip_prefix(&self.runtime_prefix()) else { return Ok(()) };
+        let Some(name) = role.strip_prefix(&self.names.runtime_prefix()) else { return Ok(()) };
         let close = "SELECT cardinal.close_runtime_login($1, $2)";
         let plugin = roles::plugin_of(role).unwrap_or_default();
         match self.session.execute(close, &[&name, &CLOSED_SECONDS]).await {
@@ -362,7 +359,7 @@ impl<'a> Watch<'a> {
     }
 
     async fn end(&self, role: &str, sessions: &[i32], reason: &str) -> anyhow::Result<()> {
-        let Some(name) = role.strip_prefix(&self.runtime_prefix()) else { return Ok(()) };
+        let Some(name) = role.strip_prefix(&self.names.runtime_prefix()) else { return Ok(()) };
         let end = "SELECT cardinal.end_plugin_sessions($1, $2)";
         let row = self.session.query_one(end, &[&name, &sessions]).await.context("ending a plugin's sessions")?;
         let ended: i32 = row.try_get(0)?;

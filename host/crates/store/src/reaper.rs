@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use cardinal_base::db_error;
-use cardinal_database::pool::Pool;
+use cardinal_database::{pool::Pool, roles::plugin_of_schema};
 
 /// For one card.
 pub const CARD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ fn plugin_of(fault: &DbError) -> Option<String> {
         false if ["53", "57", "58", "XX"].iter().any(|class| code.starts_with(class)) => None,
         false => fault.where_().and_then(schema_of_action),
     };
-    schema.and_then(|schema| schema.strip_prefix("plugin_")).map(|plugin| plugin.replace('_', "-"))
+    schema.and_then(plugin_of_schema)
 }
 
 /// `UPDATE ONLY "plugin_a"."items" SET ...` or `DELETE FROM ONLY ...`, in quotes; a partitioned table is without ONLY.

@@ -59,7 +59,7 @@ impl Step<'_> {
     /// # Errors
     /// The logins of other plugins have what there is.
     pub(super) async fn connection_limit(&self, session: &Client) -> Result<i64, StepError> {
-        let (prefix, own) = (format!("{}p_", self.names.prefix()), self.names.plugin_runtime(self.plugin));
+        let (prefix, own) = (self.names.runtime_prefix(), self.names.plugin_runtime(self.plugin));
         let row = session.query_one(SERVER, &[&prefix, &own]).await.context("counting connections")?;
         let own: Option<i64> = row.get("own");
         // Roles are the server's: a restore beside the database in use takes no connection from a plugin that serves there.

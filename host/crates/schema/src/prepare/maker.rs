@@ -103,10 +103,9 @@ async fn end_blockers(login: &ConnectParams, names: &RoleNames, backend: i32) ->
     let end =
         "SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b (pid)
                JOIN pg_catalog.pg_stat_activity a ON a.pid = b.pid WHERE pg_catalog.starts_with(a.usename::text, $2)";
-    let prefix = format!("{}p_", names.prefix());
     loop {
         tokio::time::sleep(BLOCKER_WAIT).await;
-        let ended = async { connect::connect(login).await?.query(end, &[&backend, &prefix]).await };
+        let ended = async { connect::connect(login).await?.query(end, &[&backend, &names.runtime_prefix()]).await };
         match ended.await {
             Ok(rows) if rows.is_empty() => {}
             Ok(rows) => tracing::warn!(sessions = rows.len(), "ended sessions of plugins that kept the start waiting"),
