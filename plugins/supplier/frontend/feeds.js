@@ -291,8 +291,10 @@ class RunItem {
     this.reached.textContent = isUnderWay(run) || run.total !== null ? texts.progress(run.done, run.total) : '';
     this.cancel.hidden = !isUnderWay(run);
     this.underWay.hidden = !isUnderWay(run) && run.total === null;
-    this.message.textContent = run.total === null ? '' : run.message;
+    this.message.textContent = run.message;
+    this.message.hidden = run.total === null || !run.message;
     this.reason.textContent = run.reason;
+    this.reason.hidden = !run.reason;
     this.drawFacts();
     this.details.hidden = !run.failed;
     this.problemCount.textContent = texts.problems(run.failed);
