@@ -28,7 +28,7 @@ const GROUP_WALKS: u32 = 0o010;
 pub struct DataDir {
     path: PathBuf,
     group: Option<u32>,
-    _lock: File,
+    lock: File,
 }
 
 impl DataDir {
@@ -52,7 +52,7 @@ impl DataDir {
     /// In words for an operator.
     pub fn open_unless_used(path: &Path) -> anyhow::Result<Result<Self, String>> {
         make_private(path)?;
-        Ok(take(path)?.map(|lock| Self { path: path.to_owned(), group: None, _lock: lock }))
+        Ok(take(path)?.map(|lock| Self { path: path.to_owned(), group: None, lock }))
     }
 
     /// The process number of the supervisor that has the folder; makes nothing.
@@ -125,6 +125,13 @@ impl DataDir {
 
     pub fn has(&self, file: &str) -> bool {
         self.path.join(file).exists()
+    }
+}
+
+impl Drop for DataDir {
+    /// Closing the file would not do: a child between its fork and its exec has it open, too, and with it the lock.
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
     }
 }
 
@@ -212,6 +219,17 @@ mod tests {
         let first = DataDir::open(&path).unwrap();
         let refused = DataDir::open(&path).unwrap_err().to_string();
         assert!(refused.contains(&format!("process {}", std::process::id())), "{refused}");
+        drop(first);
+        DataDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_copy_of_the_lock_in_a_child_does_not_keep_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let first = DataDir::open(&path).unwrap();
+        // What a fork leaves with the child until it executes its program.
+        let _copy = first.lock.try_clone().unwrap();
         drop(first);
         DataDir::open(&path).unwrap();
     }
