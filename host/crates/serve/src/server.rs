@@ -4,6 +4,7 @@ mod connections;
 mod idle_queue;
 mod idle_timer;
 mod open_connection;
+mod repoll;
 mod unread_head;
 
 use std::{
@@ -33,6 +34,7 @@ use self::{
     connections::{ConnectionSlot, Connections},
     idle_timer::IdleTimer,
     open_connection::OpenConnection,
+    repoll::repoll,
     unread_head::UnreadHead,
 };
 use crate::{
@@ -170,7 +172,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
         polled
     });
-    if let Err(error) = ended.await {
+    if let Err(error) = repoll(ended).await {
         tracing::debug!(peer = %peer.ip, %error, "connection ended");
         // A broken connection is the client's business; its requests have their own log lines. Of another protocol hyper
         // closes it without a word.
