@@ -1,19 +1,22 @@
 //! Who did what: one row per administrative act, written when it is done. Refused attempts are written at once the
 //! first time and then summed up: one row per caller, act and minute, so that a flood fills neither the memory nor
-//! the table. Calls of tools are many, too: each has its row, and rows that come together are written together.
+//! the table. Calls of tools are many, too, see [`tool_calls`].
 
-use std::{
-    collections::{HashMap, VecDeque},
-    net::IpAddr,
-};
+mod tool_calls;
+
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use http::StatusCode;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+pub use self::tool_calls::ToolCall;
 pub use crate::audit_action::AuditAction;
 use crate::call::CallHead;
 use crate::http::error::ApiResult;
@@ -24,16 +27,12 @@ use cardinal_identity::{
     limit::addresses::Network,
 };
 use cardinal_store::audit::{self, Entry};
+use tool_calls::ToolCalls;
 
 /// How long refusals of one caller and act are summed up.
 const WINDOW: Duration = Duration::minutes(1);
 /// Callers and acts whose refusals are summed up at the same time; what comes beyond is summed up by act alone.
 const WINDOWS: usize = 4_096;
-
-/// Tool calls that wait to be written; a further one waits until some of them are.
-const WAITING_CALLS: usize = 5_000;
-/// Tool calls that are written in one transaction.
-const MAX_CALL_BATCH: usize = 500;
 
 /// Whose refusals are summed up together: the caller, or the address of who is none.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -55,10 +54,7 @@ pub struct Audit {
     pool: Pool,
     clock: Clock,
     windows: Mutex<HashMap<(RefusalSubject, AuditAction), Window>>,
-    /// Tool calls that wait to be written together.
-    calls: Mutex<VecDeque<Entry>>,
-    /// Held by who writes them: at a stop, whoever comes last waits for what another has taken.
-    writing: tokio::sync::Mutex<()>,
+    calls: ToolCalls,
     /// Rings when something is to be written.
     news: Notify,
 }
@@ -71,8 +67,8 @@ pub struct NamedAccount {
 
 impl Audit {
     pub fn new(pool: Pool, clock: Clock) -> Self {
-        let (windows, calls, writing) = Default::default();
-        Self { pool, clock, windows, calls, writing, news: Notify::new() }
+        let (windows, calls) = Default::default();
+        Self { pool, clock, windows, calls, news: Notify::new() }
     }
 
     /// Writes down what the call's caller did: the action that its route's row names.
@@ -92,15 +88,16 @@ impl Audit {
     /// Writes down an act of the call's caller on several targets, a line each.
     pub async fn done_to_each(&self, call: &CallHead, act: AuditAction, targets: Vec<(String, Value)>) {
         let (actor, ip) = Self::who(call);
+        let actor = raw(&actor);
         let (at, action, request_id) = (self.clock.now(), act.name(), call.request_id.to_string());
         let entry = |(target, detail)| Entry {
-            actor: actor.clone(),
+            actor: Arc::clone(&actor),
             action,
             target: Some(target),
             outcome: "ok",
             ip,
             request_id: request_id.clone(),
-            detail: Some(detail),
+            detail: Some(raw(&detail)),
             count: 1,
             first_at: None,
             at,
@@ -130,72 +127,27 @@ impl Audit {
     ) {
         let at = self.clock.now();
         let action = act.name();
+        let (actor, detail) = (raw(&actor), detail.as_ref().map(raw));
         let entry =
             Entry { actor, action, target, outcome: "ok", ip, request_id, detail, count: 1, first_at: None, at };
         self.add(&entry).await;
     }
 
-    /// Writes down a call of the tool `target`, together with others that end meanwhile. The call waits for it only when
-    /// too many do.
-    pub async fn called(
-        &self,
-        actor: Value,
-        ip: Option<IpAddr>,
-        request_id: String,
-        target: String,
-        outcome: &'static str,
-        detail: Value,
-    ) {
-        let (at, action, detail) = (self.clock.now(), AuditAction::CallTool.name(), Some(detail));
-        let target = Some(target);
-        let entry = Entry { actor, action, target, outcome, ip, request_id, detail, count: 1, first_at: None, at };
-        let waiting = {
-            let mut calls = self.calls.lock();
-            calls.push_back(entry);
-            calls.len()
-        };
-        if waiting < WAITING_CALLS {
-            self.news.notify_one();
-        } else {
-            self.make_room().await;
+    /// Writes down a tool call, together with others that end meanwhile. The call waits for it only when too many do.
+    pub async fn called(&self, call: ToolCall) {
+        match self.calls.push(call) {
+            true => self.news.notify_one(),
+            false => self.calls.make_room(&self.pool).await,
         }
     }
 
-    /// Waits until a few of those that wait are written, by whomever.
-    async fn make_room(&self) {
-        let _writing = self.writing.lock().await;
-        let is_full = self.calls.lock().len() >= WAITING_CALLS;
-        if is_full {
-            self.write_oldest_calls().await;
-        }
+    pub fn now(&self) -> OffsetDateTime {
+        self.clock.now()
     }
 
-    /// All that wait now. Between two transactions calls that wait for room have their turn.
-    async fn write_calls(&self) {
-        let waiting = self.calls.lock().len();
-        for _ in 0..=waiting / MAX_CALL_BATCH {
-            let _writing = self.writing.lock().await;
-            self.write_oldest_calls().await;
-        }
-    }
-
-    /// In one transaction, while `writing` is held.
-    async fn write_oldest_calls(&self) {
-        let calls: Vec<Entry> = {
-            let mut calls = self.calls.lock();
-            let count = calls.len().min(MAX_CALL_BATCH);
-            calls.drain(..count).collect()
-        };
-        let written = match calls.as_slice() {
-            [] => return,
-            [call] => audit::add(&self.pool, call).await,
-            calls => audit::add_all(&self.pool, calls).await,
-        };
-        if let Err(error) = written {
-            let count = calls.len();
-            tracing::error!(count, ?error, "failed to write tool calls to the audit log; they follow");
-            calls.iter().for_each(|entry| tracing::error!(?entry, "a tool call that the audit log lacks"));
-        }
+    /// Writes down the tool calls that have ended, for who reads the log now.
+    pub async fn write_calls(&self) {
+        self.calls.write(&self.pool).await;
     }
 
     /// Counts an attempt of a caller that was refused.
@@ -209,7 +161,7 @@ impl Audit {
         code: &str,
     ) {
         let who = RefusalSubject::Known(caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id));
-        self.count(who, act, |at| Entry { target, ..refusal(at, caller.actor(), ip, request_id, act, code) });
+        self.count(who, act, |at| Entry { target, ..refusal(at, &caller.actor(), ip, request_id, act, code) });
     }
 
     /// Counts an attempt of somebody who is not logged in. What they typed as a name is kept only when it is an
@@ -228,7 +180,7 @@ impl Audit {
                 Some(NamedAccount { id, name }) => json!({"kind": "user", "id": id, "name": name}),
                 None => json!({"kind": "user", "id": null, "name": null}),
             };
-            refusal(at, actor, ip, request_id, act, code)
+            refusal(at, &actor, ip, request_id, act, code)
         });
     }
 
@@ -241,7 +193,7 @@ impl Audit {
         let window = windows.entry(key).or_insert_with(|| {
             let mut entry = first(now);
             if full {
-                entry.actor = json!({"kind": "others", "id": null, "name": null});
+                entry.actor = raw(&json!({"kind": "others", "id": null, "name": null}));
                 entry.ip = None;
             }
             Window { entry, written: 0, began: now }
@@ -290,16 +242,22 @@ impl Audit {
     }
 }
 
+/// As a row holds it; what comes from a `Value` can always be written.
+fn raw(value: &Value) -> Arc<RawValue> {
+    to_raw_value(value).map_or_else(|_| Arc::from(RawValue::NULL.to_owned()), Arc::from)
+}
+
 /// The row of refusals, of which none is counted yet.
-fn refusal(at: OffsetDateTime, actor: Value, ip: IpAddr, request_id: String, act: AuditAction, code: &str) -> Entry {
-    let (action, outcome, detail) = (act.name(), "refused", Some(json!({"code": code})));
+fn refusal(at: OffsetDateTime, actor: &Value, ip: IpAddr, request_id: String, act: AuditAction, code: &str) -> Entry {
+    let (action, outcome, detail) = (act.name(), "refused", Some(raw(&json!({"code": code}))));
+    let actor = raw(actor);
     Entry { actor, action, target: None, outcome, ip: Some(ip), request_id, detail, count: 0, first_at: Some(at), at }
 }
 
 impl Window {
     fn take(&mut self, unwritten: i32) -> Entry {
         let row = Entry {
-            actor: self.entry.actor.clone(),
+            actor: Arc::clone(&self.entry.actor),
             target: self.entry.target.clone(),
             request_id: self.entry.request_id.clone(),
             detail: self.entry.detail.clone(),
@@ -369,6 +327,6 @@ mod tests {
         assert_eq!(audit.windows.lock().len(), WINDOWS + 1);
         let due = audit.due(true);
         assert_eq!(due.iter().map(|entry| entry.count).sum::<i32>(), 10_000);
-        assert!(due.iter().any(|entry| entry.actor["kind"] == "others" && entry.ip.is_none()));
+        assert!(due.iter().any(|entry| entry.actor.get().contains("others") && entry.ip.is_none()));
     }
 }

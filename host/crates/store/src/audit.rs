@@ -1,13 +1,16 @@
 //! The table `admin_audit_log`. The core's role may add rows and read them, nothing else; the reaper removes what is
 //! past its retention.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use time::OffsetDateTime;
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::{
+    Row,
+    types::{Json, ToSql},
+};
 use uuid::Uuid;
 
 use crate::error::StoreError;
@@ -19,7 +22,7 @@ use cardinal_database::pool::Pool;
 #[derive(Debug)]
 pub struct Entry {
     /// `{kind, id, name}`
-    pub actor: Value,
+    pub actor: Arc<RawValue>,
     /// e.g. `api_key.create`
     pub action: &'static str,
     pub target: Option<String>,
@@ -28,7 +31,7 @@ pub struct Entry {
     pub ip: Option<IpAddr>,
     pub request_id: String,
     /// Never a secret.
-    pub detail: Option<Value>,
+    pub detail: Option<Arc<RawValue>>,
     /// Of refusals that the row stands for: how many, the first and the last.
     pub count: i32,
     pub first_at: Option<OffsetDateTime>,
@@ -86,24 +89,21 @@ const ADD_ALL: &str = "INSERT INTO public.admin_audit_log \
      SELECT * FROM unnest($1::timestamptz[], $2::jsonb[], $3::text[], $4::text[], $5::text[], $6::inet[], $7::text[], \
                           $8::jsonb[], $9::int4[], $10::timestamptz[])";
 
-fn values(entry: &Entry) -> [&(dyn ToSql + Sync); 10] {
-    [
+pub async fn add(pool: &Pool, entry: &Entry) -> Result<(), StoreError> {
+    let client = pool.get().await?;
+    let values: [&(dyn ToSql + Sync); 10] = [
         &entry.at,
-        &entry.actor,
+        &Json(&*entry.actor),
         &entry.action,
         &entry.target,
         &entry.outcome,
         &entry.ip,
         &entry.request_id,
-        &entry.detail,
+        &entry.detail.as_deref().map(Json),
         &entry.count,
         &entry.first_at,
-    ]
-}
-
-pub async fn add(pool: &Pool, entry: &Entry) -> Result<(), StoreError> {
-    let client = pool.get().await?;
-    client.execute(&client.prepare_cached(ADD).await?, &values(entry)).await?;
+    ];
+    client.execute(&client.prepare_cached(ADD).await?, &values).await?;
     Ok(())
 }
 
@@ -117,13 +117,13 @@ pub async fn add_all(pool: &Pool, entries: &[Entry]) -> Result<(), StoreError> {
     let statement = client.prepare_cached(ADD_ALL).await?;
     let columns: [&(dyn ToSql + Sync); 10] = [
         &column(entries, |entry| entry.at),
-        &column(entries, |entry| &entry.actor),
+        &column(entries, |entry| Json(&*entry.actor)),
         &column(entries, |entry| entry.action),
         &column(entries, |entry| entry.target.as_deref()),
         &column(entries, |entry| entry.outcome),
         &column(entries, |entry| entry.ip),
         &column(entries, |entry| entry.request_id.as_str()),
-        &column(entries, |entry| entry.detail.as_ref()),
+        &column(entries, |entry| entry.detail.as_deref().map(Json)),
         &column(entries, |entry| entry.count),
         &column(entries, |entry| entry.first_at),
     ];

@@ -52,6 +52,7 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
         until: time("until", query.until.as_deref())?,
     };
     let request = app.cursors.request(("audit", &filter), query.limit, query.cursor.as_deref())?;
+    app.audit.write_calls().await;
     let lines = audit::list(&app.pools.core, &filter, request.before, request.rows()).await?;
     reply::ok(&request.page(lines, |line| line.seq)?)
 }

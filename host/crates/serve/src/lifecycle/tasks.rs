@@ -29,6 +29,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 const SWEEP_SESSIONS_EVERY: Duration = Duration::from_secs(15);
 /// How often refusals are looked through whose minute is over.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
+/// How long what is new for the audit log waits for more: a transaction for each tool call costs more than the call.
+const GATHER_AUDIT: Duration = Duration::from_millis(20);
 /// How often what has outlived its retention is removed.
 const CLEAN_EVERY: Duration = Duration::from_secs(3600);
 /// How often open descriptors are counted.
@@ -154,7 +156,7 @@ async fn write_audit(app: Arc<App>) {
     let mut every = tokio::time::interval(SUM_UP_EVERY);
     loop {
         tokio::select! {
-            () = app.audit.news() => {}
+            () = app.audit.news() => tokio::time::sleep(GATHER_AUDIT).await,
             _ = every.tick() => {}
         }
         app.audit.write_waiting(false).await;

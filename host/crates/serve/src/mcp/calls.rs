@@ -1,16 +1,21 @@
 //! What is kept of every tool call: who called what, as a row of the audit log, and how long it took.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Instant,
+};
 
 use rmcp::model::{Implementation, JsonObject};
-use serde_json::{Value, json};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{Visit, client};
-use crate::audit::{Audit, AuditAction};
-use cardinal_base::hex::hex;
+use crate::audit::{Audit, AuditAction, ToolCall};
 use cardinal_identity::auth::caller::CallerKind;
 use cardinal_observe::{Telemetry, tools::Outcome};
+
+/// A client that does not say what it is.
+static NO_CLIENT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("null"));
 
 /// Where calls are kept.
 #[derive(Clone)]
@@ -24,8 +29,8 @@ pub struct Calls {
 pub struct CallRecord {
     calls: Calls,
     started: Instant,
-    client: Value,
-    arguments: String,
+    client: Arc<str>,
+    arguments: [u8; 32],
 }
 
 impl Calls {
@@ -33,7 +38,7 @@ impl Calls {
         CallRecord {
             calls: self.clone(),
             started: Instant::now(),
-            client: client.map_or(Value::Null, described),
+            client: client.map_or_else(|| Arc::clone(&NO_CLIENT), describe),
             arguments: fingerprint(visit, arguments),
         }
     }
@@ -51,33 +56,39 @@ impl CallRecord {
     pub async fn end(&self, visit: &Visit, tool: &str, outcome: Outcome) {
         let took = self.started.elapsed();
         self.calls.telemetry.tools.observe(tool, outcome, took);
-        let detail = json!({
-            "client": self.client,
-            "arguments_sha256": self.arguments,
-            "result": outcome.name(),
-            "ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        });
-        let column = match outcome {
-            Outcome::Ok => "ok",
-            Outcome::Unconfirmed | Outcome::RateLimited => "refused",
-            _ => "failed",
-        };
         let is_local = matches!(visit.caller.kind, CallerKind::Local { .. });
-        let (actor, ip) = (visit.caller.actor(), (!is_local).then_some(visit.peer));
-        self.calls.audit.called(actor, ip, visit.request_id.to_string(), tool.to_owned(), column, detail).await;
+        let call = ToolCall {
+            at: self.calls.audit.now(),
+            caller: Arc::clone(&visit.caller),
+            ip: (!is_local).then_some(visit.peer),
+            request_id: visit.request_id,
+            tool: tool.to_owned(),
+            outcome,
+            client: Arc::clone(&self.client),
+            arguments: self.arguments,
+            took,
+        };
+        self.calls.audit.called(call).await;
     }
 }
 
-fn described(info: &Implementation) -> Value {
-    json!({"name": client::shown(&info.name), "version": client::shown(&info.version)})
+/// What a client says it is, as JSON.
+fn describe(info: &Implementation) -> Arc<str> {
+    #[derive(Serialize)]
+    struct ClientName {
+        name: String,
+        version: String,
+    }
+    let client = ClientName { name: client::shown(&info.name), version: client::shown(&info.version) };
+    serde_json::to_string(&client).map_or_else(|_| Arc::clone(&NO_CLIENT), Arc::from)
 }
 
 /// SHA-256 of the arguments as the tool gets them.
-fn fingerprint(visit: &Visit, arguments: Option<&JsonObject>) -> String {
-    let digest = match (&visit.exact_arguments, arguments) {
+fn fingerprint(visit: &Visit, arguments: Option<&JsonObject>) -> [u8; 32] {
+    match (&visit.exact_arguments, arguments) {
         (Some(bytes), _) => Sha256::digest(bytes),
         (None, Some(arguments)) => Sha256::digest(serde_json::to_vec(arguments).unwrap_or_default()),
         (None, None) => Sha256::digest("{}"),
-    };
-    hex(&digest)
+    }
+    .into()
 }
