@@ -11,6 +11,9 @@ use serde_json::{Number, value::RawValue};
 /// Deeper JSON than this is refused before anything looks at it.
 const JSON_DEPTH: usize = 128;
 
+/// Whole numbers of so many digits are exact as integers of 64 bits and as doubles.
+const SAFE_DIGITS: usize = 15;
+
 /// One segment of a JSON pointer.
 pub fn escape(segment: &str) -> String {
     segment.replace('~', "~0").replace('/', "~1")
@@ -92,9 +95,27 @@ fn is_object(value: &RawValue) -> bool {
 
 /// The JSON pointer of the first number that a `Value` would change; none in text that is no JSON.
 pub fn first_inexact(text: &str) -> Option<String> {
+    if !may_be_inexact(text) {
+        return None;
+    }
     let mut pointer = String::new();
     let value: &RawValue = serde_json::from_str(text).ok()?;
     has_inexact(value.get(), &mut pointer, JSON_DEPTH).then_some(pointer)
+}
+
+/// Whether there is anything but short whole numbers, which every `Value` keeps. Digits in texts count, too.
+fn may_be_inexact(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(start) = bytes[at..].iter().position(u8::is_ascii_digit).map(|found| at + found) {
+        let length = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let after = bytes.get(start + length);
+        if length > SAFE_DIGITS || matches!(after, Some(b'.' | b'e' | b'E')) {
+            return true;
+        }
+        at = start + length;
+    }
+    false
 }
 
 /// On success `pointer` leads to the number.
@@ -221,9 +242,21 @@ mod tests {
 
     #[test]
     fn finds_the_number_that_a_value_would_change() {
-        for exact in
-            ["1", "-0", "-0.0", "1.10", "0.1", "1e5", "1.5E-300", "18446744073709551615", "1e22", "[{}]", "\"1e999\""]
-        {
+        for exact in [
+            "1",
+            "-0",
+            "-0.0",
+            "1.10",
+            "0.1",
+            "999999999999999",
+            "[\"1234567890123456789\", 7]",
+            "1e5",
+            "1.5E-300",
+            "18446744073709551615",
+            "1e22",
+            "[{}]",
+            "\"1e999\"",
+        ] {
             assert_eq!(first_inexact(exact), None, "{exact}");
         }
         for inexact in ["18446744073709551616", "-9223372036854775809", "1e400", "0.12345678901234567890", "1e-400"] {

@@ -114,7 +114,7 @@ impl Mcp {
             _ => None,
         };
         match (call.method.clone(), session) {
-            (Method::POST, _) => self.post(call, body, narrowing).await,
+            (Method::POST, _) => self.post(&mut call, body, narrowing).await,
             (Method::GET, Some(session)) => {
                 let narrowing = narrowing.map_err(|wrong| ApiError::new(&codes::INVALID_REQUEST).detail(wrong))?;
                 self.stream(call, narrowing, session).await
@@ -137,12 +137,12 @@ impl Mcp {
 
     async fn post(
         self: &Arc<Self>,
-        mut call: CallHead,
+        call: &mut CallHead,
         body: RequestBody,
         narrowing: Result<Narrowing, String>,
     ) -> ApiResult<Reply> {
         let bytes = request_body::read(body, MESSAGE_LIMIT).await?;
-        if let Some(answer) = self.answer_plainly(&call, &bytes, &narrowing).await {
+        if let Some(answer) = self.answer_plainly(call, &bytes, &narrowing).await {
             return Ok(answer);
         }
         let mut message = match Message::read(&bytes) {
@@ -164,12 +164,12 @@ impl Mcp {
         if message.method.is_empty()
             && let Some(answer) = confirmation::Reply::read(&bytes)
         {
-            return self.take_reply(&call, &message, &answer).await;
+            return self.take_reply(call, &message, &answer).await;
         }
         let gets_json = session_id(&call.headers).is_none() || message.method != TOOL_CALL;
         let names_events = names_events(&call.headers);
         prepare(&mut call.headers, gets_json);
-        let mut visit = Visit::new(&call, call.caller()?, narrowing);
+        let mut visit = Visit::new(call, call.caller()?, narrowing);
         visit.reads_events = names_events || !gets_json;
         visit.exact_arguments = message.exact_arguments.take();
         if let Some(refusal) = self.step_up(call.caller()?, &message, &visit) {
@@ -177,10 +177,10 @@ impl Mcp {
         }
         let listens = message.method == "subscriptions/listen";
         if listens || message.method == TOOL_CALL {
-            visit.origin = Some(Arc::new(Origin::new(self, &call, visit.narrowing.clone())));
+            visit.origin = Some(Arc::new(Origin::new(self, call, visit.narrowing.clone())));
         }
         let spent = visit.spent.clone();
-        let response = self.respond(&call, &message, bytes, visit).await;
+        let response = self.respond(call, &message, bytes, visit).await;
         spent.take_over();
         Ok(reply_to(&message, response?, listens).await)
     }
@@ -283,7 +283,7 @@ async fn by_itself(transport: &Transport, call: &CallHead, message: &Message, by
     }
     let request = request(&call.method, &call.uri, call.headers.clone(), bytes, visit);
     let transport = transport.clone();
-    match heartbeat::answer(async move { send(&transport, request).await }).await {
+    match heartbeat::answer(Box::pin(async move { send(&transport, request).await })).await {
         TimedAnswer::AtOnce(response) => Answer::Response(response),
         TimedAnswer::OnStream(reply) => Answer::Reply(reply),
     }

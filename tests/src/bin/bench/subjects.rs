@@ -156,8 +156,8 @@ fn subjects(scripts: &Scripts<'_>, places: &Places<'_>, tokens: &Tokens<'_>, car
         subject(
             "tools/call of 2026-07-28, API key",
             target(worker, "/api", Ask { headers: NEWEST_HEADERS, ..call(&newest) }),
-            bare,
-            hello(),
+            "the plugin's route behind it",
+            target(worker, HELLO, with(key)),
         ),
         subject("proxied request", target(worker, "/bare/hello", Ask::default()), "the upstream itself", hello()),
         subject(

@@ -131,8 +131,7 @@ pub(super) enum TimedAnswer {
 }
 
 /// The answer; when it takes longer than a heartbeat, a stream of events that holds it later and a comment at each beat.
-pub(super) async fn answer(work: impl Future<Output = Response> + Send + 'static) -> TimedAnswer {
-    let mut work: Work = Box::pin(work);
+pub(super) async fn answer(mut work: Work) -> TimedAnswer {
     match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
         Ok(response) => TimedAnswer::AtOnce(response),
         Err(_) => TimedAnswer::OnStream(events(work)),
@@ -151,6 +150,7 @@ pub(super) fn beats() -> BoxBody<Bytes, Infallible> {
     StreamBody::new(frames).boxed()
 }
 
+/// What comes to an answer; on the heap, since it may go on in the answer's stream.
 type Work = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 enum Stage {
@@ -225,7 +225,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_quick_stays_as_it_is() {
-        let TimedAnswer::AtOnce(response) = answer(after(HEARTBEAT / 2, "application/json", "{}")).await else {
+        let TimedAnswer::AtOnce(response) = answer(Box::pin(after(HEARTBEAT / 2, "application/json", "{}"))).await
+        else {
             panic!()
         };
         assert_eq!(text(response).await, "{}");
@@ -235,7 +236,7 @@ mod tests {
     async fn what_takes_long_becomes_a_stream_with_a_sign_of_life_at_each_beat() {
         for (kind, body) in [("application/json", "{\"id\":1}"), (EVENTS, "event: message\ndata: {\"id\":1}\n\n")] {
             let work = after(HEARTBEAT * 3 + HEARTBEAT / 2, kind, body);
-            let TimedAnswer::OnStream(reply) = answer(work).await else { panic!("{kind}") };
+            let TimedAnswer::OnStream(reply) = answer(Box::pin(work)).await else { panic!("{kind}") };
             assert_eq!(reply.headers()[header::CONTENT_TYPE], EVENTS);
             let read = read(reply).await;
             let beats = read.matches(": still running\n\n").count();

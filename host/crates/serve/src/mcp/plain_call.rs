@@ -5,7 +5,7 @@
 
 mod message;
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -45,7 +45,7 @@ impl Mcp {
         visit.exact_arguments = Some(plain.written.clone());
         let tool = self.server.find_plain(&plain, &visit)?;
         let mcp = Arc::clone(self);
-        let work = async move { run(&mcp.server, plain, tool, visit).await };
+        let work = Box::pin(async move { run(&mcp.server, plain, tool, visit).await });
         if !reads_events {
             return Some(whole(work.await).await);
         }
@@ -70,7 +70,10 @@ async fn run(server: &Server, call: PlainCall, tool: AnyTool, visit: Visit) -> R
     let mut call_under_way = OpenCall { record, visit, tool, has_ended: false };
     let OpenCall { visit, tool, .. } = &call_under_way;
     // A handler that panics must neither take the connection with it nor leave no record.
-    let ran = AssertUnwindSafe(server.run_unasked(tool, visit, call.arguments)).catch_unwind().await;
+    let ran = {
+        let running = pin!(server.run_unasked(tool, visit, call.arguments));
+        AssertUnwindSafe(running).catch_unwind().await
+    };
     let (result, outcome) = match ran {
         Ok((result, outcome)) => (Ok(result), outcome),
         Err(_) => {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Uri, header, uri::Authority};
 use rmcp::model::{ClientCapabilities, Implementation, JsonObject, ProtocolVersion, RequestId};
-use serde::Deserialize;
-use serde_json::{Value, value::RawValue};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 use crate::mcp::{
     TOOL_CALL,
@@ -67,10 +67,10 @@ struct Params<'a> {
 struct Meta<'a> {
     #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
     revision: Option<Cow<'a, str>>,
-    #[serde(rename = "io.modelcontextprotocol/clientInfo")]
-    client: Option<JsonObject>,
-    #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
-    capabilities: Option<JsonObject>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientInfo")]
+    client: Option<&'a RawValue>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Option<&'a RawValue>,
     #[serde(borrow, rename = "traceparent")]
     _traceparent: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "tracestate")]
@@ -114,15 +114,20 @@ impl PlainCall {
 impl Meta<'_> {
     /// Who calls, of a message of the newest revision; it has to tell its capabilities.
     fn client(self, names_itself: bool) -> Option<Option<Implementation>> {
-        let capabilities = self.capabilities.filter(|_| names_itself)?;
-        if !capabilities.is_empty() {
-            serde_json::from_value::<ClientCapabilities>(Value::Object(capabilities)).ok()?;
+        let capabilities = self.capabilities.filter(|_| names_itself)?.get();
+        if capabilities != "{}" {
+            object::<ClientCapabilities>(capabilities)?;
         }
         match self.client {
-            Some(client) => serde_json::from_value(Value::Object(client)).ok().map(Some),
+            Some(client) => object(client.get()).map(Some),
             None => Some(None),
         }
     }
+}
+
+/// An object, and no list of its members.
+fn object<T: DeserializeOwned>(text: &str) -> Option<T> {
+    text.starts_with('{').then(|| serde_json::from_str(text).ok())?
 }
 
 /// Arguments whose numbers all keep every digit in a `Value`, and how they are written.
