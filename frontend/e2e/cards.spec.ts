@@ -38,6 +38,19 @@ test('sorting is in the URL and told to assistive technology', async ({ page }) 
   await expect(page).toHaveURL(/sort=-title/);
 });
 
+test('no value is so long that the list is wider than the window', async ({ page }) => {
+  const sku = uniqueSku();
+  const long = (text: string) => `${sku}-${text.repeat(20)}`.slice(0, 100);
+  const rows = ['W', 'm'].map((letter) => JSON.stringify({ title: `Wide ${letter}`.repeat(30), sku: long(letter), attributes: { brand: long('Я'), price: { amount: '123456789012345.99', currency: 'EUR' } } }));
+  await signedIn(page, 'POST', '/master-cards/import', rows.join('\n'), 'application/x-ndjson');
+  await page.goto(`/admin/cards?q=${sku}`);
+  await expect(page.getByRole('row')).toHaveCount(3);
+  for (const width of [320, 800, 1024, 1440]) await expectReflows(page, width);
+  await page.keyboard.press('j');
+  await page.keyboard.press('j');
+  expect(await page.evaluate(() => scrollX)).toBe(0);
+});
+
 test('Back returns to the place in the list and marks the row one came from', async ({ page }) => {
   const prefix = uniqueSku();
   const rows = Array.from({ length: 45 }, (_, n) => JSON.stringify({ title: `Row ${n}`, sku: `${prefix}-${n}` })).join('\n');

@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { signedIn } from './requests.ts';
+import { patchCard, signedIn } from './requests.ts';
 import { createCard, expect, expectAccessible, expectReflows, signIn, test } from './support.ts';
 
 /** 1 × 1 pixel. */
@@ -81,6 +81,7 @@ test('two sources stand side by side, what differs first, and a value of either 
   test.skip(!process.env.CARDINAL_PRIVATE_PAGES, 'set CARDINAL_PRIVATE_PAGES=1 when the host allows its plugin `supplier` private addresses');
   await signIn(page);
   const id = await createCard(page, 'In two shops');
+  await patchCard(page, id, { attributes: { price: { amount: '1.00', currency: 'CHF' } } });
   for (const url of [address, address.replace('127.0.0.1', ANOTHER)]) await signedIn(page, 'POST', '/plugins/supplier/process', { card_id: id, url });
   await page.goto(`/admin/cards/${id}?tab=sources`);
   await page.getByRole('checkbox', { name: 'Compare supplier:127.0.0.1' }).check();
@@ -92,9 +93,10 @@ test('two sources stand side by side, what differs first, and a value of either 
   await expect(page.getByRole('row', { name: /^sku/ })).toHaveClass(/same/);
   await expectAccessible(page);
   await expectReflows(page);
-  await page.getByRole('button', { name: `Use brand of supplier:${ANOTHER}` }).click();
+  for (const name of ['brand', 'price']) await page.getByRole('button', { name: `Use ${name} of supplier:${ANOTHER}` }).click();
   await page.keyboard.press('Control+s');
   await expect(page.getByText('Card saved')).toBeVisible();
-  const { item } = await signedIn<{ item: { attributes: { brand?: string } } }>(page, 'GET', `/master-cards/${id}`);
+  const { item } = await signedIn<{ item: { attributes: { brand?: string; price?: unknown } } }>(page, 'GET', `/master-cards/${id}`);
   expect(item.attributes.brand).toBe('Mirel');
+  expect(item.attributes.price, 'an amount of money stays one').toEqual({ amount: '49.90', currency: 'EUR' });
 });

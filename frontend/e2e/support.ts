@@ -96,9 +96,9 @@ export async function expectAccessible(page: Page): Promise<void> {
 }
 
 /** The page can be read at 320 pixels without scrolling sideways. */
-export async function expectReflows(page: Page): Promise<void> {
+export async function expectReflows(page: Page, width = 320): Promise<void> {
   const before = page.viewportSize();
-  await page.setViewportSize({ width: 320, height: 720 });
+  await page.setViewportSize({ width, height: 720 });
   // What is laid out by script follows the window a frame later.
   const overflow = () => page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
   await expect.poll(overflow).toBeLessThanOrEqual(0);

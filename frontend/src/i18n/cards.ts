@@ -19,7 +19,7 @@ export const texts = {
   brand: 'Brand',
   caption: 'Cards, {n} on this page',
   cards: 'Cards',
-  changedMeanwhile: 'Cards have changed. The list updates when the pointer leaves it.',
+  changedMeanwhile: 'Cards have changed. The list updates when you move away from it.',
   changedSince: 'Changed since',
   clearFilters: 'Clear filters',
   clearSelection: 'Clear selection',

@@ -10,6 +10,7 @@ export const texts = {
   retry: 'Retry',
   tileFailed: 'Not loaded: {reason}',
 
+  pluginKept: '{title}: new package refused',
   pluginState: '{title}: {state}',
   pluginPaused: '{title}: calls are paused',
   pluginFails: '{title}: {share} of calls fail',

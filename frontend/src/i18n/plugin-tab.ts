@@ -6,7 +6,7 @@ export const texts = {
   actions: 'Plugin actions',
   askedFirst: 'This tab has frozen the page even in its own frame, so it opens only when you ask.',
   badAddress: 'The address of this plugin’s code is not allowed.',
-  cannotShow: 'The tab of “{name}” cannot be shown',
+  cannotShow: 'The tab of “{name}” can’t be shown',
   doesNotRun: 'This plugin’s code does not run in this browser.',
   drawingFailed: 'This plugin failed while drawing its tab.',
   failedLate: { one: 'Something in this tab failed ({n} time):', other: 'Something in this tab failed ({n} times):' },

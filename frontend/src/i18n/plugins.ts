@@ -214,7 +214,7 @@ export const texts = {
   storedJson: 'What is set here (JSON)',
   storedJsonHint: 'For every host of this database. Anything left out comes from the environment or the plugin’s defaults. A stored secret shows as an object with "set": leave it, or enter a new value.',
   noSettingsNamed: 'The plugin declares no settings.',
-  noSettings: 'It has no settings',
+  noSettings: 'This plugin has no settings',
   settingsNotRead: 'The settings could not be loaded',
   settingsSaved: 'Settings of {title} saved',
   leaveSettings: 'The settings have unsaved changes. Leave without saving?',

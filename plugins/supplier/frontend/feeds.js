@@ -30,7 +30,7 @@ const ENGLISH = {
   noAddress: 'Enter the address of a feed first.',
   begun: 'The feed is being gone through.',
   runs: 'Runs',
-  none: 'No feed has been gone through yet.',
+  none: 'No runs yet.',
   more: 'Show older ones',
   progress: (/** @type {number} */ done, /** @type {number | null} */ total) =>
     total === null ? 'Reading…' : `${done} of ${total} entries`,

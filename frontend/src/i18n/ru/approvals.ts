@@ -2,10 +2,10 @@ import type { texts } from '../approvals.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const approvals: Translation<typeof texts> = {
-  approvals: 'Одобрения',
+  approvals: 'Подтверждения',
   notRead: 'Не удалось загрузить вызовы',
   callNotRead: 'Не удалось загрузить этот вызов',
-  nothing: 'Ничего не ждёт. Здесь появятся вызовы, для которых нужен человек.',
+  nothing: 'Очередь пуста. Здесь появятся вызовы, для которых нужен человек.',
   waiting: 'Ждут решения',
   decided: 'Решено недавно',
   noneDecided: 'За последние 7 дней ничего',

@@ -17,7 +17,7 @@ const common: Translation<typeof texts> = {
   justNow: 'только что',
   minutesShort: '{n} мин',
   noAccess: 'Нет доступа',
-  noPicture: 'Нет картинки: {reason}',
+  noPicture: 'Нет изображения: {reason}',
   notAPicture: 'файл повреждён',
   notCopied: 'Браузер не разрешил копирование. Выделите текст и скопируйте вручную.',
   notUndone: 'Не отменено: {reason}',

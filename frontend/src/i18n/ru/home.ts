@@ -9,6 +9,7 @@ const home: Translation<typeof texts> = {
   notChecked: 'Не всё удалось проверить: {what}',
   retry: 'Повторить',
   tileFailed: 'Не загружено: {reason}',
+  pluginKept: '{title}: новый пакет отклонён',
   pluginState: '{title}: {state}',
   pluginPaused: '{title}: вызовы приостановлены',
   pluginFails: '{title}: с ошибкой {share} вызовов',

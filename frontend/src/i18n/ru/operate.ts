@@ -124,7 +124,7 @@ const operate: Translation<typeof texts> = {
   removeRoute: 'Убрать маршрут {prefix}',
   saved: 'Маршруты прокси сохранены',
   overtaken: 'Маршруты тем временем изменил кто-то другой.',
-  takeTheirs: 'Взять чужие',
+  takeTheirs: 'Оставить их вариант',
   leaveRoutes: 'Есть несохранённые изменения маршрутов. Уйти?',
 };
 export default operate;

@@ -70,7 +70,7 @@ const users: Translation<typeof texts> = {
   didRemove: '{name}: удалено',
   failed: '{name}: {reason}',
   password: 'Пароль',
-  currentPassword: 'Нынешний пароль',
+  currentPassword: 'Текущий пароль',
   newPassword: 'Новый пароль',
   repeatPassword: 'Новый пароль ещё раз',
   passwordHint: 'Не короче 8 знаков.',

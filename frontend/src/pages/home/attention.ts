@@ -40,7 +40,7 @@ export function ofPlugins(plugins: readonly RegisteredPlugin[], samples: readonl
     if (isBroken(plugin.counters)) return [{ ...base, tone: 'bad', text: t('pluginPaused', { title }) }];
     if (needsAttention(plugin)) {
       const { tone, word, meaning } = standingOf(plugin);
-      return [{ ...base, tone: tone === 'bad' ? 'bad' : 'warn', text: t('pluginState', { title, state: word }), more: plugin.refusal?.reason ?? plugin.reason ?? meaning, at: plugin.quarantine?.since }];
+      return [{ ...base, tone: tone === 'bad' ? 'bad' : 'warn', text: plugin.state === 'active' ? t('pluginKept', { title }) : t('pluginState', { title, state: word }), more: plugin.refusal?.reason ?? plugin.reason ?? meaning, at: plugin.quarantine?.since }];
     }
     const { failedShare } = ratesOf(plugin, samples);
     const failures = plugin.counters ? plugin.counters.errors + plugin.counters.panics + plugin.counters.timeouts : 0;

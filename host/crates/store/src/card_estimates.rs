@@ -11,6 +11,9 @@ use crate::error::StoreError;
 use cardinal_cards::filter::Filter;
 
 const GOOD_FOR: Duration = Duration::seconds(5);
+/// A few cards are counted in no time, and who has just made the first ones looks for them.
+const FEW: i64 = 1_000;
+const FEW_GOOD_FOR: Duration = Duration::seconds(1);
 /// How long one request may take to find out anew, while all others go by what was known. After that another one does.
 const RENEWAL_TIMEOUT: Duration = Duration::seconds(2);
 const KEPT: usize = 256;
@@ -56,7 +59,8 @@ impl Estimates {
         if kept.len() >= KEPT {
             kept.clear();
         }
-        kept.insert(key(filter)?, CachedCount { count, until: now + GOOD_FOR });
+        let good_for = if count.exact && count.cards < FEW { FEW_GOOD_FOR } else { GOOD_FOR };
+        kept.insert(key(filter)?, CachedCount { count, until: now + good_for });
         Ok(())
     }
 }
@@ -77,19 +81,32 @@ mod tests {
         let at = |seconds| estimates.get(&filter, begun + Duration::seconds(seconds)).unwrap();
         let count = |cards| Count { cards, exact: true };
         assert_eq!((at(0), at(0)), (None, None), "nobody knows");
-        estimates.learn(&filter, count(7), None, begun).unwrap();
-        assert_eq!(at(4), Some(count(7)));
-        assert_eq!((at(5), at(5), at(6)), (None, Some(count(7)), Some(count(7))), "one asks, the others go on");
-        assert_eq!((at(7), at(7)), (None, Some(count(7))), "it never came back");
-        estimates.learn(&filter, count(8), None, begun + Duration::seconds(8)).unwrap();
-        assert_eq!((at(12), at(13)), (Some(count(8)), None));
-        assert_eq!((at(-3600), at(-3600)), (None, Some(count(8))), "the clock was set back");
+        estimates.learn(&filter, count(7_000), None, begun).unwrap();
+        assert_eq!(at(4), Some(count(7_000)));
+        assert_eq!((at(5), at(5), at(6)), (None, Some(count(7_000)), Some(count(7_000))), "one asks, the others go on");
+        assert_eq!((at(7), at(7)), (None, Some(count(7_000))), "it never came back");
+        estimates.learn(&filter, count(8_000), None, begun + Duration::seconds(8)).unwrap();
+        assert_eq!((at(12), at(13)), (Some(count(8_000)), None));
+        assert_eq!((at(-3600), at(-3600)), (None, Some(count(8_000))), "the clock was set back");
+    }
+
+    #[test]
+    fn a_few_are_counted_again_soon() {
+        let (estimates, filter, begun) = (Estimates::default(), Filter::default(), OffsetDateTime::UNIX_EPOCH);
+        for (count, after_a_second) in [
+            (Count { cards: 0, exact: true }, None),
+            (Count { cards: 7, exact: false }, Some(Count { cards: 7, exact: false })),
+        ] {
+            estimates.learn(&filter, count, None, begun).unwrap();
+            assert_eq!(estimates.get(&filter, begun).unwrap(), Some(count));
+            assert_eq!(estimates.get(&filter, begun + Duration::seconds(1)).unwrap(), after_a_second);
+        }
     }
 
     #[test]
     fn what_was_known_before_is_not_learnt_again() {
         let (estimates, filter, begun) = (Estimates::default(), Filter::default(), OffsetDateTime::UNIX_EPOCH);
-        let count = Count { cards: 7, exact: true };
+        let count = Count { cards: 7_000, exact: true };
         estimates.learn(&filter, count, None, begun).unwrap();
         estimates.learn(&filter, count, Some(count), begun + Duration::seconds(4)).unwrap();
         assert_eq!(estimates.get(&filter, begun + Duration::seconds(6)).unwrap(), None);

@@ -222,7 +222,7 @@ impl<'a> Record<'a> {
 fn fields(record: &Record<'_>) -> Result<Fields, CardError> {
     let (cells, columns) = (record.ends.len(), record.head.columns.len());
     if cells != columns {
-        return Err(CardError::field("", format!("The row has {cells} cells below {columns} columns.")));
+        return Err(CardError::field("", format!("The header names {columns} columns; this row has {cells}.")));
     }
     let mut fields = Fields::default();
     for (column, cell) in record.cells() {
