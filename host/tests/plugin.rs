@@ -15,6 +15,8 @@ mod database;
 mod doors;
 #[path = "plugin/faults.rs"]
 mod faults;
+#[path = "plugin/listening.rs"]
+mod listening;
 #[path = "plugin/rows.rs"]
 mod rows;
 #[path = "plugin/support.rs"]

@@ -3,7 +3,7 @@
 
 use abi_stable::StableAbi;
 
-use crate::{Answer, Bytes, CallId, CtxId, Fut, HostApiRef, Reply, Slice};
+use crate::{Answer, Bytes, CallId, CtxId, Fut, HostApiRef, Reply, Slice, Stream};
 
 /// Of [`crate::PluginModule`]: leads to a [`Memory`].
 pub const MEMORY: u32 = 1;
@@ -11,6 +11,8 @@ pub const MEMORY: u32 = 1;
 pub const JOBS: u32 = 3;
 /// Of [`crate::HostApi`]: leads to an [`HttpClient`].
 pub const HTTP_CLIENT: u32 = 8;
+/// Of [`crate::HostApi`]: leads to a [`Listen`].
+pub const LISTEN: u32 = 19;
 
 /// Numbers that are kept for what was thought of before the freeze. `get_extension` answers null for each of them until
 /// its table is defined here; a number means the same in both directions and never changes its meaning.
@@ -45,8 +47,6 @@ pub mod reserved {
     pub const MCP_PROMPTS: u32 = 17;
     /// Spans below that of a call.
     pub const TRACING: u32 = 18;
-    /// Notifications of PostgreSQL.
-    pub const LISTEN: u32 = 19;
 }
 
 /// How much memory the code of a library holds: the table behind [`MEMORY`]. A library that does not count has none.
@@ -120,6 +120,34 @@ pub struct Jobs {
     pub save: extern "C" fn(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<Answer>,
 }
 
+/// Notifications of PostgreSQL on channels of the plugin's own: the table behind [`LISTEN`].
+///
+/// PostgreSQL lets every role listen to every channel and notify on it. So a name is the plugin's own word for a channel,
+/// and what PostgreSQL calls it ([`channel`](Self::channel)) can be told from nothing but the plugin's login. Plugins on
+/// all hosts of one database share their channels.
+///
+/// The host listens on one connection for all of an instance's streams, one of the plugin's `limits.db_connections`. An
+/// instance has 32 streams at most.
+#[repr(C)]
+#[derive(StableAbi, Clone, Copy, Debug)]
+pub struct Listen {
+    /// Listens to a channel, a record of [`crate::record::listen`].
+    ///
+    /// The future is ready when PostgreSQL listens: what is committed from then on is heard. Each piece of the stream is
+    /// one record of [`crate::record::notification`]. The stream keeps 1,000 notifications, or 1 MiB of them, that were not
+    /// read yet; what comes while it is full is dropped, and a gap stands in its place. A lost connection is made again,
+    /// and a gap follows. With a `call` the stream ends with it; with 0 it ends when another instance takes this one's
+    /// place, or it is to stop. Dropping the stream ends the listening.
+    ///
+    /// Fails with [`crate::error::UNSUPPORTED`] when the plugin has no database or fewer than two connections, with
+    /// [`crate::error::INVALID_ARGUMENT`] for a name that is none, and with [`crate::error::UNAVAILABLE`] and the flag
+    /// `RETRY` when the database does not answer within 5 seconds or the instance has too many streams.
+    pub listen: extern "C" fn(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Stream>,
+    /// Answers what PostgreSQL calls a channel of the plugin: text for `pg_notify`, of at most 63 bytes. The name has 1 to
+    /// 100 bytes of UTF-8. Ready at once.
+    pub channel: extern "C" fn(ctx: CtxId, name: Slice<'_>) -> Fut<Bytes>,
+}
+
 impl HostApiRef {
     /// Returns the host's jobs; `None` when it has none.
     pub fn jobs(self) -> Option<&'static Jobs> {
@@ -133,5 +161,12 @@ impl HostApiRef {
         let table = (self.get_extension())(HTTP_CLIENT);
         // SAFETY: the number leads to this table or to nothing, and what it leads to is static.
         unsafe { table.cast::<HttpClient>().as_ref() }
+    }
+
+    /// Returns the host's notifications; `None` when it has none.
+    pub fn listen(self) -> Option<&'static Listen> {
+        let table = (self.get_extension())(LISTEN);
+        // SAFETY: the number leads to this table or to nothing, and what it leads to is static.
+        unsafe { table.cast::<Listen>().as_ref() }
     }
 }

@@ -122,6 +122,21 @@ pub mod http_answer {
     pub const ADDRESS: u32 = 1;
 }
 
+/// Numbers of what is listened to ([`crate::extension::Listen`]).
+pub mod listen {
+    /// The plugin's own name of the channel: 1 to 100 bytes of UTF-8.
+    pub const CHANNEL: u32 = 1;
+}
+
+/// Numbers of a notification, which is one piece of the stream of [`crate::extension::Listen`].
+pub mod notification {
+    /// What was sent along; empty when nothing was, and in a gap.
+    pub const PAYLOAD: u32 = 1;
+    /// Not empty: this is no notification but a gap, in which there may have been some. `reconnected` after an outage,
+    /// `overflow` when they came faster than the plugin read them; later versions may add others.
+    pub const GAP: u32 = 2;
+}
+
 const HEAD: usize = 4;
 const ENTRY: usize = 12;
 

@@ -14,7 +14,7 @@ use cardinal_plugin_abi::{
         std_types::utypeid::UTypeId,
         type_layout::{TLData, TLField, TLFunction, TypeLayout},
     },
-    extension::{HttpClient, Jobs, Memory, MemoryUse},
+    extension::{HttpClient, Jobs, Listen, Memory, MemoryUse},
 };
 
 /// What is frozen: all types that are passed whole, and the tables up to their last prefix field.
@@ -101,8 +101,8 @@ const TABLES: [fn() -> &'static TypeLayout; 3] =
     [|| <PluginModuleRef as StableAbi>::LAYOUT, || <HostApiRef as StableAbi>::LAYOUT, || <Memory as StableAbi>::LAYOUT];
 
 /// The tables behind `get_extension` that `layout.txt` does not have.
-const EXTENSIONS: [fn() -> &'static TypeLayout; 2] =
-    [|| <HttpClient as StableAbi>::LAYOUT, || <Jobs as StableAbi>::LAYOUT];
+const EXTENSIONS: [fn() -> &'static TypeLayout; 3] =
+    [|| <HttpClient as StableAbi>::LAYOUT, || <Jobs as StableAbi>::LAYOUT, || <Listen as StableAbi>::LAYOUT];
 
 fn compare(file: &str, recorded: &str, found: &str) {
     if found == recorded {

@@ -81,6 +81,7 @@ mod it {
     mod plugin_jobs;
     mod plugin_logs;
     mod plugin_news;
+    mod plugin_notifications;
     mod plugin_settings;
     mod plugin_trust;
     mod plugin_upload;

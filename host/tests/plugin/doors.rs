@@ -64,6 +64,7 @@ fn refusals(ctx: u64, call: u64, conn: u64) -> Vec<(&'static str, u32)> {
         ("db_batch", code(block_on(host.db_batch()(ctx, conn, some)))),
         ("db_copy_in", code(block_on(host.db_copy_in()(ctx, conn, some, Stream::NONE)))),
         ("db_copy_out", code(block_on(host.db_copy_out()(ctx, conn, some)))),
+        ("listen", code(block_on((host.listen().unwrap().listen)(ctx, call, none)))),
         ("http send", code(block_on((host.http_client().unwrap().send)(ctx, call, none)))),
     ]
 }

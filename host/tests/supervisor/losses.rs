@@ -13,6 +13,7 @@ everywhere! {
     what_loses_data_waits
     what_loses_none_does_not
     types_that_are_there_are_passed_over
+    types_that_are_there_are_as_the_file_says
 }
 
 const FIRST: &str = "
@@ -183,6 +184,67 @@ async fn types_that_are_there_are_passed_over(place: Place) {
         let found = found_in(database.provision("alpha", other).await, "schema-failed");
         assert!(found.contains("already exists"), "{other}: {found}");
     }
+}
+
+/// A file that says something else of a type than what is there would be believed by whoever reads it.
+async fn types_that_are_there_are_as_the_file_says(place: Place) {
+    let (database, plugin) = provisioned(place).await;
+    let first = "CREATE TYPE place AS (street text COLLATE \"C\", number int); CREATE TABLE places (place place);
+        INSERT INTO places VALUES (ROW('Main', 7));
+        CREATE DOMAIN code AS varchar(9) DEFAULT 'x' NOT NULL CONSTRAINT long CHECK (length(VALUE) > 1) CHECK (VALUE <> 'no');
+        CREATE TYPE span AS RANGE (subtype = float8, subtype_diff = float8mi);
+        CREATE TYPE words AS RANGE (subtype = text, collation = \"C\", multirange_type_name = many_words)";
+    for run in 1..=2 {
+        let file = format!("{} -- {run}", first.replace("TABLE", "TABLE IF NOT EXISTS").replace("INSERT", "-- INSERT"));
+        let file = if run == 1 { first.to_owned() } else { file };
+        database.provision("alpha", &file).await.unwrap_or_else(|fault| panic!("run {run}: {fault:?}"));
+    }
+    let code = "CREATE DOMAIN code AS varchar(9) DEFAULT 'x' NOT NULL CHECK (VALUE <> 'no') CHECK (length(VALUE) > 1)";
+    for (file, found_words) in [
+        ("CREATE TYPE place AS (street text, number int)", "`street text COLLATE \"C\"`, and the statement at"),
+        ("CREATE TYPE place AS (street text COLLATE \"C\")", "`number integer`, and the statement at"),
+        ("CREATE TYPE place AS (number int, street text COLLATE \"C\")", "says `number integer, street text COLLATE"),
+        (
+            "\n CREATE TYPE place AS (street text COLLATE \"C\", number int8, more int)",
+            "line 2, column 2 says `number bigint",
+        ),
+        (&code.replace("'x'", "'y'"), "`DEFAULT 'y'::character varying`"),
+        (&code.replace("varchar(9)", "text"), "`AS character varying(9)"),
+        (&code.replace("NOT NULL ", ""), "is there with `NOT NULL`"),
+        (&code.replace("> 1", "> 2"), "CHECK ((length((VALUE)::text) > 2))"),
+        ("CREATE TYPE span AS RANGE (subtype = float8)", "SUBTYPE_DIFF = float8mi"),
+        ("CREATE TYPE span AS RANGE (subtype = int8)", "SUBTYPE = bigint"),
+        ("CREATE TYPE words AS RANGE (subtype = text, multirange_type_name = many_words)", "COLLATION = \"C\""),
+    ] {
+        let found = found_in(database.provision("alpha", file).await, "schema-failed");
+        assert!(found.contains(found_words), "{file}: {found}");
+    }
+    database.provision("alpha", code).await.unwrap(); // another order of the checks is no difference
+
+    // A type that the file itself alters is the author's affair; what the next file has to say is what came of it.
+    let place = "CREATE TYPE place AS (street text COLLATE \"C\", number int)";
+    let floor = format!("{place}; ALTER TYPE place ADD ATTRIBUTE \"Floor\" numeric(3, 1)");
+    database.provision("alpha", &floor).await.unwrap();
+    let found = found_in(database.provision("alpha", place).await, "schema-failed");
+    assert!(
+        found.contains(
+            "is there with `\"Floor\" numeric(3,1)`, and the statement at line 1, column 1 says nothing more"
+        ),
+        "{found}"
+    );
+    let more = "CREATE TYPE place AS (street text COLLATE \"C\", number int, \"Floor\" numeric(3, 1));
+        CREATE DOMAIN code AS varchar(9) NOT NULL; ALTER DOMAIN code SET DEFAULT 'z'; ALTER DOMAIN code DROP NOT NULL;";
+    for run in 1..=2 {
+        database.provision("alpha", &format!("{more} COMMENT ON TABLE places IS 'run {run}'")).await.unwrap();
+    }
+    let row = plugin
+        .query_one("SELECT (place).street, (place).number, (place).\"Floor\" IS NULL FROM places", &[])
+        .await
+        .unwrap();
+    assert_eq!((row.get::<_, &str>(0), row.get::<_, i32>(1), row.get::<_, bool>(2)), ("Main", 7, true));
+    let left =
+        "SELECT count(*) FROM pg_type WHERE typname LIKE '%aside%' AND typnamespace = 'plugin_alpha'::regnamespace";
+    assert_eq!(plugin.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 0);
 }
 
 /// Names go into messages and logs, where a line is a line.

@@ -50,6 +50,7 @@
 //! | tell the client what is wrong | [`Error`] |
 //! | read cards, write sources, follow what happens to cards | [`PluginContext`], [`Card`], [`CardQuery`], [`CardEvents`] |
 //! | use tables of your own | [`Connection`], [`Transaction`], [`FromRow`], [`Row`] |
+//! | hear of what other calls and hosts have done | [`PluginContext::listen`], [`Connection::notify`] |
 //! | make pages of a list | [`Page`], [`Cursor`] |
 //! | ask other servers | [`PluginContext::http`], [`HttpRequest`], [`HttpResponse`] |
 //! | work beside the calls | [`PluginContext::spawn`], [`Job`] |
@@ -107,6 +108,7 @@ mod jobs;
 #[cfg(any(feature = "log", feature = "tracing"))]
 mod log_bridge;
 mod memory;
+mod notifications;
 mod observe;
 mod panics;
 mod print;
@@ -134,6 +136,7 @@ pub use jobs::{Job, JobHandler};
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub use log_bridge::set_log_filter;
 pub use memory::Counting;
+pub use notifications::{Notification, Notifications};
 pub use observe::{Level, Metrics};
 pub use request::{CsvRows, Multipart, Part, Request};
 pub use response::{Event, Response, RowFormat};

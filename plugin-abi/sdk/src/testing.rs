@@ -47,6 +47,8 @@
 //!
 //! **Other servers** answer what the test says with [`TestHost::answer_http`].
 //!
+//! **Notifications** go through the test's database. [`TestHost::lose_notifications`] makes the gap of an outage.
+//!
 //! **Failures of the host** are made with [`TestHost::fail`]; [`TestHost::hold`] lets an answer wait.
 //!
 //! **What is not tested here:** `settings_schema`, `input_schema` and `args_schema` are not enforced, nor are deadlines,
@@ -62,6 +64,7 @@ mod events;
 pub mod fake_host;
 mod jobs;
 mod lines;
+mod notifications;
 mod reply;
 mod request;
 mod rules;
@@ -406,8 +409,8 @@ impl TestHost {
     /// Lets the host answer with this error from now on.
     ///
     /// `what` is a host function: `read_card`, `list_cards`, `card_events`, `enrich_card`, `remove_source`, `service_user`,
-    /// `connect`, `query`, `execute`, `http`, `start_job` or `save_job`. It can also be SQL that is run without parameters
-    /// (`COMMIT`), or `prepare` and the SQL of a statement.
+    /// `connect`, `query`, `execute`, `listen`, `channel_name`, `http`, `start_job` or `save_job`. It can also be SQL that is
+    /// run without parameters (`COMMIT`), or `prepare` and the SQL of a statement.
     ///
     /// ```
     /// use cardinal_plugin::testing::{TestHost, TestRequest};

@@ -9,6 +9,7 @@ mod border {
     mod database;
     mod fake_host;
     mod life;
+    mod older_host;
     mod panics;
     mod plugin;
     mod streams;

@@ -17,12 +17,16 @@ struct Dev {
 
 impl Dev {
     async fn start(folder: &Path) -> Dev {
-        let crate_folder = new(folder, "notes", &[]);
+        Self::of_crate(folder, new(folder, "notes", &[])).await
+    }
+
+    async fn of_crate(folder: &Path, crate_folder: PathBuf) -> Dev {
         let environment = [("CARGO_TARGET_DIR", target().into_os_string())];
         let kept = ["HOME", "POSTGRES_BIN_DIR", "CARGO_HOME", "RUSTUP_HOME"];
         let kept = kept.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
         let arguments = ["plugin", "dev", path(&crate_folder), "--listen", "127.0.0.1:0", "--", "--offline"];
         let log = folder.join("printed");
+        let _ = std::fs::remove_file(&log); // of an earlier one
         let program = Program::start(&cardinal_program(), &arguments, environment.into_iter().chain(kept), &log);
         let dev = Dev { program, crate_folder };
         dev.prints("Watching for edits").await;
@@ -49,6 +53,18 @@ impl Dev {
         .await
     }
 
+    /// Runs the printed lines that ask for what a card has, in a shell, as the author does; the id of the card.
+    fn asks_as_printed(&self) -> String {
+        let printed = self.program.printed();
+        let is_wanted = |line: &&str| line.starts_with("CARD=") || line.starts_with("curl ") && !line.contains(" -X ");
+        let lines: Vec<&str> = printed.lines().filter(is_wanted).collect();
+        let script = format!("set -eu\n{}\necho; echo \"$CARD\"", lines.join("\n"));
+        let shell = std::process::Command::new("sh").arg("-c").arg(&script).output().unwrap();
+        let answers = String::from_utf8(shell.stdout).unwrap();
+        assert!(shell.status.success() && answers.contains(r#"{"items":[]}"#), "{script}\n{answers}");
+        answers.lines().last().unwrap().to_owned()
+    }
+
     fn client(&self) -> Client {
         let own = self.crate_folder.join("target/cardinal");
         let addresses: serde_json::Value =
@@ -64,8 +80,8 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
     let folder = tempfile::tempdir().unwrap();
     let mut dev = Dev::start(folder.path()).await;
     let client = dev.client();
-    let card = client.post("/v1/admin/master-cards", &json!({"sku": "A-1", "title": "Chair"})).await.expect(201);
-    let notes = format!("/v1/admin/plugins/notes/cards/{}", card["item"]["id"].as_str().unwrap());
+    let card = dev.asks_as_printed();
+    let notes = format!("/v1/admin/plugins/notes/cards/{card}");
     let refused = async |detail: &str| {
         let answer = client.post(&notes, &json!({"text": " "})).await;
         assert_eq!((answer.status.as_u16(), answer.json()["detail"].as_str()), (422, Some(detail)), "{answer}");
@@ -99,6 +115,13 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
     dev.program.signal(Signal::INT);
     assert!(dev.program.ended().await.success(), "{}", dev.program.printed());
     assert!(family.iter().all(|(pid, _)| !lives(*pid)), "{family:?}");
+
+    // The next time there is a card already.
+    let mut dev = Dev::of_crate(folder.path(), dev.crate_folder).await;
+    let printed = dev.program.printed();
+    assert!(printed.contains(&format!("/cards/{card}'")) && !printed.contains("$CARD"), "{printed}");
+    dev.program.signal(Signal::INT);
+    dev.program.ended().await;
 }
 
 #[tokio::test]

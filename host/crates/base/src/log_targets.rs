@@ -52,7 +52,7 @@ pub const CRATES: [LogCrate; 13] = [
         name: "plugin_host",
         shown: "cardinal::plugin",
         modules: "active agreement arguments breaker bridge connection context error exports fault \
-                  frontend guard inspect instance job lane library news placement probe progress quarantine \
+                  frontend guard inspect instance job lane library listen news placement probe progress quarantine \
                   registry schema settings watchdog",
     },
     LogCrate {

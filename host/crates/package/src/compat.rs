@@ -22,7 +22,7 @@ pub fn core_version() -> Version {
 
 /// The features that a manifest may name in `requires`: the parts of a manifest that this host heeds, and the host
 /// functions that came after others. A name never goes away or changes its meaning.
-pub const FEATURES: [&str; 14] = [
+pub const FEATURES: [&str; 15] = [
     "backend.jobs",
     "backend.routes",
     "backend.schedule",
@@ -33,6 +33,7 @@ pub const FEATURES: [&str; 14] = [
     "contributes.listColumns",
     "contributes.pages",
     "http-client",
+    "listen",
     "mcp.prompts",
     "mcp.tools",
     "requires",

@@ -13,6 +13,7 @@ pub mod exchanges;
 mod fault;
 mod http;
 mod jobs;
+mod listen;
 pub mod metrics;
 pub mod scope;
 pub mod streams;

@@ -8,6 +8,7 @@
 
 mod copy;
 mod deadline;
+mod listening;
 mod login_repair;
 mod prepared;
 mod rows;
@@ -30,6 +31,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{runtime::Handle, sync::Notify};
 
+pub(crate) use self::listening::ListeningSession;
 pub use self::{copy::CopyOut, login_repair::LoginRepair, rows::Rows};
 use self::{
     deadline::StatementClock,

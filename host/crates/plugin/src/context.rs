@@ -14,7 +14,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{runtime::Handle, sync::OnceCell};
 use uuid::Uuid;
 
-use super::{connection::PluginPool, fault::Fault, probe::Prober, watchdog::Watchdog};
+use super::{connection::PluginPool, fault::Fault, listen::Listeners, probe::Prober, watchdog::Watchdog};
 use cardinal_base::{
     config::{Breaking, Execution, PerPlugin, PluginNetworks},
     http_client::{self, HttpClient, Reach},
@@ -123,6 +123,11 @@ impl PluginContext {
     pub fn pool(&self) -> Result<&PluginPool, Fault> {
         let none = || Fault::Unsupported("this plugin was given no database".to_owned());
         self.identity.pool.as_ref().ok_or_else(none)
+    }
+
+    /// Those of one instance.
+    pub(crate) fn listeners(&self) -> Arc<Listeners> {
+        Listeners::new(self.name(), self.identity.pool.clone(), self.services.runtime.clone())
     }
 
     /// Connects to other servers.

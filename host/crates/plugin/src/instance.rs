@@ -153,6 +153,7 @@ impl Instance {
 
     /// Says that another generation has taken its place: what it holds beyond its calls is given back.
     pub fn drain(&self) {
+        self.scope.listeners.end();
         self.scope.context.drain();
     }
 
@@ -161,6 +162,7 @@ impl Instance {
     pub async fn shutdown(&self, grace: Duration) {
         let (plugin, leases) = (self.scope.context.name(), &self.scope.leases);
         leases.close();
+        self.scope.listeners.end(); // replies that are made of notifications end by themselves
         if tokio::time::timeout(grace, leases.idle()).await.is_err() {
             tracing::warn!(plugin, in_flight = leases.count(), "calls outlived the plugin's grace period");
         }
@@ -208,6 +210,7 @@ impl Instance {
     /// Ends the doors: every handle of the plugin is refused from here on.
     fn retire(&self) {
         scope::retire(self.raw.ctx());
+        self.scope.listeners.end();
         bridge::database::reclaim(self.raw.ctx());
         self.scope.context.close();
     }

@@ -20,6 +20,7 @@ pub mod instance;
 pub mod job;
 pub mod lane;
 pub mod library;
+pub mod listen;
 pub mod news;
 pub mod placement;
 pub mod probe;

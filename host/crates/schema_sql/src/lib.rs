@@ -10,6 +10,7 @@
 //! same without a database. What the catalog holds afterwards is checked by `cardinal_schema::plugin_schema::catalog`, which shares
 //! nothing with this module.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use squawk_syntax::syntax_error::SyntaxError;
@@ -79,6 +80,10 @@ pub struct Statement {
     pub changes_types: bool,
     /// That it makes.
     pub new_type: Option<NewType>,
+    /// Where in the text the names of types stand that it makes: its own, and that of a range's multirange.
+    pub type_names: Vec<Range<usize>>,
+    /// The type or domain that it alters.
+    pub altered_type: Option<String>,
     /// Where it begins in the file.
     pub position: Position,
 }
@@ -93,6 +98,15 @@ impl Statement {
         let mut text = self.sql.clone();
         for (number, key) in self.card_keys.iter().enumerate().rev() {
             text.insert_str(key.at, &format!(" {}", write(number, key)));
+        }
+        text
+    }
+
+    /// The text with other names for the types that it makes.
+    pub fn with_type_names(&self, mut write: impl FnMut(usize) -> String) -> String {
+        let mut text = self.sql.clone();
+        for (number, place) in self.type_names.iter().enumerate().rev() {
+            text.replace_range(place.clone(), &format!(" {}", write(number)));
         }
         text
     }

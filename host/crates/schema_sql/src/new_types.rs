@@ -35,6 +35,15 @@ pub(super) fn find(statement: &SyntaxNode, text: &str) -> Result<Option<NewType>
     Ok(Some(NewType { name: keys::last_name(&name, text)?, letter, values }))
 }
 
+/// The type or domain that a statement alters.
+pub(super) fn find_altered(statement: &SyntaxNode, text: &str) -> Result<Option<String>, SchemaError> {
+    if !matches!(statement.kind(), ALTER_TYPE | ALTER_DOMAIN) {
+        return Ok(None);
+    }
+    let name = statement.children().find(|it| matches!(it.kind(), TYPE_NAME_REF | DOMAIN_REF));
+    name.map(|name| keys::last_name(&name, text)).transpose()
+}
+
 fn value(variant: &SyntaxNode, text: &str) -> Option<Result<String, SchemaError>> {
     let mut tokens =
         variant.descendants_with_tokens().filter_map(|it| it.into_token()).filter(|it| !lexis::is_trivia(it.kind()));

@@ -2,6 +2,7 @@
 //! name past the lists.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use squawk_syntax::SyntaxKind::{self, *};
 use squawk_syntax::{SyntaxNode, SyntaxToken};
@@ -30,6 +31,8 @@ pub(super) struct Printer<'a> {
     /// Keys to the cards, which are not in `out`.
     card_keys: Vec<CardKey>,
     late_checks: Vec<LateCheck>,
+    /// Where in `out` the names of new types stand.
+    type_names: Vec<Range<usize>>,
 }
 
 type PrintResult = Result<(), SchemaError>;
@@ -37,7 +40,17 @@ type PrintResult = Result<(), SchemaError>;
 impl<'a> Printer<'a> {
     pub(super) fn new(schema: &'a str, text: &'a str, statement: &'a SyntaxNode, part: Part) -> Self {
         let (queries, out) = (HashSet::new(), String::new());
-        Self { schema, text, statement, part, queries, out, card_keys: Vec::new(), late_checks: Vec::new() }
+        Self {
+            schema,
+            text,
+            statement,
+            part,
+            queries,
+            out,
+            card_keys: Vec::new(),
+            late_checks: Vec::new(),
+            type_names: Vec::new(),
+        }
     }
 
     pub(super) fn print(mut self, position: Position) -> Result<Statement, SchemaError> {
@@ -51,9 +64,10 @@ impl<'a> Printer<'a> {
         let overwrites = overwrites::find(self.statement, self.text)?;
         let changes_types = overwrites::changes_types(self.statement);
         let new_type = new_types::find(self.statement, self.text)?;
+        let altered_type = new_types::find_altered(self.statement, self.text)?;
         let constraint_names = new_keys::names(self.statement, self.text)?.into_iter().map(|(_, name)| name).collect();
         let late_checks = self.take_late_checks()?;
-        let (sql, card_keys) = (self.out, self.card_keys);
+        let (sql, card_keys, type_names) = (self.out, self.card_keys, self.type_names);
         Ok(Statement {
             sql,
             card_keys,
@@ -64,6 +78,8 @@ impl<'a> Printer<'a> {
             overwrites,
             changes_types,
             new_type,
+            altered_type,
+            type_names,
             position,
         })
     }
@@ -109,7 +125,13 @@ impl<'a> Printer<'a> {
     fn node(&mut self, node: &SyntaxNode) -> PrintResult {
         match node.kind() {
             TABLE_NAME | TABLE_NAME_REF | RELATION_NAME_REF | INDEX | INDEX_REF | SEQUENCE | SEQUENCE_REF | VIEW
-            | VIEW_REF | TYPE_NAME | TYPE_NAME_REF | DOMAIN | DOMAIN_REF => self.object(node),
+            | VIEW_REF | TYPE_NAME_REF | DOMAIN_REF => self.object(node),
+            TYPE_NAME | DOMAIN => {
+                let begin = self.out.len();
+                self.object(node)?;
+                self.type_names.push(begin..self.out.len());
+                Ok(())
+            }
             COLUMN_NAME | COLUMN_NAME_REF | CONSTRAINT_NAME | TABLE_ALIAS | CTE_NAME | COMPOSITE_FIELD
             | COMPOSITE_FIELD_REF | WINDOW | WINDOW_REF | EXTRACT_FIELD_NAME => self.name(node),
             CONSTRAINT_NAME_REF => self.constraint(node),

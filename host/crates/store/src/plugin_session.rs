@@ -16,6 +16,19 @@ pub const BEGINS_WITH: &str = "SELECT pg_catalog.current_setting('search_path'),
                                SELECT FROM pg_catalog.pg_proc \
                                WHERE pronamespace = ANY (pg_catalog.current_schemas(false)::pg_catalog.regnamespace[]))";
 
+/// How many channels the session listens to.
+pub const COUNT_CHANNELS: &str = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_listening_channels()";
+
+/// Listens to a channel, whose name needs no quotes.
+pub fn listen(channel: &str) -> String {
+    format!("LISTEN {channel}")
+}
+
+/// The opposite of [`listen`].
+pub fn unlisten(channel: &str) -> String {
+    format!("UNLISTEN {channel}")
+}
+
 /// Where a plugin's unqualified names are looked up, as the server shows it, without spaces.
 pub fn search_path(schema: &str) -> String {
     format!("{schema},pg_temp")

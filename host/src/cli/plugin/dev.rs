@@ -1,3 +1,4 @@
+mod curl;
 mod folder;
 mod watch;
 
@@ -15,7 +16,10 @@ use anyhow::{Context as _, ensure};
 use http::Method;
 use serde_json::{Value, json};
 
-use self::watch::{Changes, Watch};
+use self::{
+    curl::CurlLines,
+    watch::{Changes, Watch},
+};
 use super::{
     build,
     cargo::{self, Profile},
@@ -222,7 +226,9 @@ impl Session<'_> {
             let key = key(client, &own).await?;
             let registry = client.get(REGISTRY).await?;
             let items = registry["items"].as_array().into_iter().flatten();
-            for line in items.filter(|item| item["name"] == *running.name).flat_map(|item| curls(item, &url, &key)) {
+            let card = any_card(client).await?;
+            let curl = CurlLines { url: &url, key: &key, card: card.as_deref() };
+            for line in items.filter(|item| item["name"] == *running.name).flat_map(|item| curl.of_plugin(item)) {
                 print_line(&line)?;
             }
         }
@@ -283,20 +289,8 @@ async fn key(client: &Client, own: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// A line for each route, to be tried.
-fn curls(item: &Value, url: &str, key: &Path) -> Vec<String> {
-    let prefix = item["api_prefix"].as_str().unwrap_or_default();
-    let routes = item["routes"].as_array().into_iter().flatten();
-    let line = |route: &Value| {
-        let method = route["method"].as_str().unwrap_or("GET");
-        let path = route["path"].as_str().unwrap_or("/");
-        let method = if method == "GET" { String::new() } else { format!(" -X {}", plain(method)) };
-        format!(
-            "curl -H \"Authorization: Bearer $(cat '{}')\"{method} '{url}/v1/admin/plugins/{}{}'",
-            key.display(),
-            plain(prefix),
-            plain(path)
-        )
-    };
-    routes.map(line).collect()
+/// The id of any card of the host's.
+async fn any_card(client: &Client) -> anyhow::Result<Option<String>> {
+    let page = client.get("/v1/admin/master-cards?limit=1").await?;
+    Ok(page["items"][0]["id"].as_str().map(plain))
 }

@@ -297,6 +297,9 @@ mod tests {
             let text = &files.iter().find(|(path, _)| *path == MANIFEST).unwrap().1;
             assert!(text.contains(r#""$schema": "./manifest.schema.json""#), "{text}");
             assert!(files.iter().any(|(path, _)| *path == "manifest.schema.json"));
+            // Cargo makes the lock with the first build, of this crate's dependencies alone, and git keeps it.
+            let ignored = &files.iter().find(|(path, _)| *path == ".gitignore").unwrap().1;
+            assert!(files.iter().all(|(path, _)| *path != "Cargo.lock") && !ignored.contains("Cargo.lock"));
             let (manifest, warnings) = Manifest::read(text.as_bytes()).unwrap();
             assert_eq!((manifest.name.as_str(), warnings), ("price-watch", vec![]));
             let has = |part| parts.contains(&part);

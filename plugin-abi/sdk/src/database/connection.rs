@@ -353,6 +353,11 @@ impl Connection {
         }
     }
 
+    /// The context that it was taken with.
+    pub(crate) fn context(&self) -> &PluginContext {
+        &self.ctx
+    }
+
     fn core(&self) -> &Core {
         &self.ctx.core
     }

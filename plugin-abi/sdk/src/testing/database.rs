@@ -27,14 +27,15 @@ use serde_json::{Value, json};
 use tokio::{
     runtime::Handle,
     sync::{OnceCell, OwnedSemaphorePermit, Semaphore, oneshot},
-    task::JoinHandle,
+    task::{AbortHandle, JoinHandle},
 };
-use tokio_postgres::{Client, Config, NoTls, Statement, config::Host};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement, config::Host};
 
 use self::encoding::{describe, push_row, read_params};
 use super::{
     address,
     fake_host::{FakeHost, lock, number},
+    notifications::Feed,
 };
 
 /// Connections of a plugin, as many as a host gives it, and how long one is waited for.
@@ -196,6 +197,29 @@ impl Database {
         self.run(host, &sql.clone(), async move {
             let pieces = session?.client.copy_out(sql.as_str()).await.map_err(|error| failure(&error))?;
             Ok(AbiStream::new(Pieces(Box::pin(pieces))))
+        })
+    }
+
+    /// Listens on a connection of its own, for as long as the task is not aborted.
+    pub(super) fn listen(&self, host: &Arc<FakeHost>, channel: String, feed: Feed) -> Fut<AbortHandle> {
+        let shared = self.shared.clone();
+        self.run(host, "listen", async move {
+            let config = shared.config().await?;
+            let (client, mut connection) = config.connect(NoTls).await.map_err(|error| failure(&error))?;
+            let listening = tokio::spawn(async move {
+                while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                    if let AsyncMessage::Notification(notification) = message {
+                        feed.push(notification.payload());
+                    }
+                }
+            });
+            client.batch_execute(&format!("LISTEN {channel}")).await.map_err(|error| failure(&error))?;
+            let connection = listening.abort_handle();
+            tokio::spawn(async move {
+                let _ = listening.await; // however it ends
+                drop(client);
+            });
+            Ok(connection)
         })
     }
 

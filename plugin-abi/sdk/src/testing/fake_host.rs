@@ -66,6 +66,7 @@ pub struct FakeHost {
     pub(super) rules: Option<Rules>,
     /// Without one, statements are answered with what `statements` and `rows` hold.
     pub(super) database: Option<Database>,
+    pub(super) listeners: Mutex<Vec<super::notifications::Listener>>,
     pub(super) held: Mutex<Vec<Arc<PendingCall>>>,
     /// What other servers answer.
     pub(super) servers: Mutex<Option<Servers>>,
@@ -111,6 +112,7 @@ impl FakeHost {
     /// What a host does when a plugin is gone: its numbers mean nothing any more.
     pub(super) fn unregister(&self, ctx: CtxId) {
         hosts_mut().remove(&ctx);
+        self.end_listeners(ctx);
     }
 
     /// Adds a line to the journal.
@@ -141,6 +143,7 @@ impl FakeHost {
 
     /// Lets an instance know that it is to stop, as a host does just before it stops it.
     pub fn stop(&self, ctx: CtxId) {
+        self.end_listeners(ctx);
         lock(&self.stopping).insert(ctx);
         self.finish(&stop_of(ctx));
     }

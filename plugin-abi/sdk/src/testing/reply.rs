@@ -45,6 +45,7 @@ impl std::fmt::Debug for CallerGuard {
 impl Drop for CallerGuard {
     fn drop(&mut self) {
         lock(&self.host.callers).remove(&self.call);
+        self.host.end_listeners_of_call(self.call);
         lock(&self.host.jobs).remove(&self.call);
     }
 }

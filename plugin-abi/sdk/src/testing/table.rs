@@ -290,6 +290,7 @@ extern "C" fn register_thread(_ctx: CtxId) {}
 extern "C" fn get_extension(id: u32) -> *const () {
     match id {
         extension::JOBS => (&raw const super::jobs::EXTENSION).cast(),
+        extension::LISTEN => (&raw const super::notifications::EXTENSION).cast(),
         extension::HTTP_CLIENT => (&raw const super::servers::EXTENSION).cast(),
         _ => std::ptr::null(),
     }

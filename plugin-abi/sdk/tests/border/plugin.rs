@@ -11,7 +11,7 @@ use std::{
 use cardinal_plugin::{
     __private::{
         Plugin,
-        abi::{self, Fut, PluginModuleRef, Reply, door},
+        abi::{self, Fut, HostApiRef, PluginModuleRef, Reply, door},
         module,
     },
     CardQuery, Connection, Error, Level, PluginContext, Request, Response, Result, Router, Uuid, block_on,
@@ -247,6 +247,10 @@ unsafe impl Sync for Instance {}
 
 impl Instance {
     pub(super) fn new() -> Self {
+        Self::in_host(api())
+    }
+
+    pub(super) fn in_host(api: HostApiRef) -> Self {
         let host = FakeHost::new();
         *lock(&host.settings) = format!("{{\"kept\": {}}}", host.ctx);
         let sources = json!({ "x:1": { "kind": "supplier", "data": {} }, "y:1": 7 });
@@ -261,7 +265,7 @@ impl Instance {
         let mut raw = std::ptr::null();
         let mut err = abi::Error::default();
         // SAFETY: both out pointers are valid; `err` is plain when overwritten.
-        let tag = unsafe { module.create()(api(), host.ctx, abi::Slice::default(), &mut raw, &mut err) };
+        let tag = unsafe { module.create()(api, host.ctx, abi::Slice::default(), &mut raw, &mut err) };
         assert_eq!(tag, door::READY, "{}", err.text());
         Self { host, module, raw }
     }

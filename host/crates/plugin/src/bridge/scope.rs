@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{exchanges::HttpExchanges, metrics::Metrics, table::Table};
-use crate::{context::PluginContext, placement::Placement};
+use crate::{context::PluginContext, listen::Listeners, placement::Placement};
 use cardinal_control::crash::{
     PluginTag, current,
     shm::{self, CLOSED, InFlight},
@@ -29,6 +29,7 @@ pub struct Scope {
     pub context: PluginContext,
     pub metrics: Metrics,
     pub http: Arc<HttpExchanges>,
+    pub listeners: Arc<Listeners>,
     pub leases: Leases,
     pub given: GivenErrors,
     /// Cancelled when the instance is to stop.
@@ -45,6 +46,7 @@ impl Scope {
         Arc::new(Self {
             leases: Leases { state: InFlight::from_tag(context.mark()), idle: Notify::new() },
             http: Arc::new(HttpExchanges::new(context.http_client(), context.reach())),
+            listeners: context.listeners(),
             context,
             given: GivenErrors::default(),
             metrics: Metrics::default(),

@@ -8,7 +8,7 @@ use cardinal_control::crash::{current, handler};
 use super::{
     call,
     door::{begin, call_of, live},
-    http, jobs,
+    http, jobs, listen,
 };
 
 /// Longer messages and fields of a log line are cut.
@@ -146,6 +146,7 @@ pub(super) extern "C" fn get_extension(id: u32) -> *const () {
     match id {
         extension::JOBS => (&raw const jobs::EXTENSION).cast(),
         extension::HTTP_CLIENT => (&raw const http::EXTENSION).cast(),
+        extension::LISTEN => (&raw const listen::EXTENSION).cast(),
         _ => std::ptr::null(),
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     num::NonZeroUsize,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, Socket, tls::NoTlsStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     login_repair::LoginRepair,
@@ -80,10 +81,11 @@ impl Manager for Sessions {
             }
             (outcome, _) => outcome?,
         };
-        let driver = tokio::spawn(drive(connection)).abort_handle();
+        let (receiver, ended) = (Arc::default(), CancellationToken::new());
+        let driver = tokio::spawn(drive(connection, Arc::clone(&receiver), ended.clone().drop_guard())).abort_handle();
         let (found, has_functions) = begins_with(&client).await?;
         let cache = Mutex::new(Cache::new(CACHED_STATEMENTS));
-        let session = Session { client, driver, cache, next: AtomicU64::new(1), has_functions };
+        let session = Session { client, driver, receiver, ended, cache, next: AtomicU64::new(1), has_functions };
         // An older server, a pooler in between or a role's own setting could have its way.
         if found.replace(' ', "") == self.search_path {
             Ok(Arc::new(session))
@@ -97,11 +99,20 @@ impl Manager for Sessions {
     }
 }
 
-async fn drive(mut connection: Connection<Socket, NoTlsStream>) {
+/// Gets the channel and the payload of each notification.
+pub(super) type Receiver = Box<dyn Fn(&str, &str) + Send + Sync>;
+
+async fn drive(mut connection: Connection<Socket, NoTlsStream>, receiver: Arc<OnceLock<Receiver>>, _ended: DropGuard) {
     while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
         match message {
             Ok(AsyncMessage::Notice(notice)) => tracing::debug!(notice = notice.message(), "PostgreSQL says"),
-            Ok(_) => {} // a notification, which is not waited for
+            Ok(AsyncMessage::Notification(notification)) => {
+                // On any other connection nobody waits for it.
+                if let Some(receive) = receiver.get() {
+                    receive(notification.channel(), notification.payload());
+                }
+            }
+            Ok(_) => {}
             Err(error) => {
                 tracing::debug!(error = %error, "a plugin's connection ended");
                 return;
@@ -125,6 +136,9 @@ async fn begins_with(client: &Client) -> Result<(String, bool), tokio_postgres::
 pub(super) struct Session {
     pub client: Client,
     driver: AbortHandle,
+    receiver: Arc<OnceLock<Receiver>>,
+    /// Cancelled when the connection has ended.
+    ended: CancellationToken,
     cache: Mutex<Cache>,
     next: AtomicU64,
     /// The schema has functions of its own, which any statement may call by a trigger or a default.
@@ -151,6 +165,26 @@ impl Session {
 
     pub(super) fn forget(&self, prepared: &PreparedStatement) {
         self.cache.lock().remove(&prepared.sql);
+    }
+
+    /// From here on `receiver` gets the notifications of this session, which is used for nothing else any more.
+    pub(super) fn set_receiver(&self, receiver: Receiver) {
+        let _ = self.receiver.set(receiver); // a session that has one never goes back to the pool
+    }
+
+    /// Ready when the connection has ended.
+    pub(super) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Runs a statement; the first value that it gives, or an empty text.
+    pub(super) async fn first_value(&self, sql: &str) -> Result<String, tokio_postgres::Error> {
+        let messages = self.client.simple_query(sql).await?;
+        let value = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        Ok(value.unwrap_or_default().to_owned())
     }
 
     /// Undoes what was left on the session; whether that worked.

@@ -86,8 +86,13 @@ impl<'a> Run<'a> {
         let unindexed_before = catalog::unindexed_keys(&work, &schema).await?;
         prepare(&work, &schema, &runtime_role).await?;
         let mut notes = Notes::new(&schema, &before)?;
-        for statement in statements {
+        for (at, statement) in statements.iter().enumerate() {
             if types::is_made(&work, &schema, statement).await? {
+                // A step that comes from a backup was made before types were compared, or has passed.
+                if !step.replay {
+                    let left = step.schema_timeout.saturating_sub(started.elapsed());
+                    notes.compare_type(&work, statement, &statements[at + 1..], left).await?;
+                }
                 continue;
             }
             if statement.may_lock_cards() {
@@ -179,6 +184,19 @@ impl<'a> Notes<'a> {
     fn new(schema: &'a str, before: &'a Holders) -> anyhow::Result<Self> {
         let (lock, card_keys) = (CardLock::new(schema), CardKeys::new(schema, &random_tag()?));
         Ok(Self { schema, before, lock, card_keys, late: Late::new(schema), rows: RowChanges::new(before) })
+    }
+
+    /// Holds a type that is there against the statement that would make it, which runs for that and is undone.
+    async fn compare_type(
+        &self,
+        work: &Transaction<'_>,
+        statement: &Statement,
+        later: &[Statement],
+        left: Duration,
+    ) -> Result<(), Failure> {
+        self.lock.admit(work, statement, &self.card_keys).await?;
+        let settings = statement_settings(self.lock.limit(left), false);
+        types::compare(work, self.schema, statement, later, &settings).await
     }
 
     /// Runs a statement within the time that is left.

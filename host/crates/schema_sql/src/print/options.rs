@@ -124,7 +124,9 @@ impl Printer<'_> {
             ("multirange_type_name", Some(path)) if path.len() == 1 || path[..path.len() - 1] == [self.schema] => {
                 let own = path.last().cloned().unwrap_or_default();
                 self.word("multirange_type_name =");
+                let begin = self.out.len();
                 self.own(&own);
+                self.type_names.push(begin..self.out.len());
                 Ok(())
             }
             _ => {

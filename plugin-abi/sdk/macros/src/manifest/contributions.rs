@@ -10,7 +10,7 @@ const FORMATS: [&str; 4] = ["text", "number", "percent", "date"];
 const ACTION_METHODS: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 const ACTION_PLACES: [&str; 2] = ["card", "selection"];
 /// As in `host/crates/package/src/compat.rs`, which the test below holds this against. A later host may know more.
-const FEATURES: [&str; 14] = [
+const FEATURES: [&str; 15] = [
     "backend.jobs",
     "backend.routes",
     "backend.schedule",
@@ -21,6 +21,7 @@ const FEATURES: [&str; 14] = [
     "contributes.listColumns",
     "contributes.pages",
     "http-client",
+    "listen",
     "mcp.prompts",
     "mcp.tools",
     "requires",

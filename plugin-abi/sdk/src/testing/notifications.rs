@@ -1,0 +1,165 @@
+//! Notifications of the test's own database.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use cardinal_plugin_abi::{
+    Bytes, CallId, CtxId, Error, Fut, Slice, Stream, error as codes,
+    extension::Listen,
+    record::{self, listen as request_field, notification},
+    stream::Source,
+};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::AbortHandle,
+};
+
+use super::{
+    TestHost,
+    fake_host::{FakeHost, host, lock},
+};
+
+/// What the functions of the table find behind the extension's number.
+pub(super) static EXTENSION: Listen = Listen { listen, channel };
+
+/// Bytes of a channel's name, as a host has it.
+const MAX_NAME_BYTES: usize = 100;
+
+/// A stream that is open.
+pub(super) struct Listener {
+    ctx: CtxId,
+    call: CallId,
+    pieces: UnboundedSender<Vec<u8>>,
+    connection: AbortHandle,
+}
+
+/// Where a connection puts what it hears.
+pub(super) struct Feed(UnboundedSender<Vec<u8>>);
+
+impl Feed {
+    pub(super) fn push(&self, payload: &str) {
+        let _ = self.0.send(record::write(&[(notification::PAYLOAD, payload.as_bytes())])); // the stream may be gone
+    }
+}
+
+/// The plugin's end; dropping it ends the connection.
+struct Pieces {
+    pieces: UnboundedReceiver<Vec<u8>>,
+    connection: AbortHandle,
+}
+
+impl Source for Pieces {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        self.pieces.poll_recv(cx).map(|piece| piece.map(|piece| Ok(piece.into())))
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+fn name_of(channel: &str) -> Result<String, Error> {
+    if channel.is_empty() || channel.len() > MAX_NAME_BYTES {
+        let reason = format!("a channel's name has 1 to {MAX_NAME_BYTES} bytes, not {}", channel.len());
+        return Err(Error::new(codes::INVALID_ARGUMENT, reason));
+    }
+    let mut hash = DefaultHasher::new();
+    channel.hash(&mut hash);
+    Ok(format!("cardinal_{:016x}", hash.finish()))
+}
+
+extern "C" fn channel(ctx: CtxId, name: Slice<'_>) -> Fut<Bytes> {
+    Fut::guarded(|| {
+        let name = String::from_utf8_lossy(name.get()).into_owned();
+        host(ctx).ask_fallible("channel_name", || name_of(&name).map(Into::into))
+    })
+}
+
+extern "C" fn listen(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Stream> {
+    Fut::guarded(|| {
+        let host = host(ctx);
+        let name = String::from_utf8_lossy(record::field(request.get(), request_field::CHANNEL)).into_owned();
+        host.note(format!("listen {name}"));
+        let name = match host.permit("listen").and_then(|()| name_of(&name)) {
+            Ok(name) => name,
+            Err(error) => return Fut::ready(Err(error)),
+        };
+        let Some(database) = &host.database else {
+            return Fut::ready(Err(Error::new(codes::UNSUPPORTED, "this plugin was given no database")));
+        };
+        let (feed, pieces) = unbounded_channel();
+        let connected = database.listen(&host, name, Feed(feed.clone()));
+        let host = host.clone();
+        Fut::new(async move {
+            let connection = connected.await?;
+            let listener = Listener { ctx, call, pieces: feed, connection: connection.clone() };
+            host.add_listener(listener);
+            Ok(Stream::new(Pieces { pieces, connection }))
+        })
+    })
+}
+
+impl FakeHost {
+    fn add_listener(self: &Arc<Self>, listener: Listener) {
+        let mut listeners = lock(&self.listeners);
+        listeners.retain(|listener| !listener.pieces.is_closed());
+        listeners.push(listener);
+    }
+
+    /// Ends the streams of an instance.
+    pub(super) fn end_listeners(&self, ctx: CtxId) {
+        self.end_listeners_that(|listener| listener.ctx == ctx);
+    }
+
+    /// Ends the streams of a call.
+    pub(super) fn end_listeners_of_call(&self, call: CallId) {
+        self.end_listeners_that(|listener| listener.call == call);
+    }
+
+    fn end_listeners_that(&self, ends: impl Fn(&Listener) -> bool) {
+        let ended: Vec<_> = lock(&self.listeners).extract_if(.., |listener| ends(listener)).collect();
+        for listener in ended {
+            listener.connection.abort(); // with which the last sender goes
+        }
+    }
+}
+
+impl TestHost {
+    /// Lets every open stream of [`PluginContext::listen`] have a [`Notification::Gap`], as after an outage of the
+    /// database.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, lacks_database};
+    /// use cardinal_plugin::{Notification, PluginContext, Router, block_on};
+    ///
+    /// if lacks_database() {
+    ///     return; // this example needs PostgreSQL
+    /// }
+    /// let host = TestHost::builder(r#"{ "name": "orders", "version": "1.0.0" }"#);
+    /// let host = host.database("").start(|_: &PluginContext| Router::new());
+    /// let ctx = host.context();
+    /// block_on(async {
+    ///     let mut orders = ctx.listen("orders").await?;
+    ///     ctx.get_plugin_conn().await?.notify("orders", "7").await?;
+    ///     assert_eq!(orders.next().await, Some(Notification::Payload("7".to_owned())));
+    ///     host.lose_notifications();
+    ///     assert_eq!(orders.next().await, Some(Notification::Gap));
+    ///     Ok::<(), cardinal_plugin::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
+    ///
+    /// [`PluginContext::listen`]: crate::PluginContext::listen
+    /// [`Notification::Gap`]: crate::Notification::Gap
+    pub fn lose_notifications(&self) {
+        for listener in lock(&self.fake.listeners).iter() {
+            let _ = listener.pieces.send(record::write(&[(notification::GAP, b"reconnected")])); // it may be gone
+        }
+    }
+}
