@@ -12,8 +12,8 @@ use cardinal_cards::filter::Filter;
 
 const GOOD_FOR: Duration = Duration::seconds(5);
 /// A few cards are counted in no time, and who has just made the first ones looks for them.
-const FEW: i64 = 1_000;
-const FEW_GOOD_FOR: Duration = Duration::seconds(1);
+const SMALL_COUNT_LIMIT: i64 = 1_000;
+const SMALL_GOOD_FOR: Duration = Duration::seconds(1);
 /// How long one request may take to find out anew, while all others go by what was known. After that another one does.
 const RENEWAL_TIMEOUT: Duration = Duration::seconds(2);
 const KEPT: usize = 256;
@@ -59,7 +59,7 @@ impl Estimates {
         if kept.len() >= KEPT {
             kept.clear();
         }
-        let good_for = if count.exact && count.cards < FEW { FEW_GOOD_FOR } else { GOOD_FOR };
+        let good_for = if count.exact && count.cards < SMALL_COUNT_LIMIT { SMALL_GOOD_FOR } else { GOOD_FOR };
         kept.insert(key(filter)?, CachedCount { count, until: now + good_for });
         Ok(())
     }

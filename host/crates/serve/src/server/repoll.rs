@@ -45,7 +45,7 @@ impl<F: Future + Unpin> Future for Repoll<F> {
         let Self { future, wake } = self.get_mut();
         // A task has one waker for its whole life, but nothing promises it.
         wake.take_if(|(wake, _)| !wake.task.will_wake(cx.waker()));
-        let (wake, waker) = wake.get_or_insert_with(|| PollWake::of(cx.waker()));
+        let (wake, waker) = wake.get_or_insert_with(|| PollWake::with_waker(cx.waker()));
         for _ in 0..MAX_POLLS {
             wake.state.store(IN_POLL, Ordering::Release);
             if let Poll::Ready(output) = Pin::new(&mut *future).poll(&mut Context::from_waker(waker)) {
@@ -62,7 +62,7 @@ impl<F: Future + Unpin> Future for Repoll<F> {
 }
 
 impl PollWake {
-    fn of(task: &Waker) -> (Arc<Self>, Waker) {
+    fn with_waker(task: &Waker) -> (Arc<Self>, Waker) {
         let wake = Arc::new(Self { task: task.clone(), state: AtomicU8::new(IDLE) });
         (Arc::clone(&wake), Waker::from(wake))
     }
