@@ -11,7 +11,7 @@ pub const MEMORY: u32 = 1;
 pub const JOBS: u32 = 3;
 /// Of [`crate::HostApi`]: leads to an [`HttpClient`].
 pub const HTTP_CLIENT: u32 = 8;
-/// Of [`crate::HostApi`]: leads to a [`Listen`].
+/// Of [`crate::HostApi`]: leads to a [`Channels`].
 pub const LISTEN: u32 = 19;
 
 /// Numbers that are kept for what was thought of before the freeze. `get_extension` answers null for each of them until
@@ -130,7 +130,7 @@ pub struct Jobs {
 /// instance has 32 streams at most.
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]
-pub struct Listen {
+pub struct Channels {
     /// Listens to a channel, a record of [`crate::record::listen`].
     ///
     /// The future is ready when PostgreSQL listens: what is committed from then on is heard. Each piece of the stream is
@@ -164,9 +164,9 @@ impl HostApiRef {
     }
 
     /// Returns the host's notifications; `None` when it has none.
-    pub fn listen(self) -> Option<&'static Listen> {
+    pub fn listen(self) -> Option<&'static Channels> {
         let table = (self.get_extension())(LISTEN);
         // SAFETY: the number leads to this table or to nothing, and what it leads to is static.
-        unsafe { table.cast::<Listen>().as_ref() }
+        unsafe { table.cast::<Channels>().as_ref() }
     }
 }

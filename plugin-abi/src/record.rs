@@ -122,13 +122,13 @@ pub mod http_answer {
     pub const ADDRESS: u32 = 1;
 }
 
-/// Numbers of what is listened to ([`crate::extension::Listen`]).
+/// Numbers of what is listened to ([`crate::extension::Channels`]).
 pub mod listen {
     /// The plugin's own name of the channel: 1 to 100 bytes of UTF-8.
     pub const CHANNEL: u32 = 1;
 }
 
-/// Numbers of a notification, which is one piece of the stream of [`crate::extension::Listen`].
+/// Numbers of a notification, which is one piece of the stream of [`crate::extension::Channels`].
 pub mod notification {
     /// What was sent along; empty when nothing was, and in a gap.
     pub const PAYLOAD: u32 = 1;

@@ -14,7 +14,7 @@ use cardinal_plugin_abi::{
         std_types::utypeid::UTypeId,
         type_layout::{TLData, TLField, TLFunction, TypeLayout},
     },
-    extension::{HttpClient, Jobs, Listen, Memory, MemoryUse},
+    extension::{Channels, HttpClient, Jobs, Memory, MemoryUse},
 };
 
 /// What is frozen: all types that are passed whole, and the tables up to their last prefix field.
@@ -102,7 +102,7 @@ const TABLES: [fn() -> &'static TypeLayout; 3] =
 
 /// The tables behind `get_extension` that `layout.txt` does not have.
 const EXTENSIONS: [fn() -> &'static TypeLayout; 3] =
-    [|| <HttpClient as StableAbi>::LAYOUT, || <Jobs as StableAbi>::LAYOUT, || <Listen as StableAbi>::LAYOUT];
+    [|| <HttpClient as StableAbi>::LAYOUT, || <Jobs as StableAbi>::LAYOUT, || <Channels as StableAbi>::LAYOUT];
 
 fn compare(file: &str, recorded: &str, found: &str) {
     if found == recorded {

@@ -8,7 +8,7 @@ use std::{
 
 use cardinal_plugin_abi::{
     self as abi, Slice, error as codes,
-    extension::Listen,
+    extension::Channels,
     record::{self, listen, notification},
 };
 use futures_util::Stream;
@@ -181,7 +181,7 @@ impl PluginContext {
         }
     }
 
-    fn notifications(&self) -> Result<&'static Listen> {
+    fn notifications(&self) -> Result<&'static Channels> {
         self.core.host.listen().ok_or_else(|| {
             let reason = "this host has no notifications; a manifest that needs them says \"requires\": [\"listen\"]";
             Error::of_code(codes::UNSUPPORTED, reason)

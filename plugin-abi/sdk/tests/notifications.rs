@@ -10,8 +10,10 @@ use cardinal_plugin::{
 
 const MANIFEST: &str = r#"{ "name": "orders", "version": "1.0.0", "backend": {} }"#;
 
-fn host() -> TestHost {
-    TestHost::builder(MANIFEST).database("").start(|_: &PluginContext| Router::new().get("/call", call))
+/// A host with a database; none where there is no PostgreSQL.
+fn host() -> Option<TestHost> {
+    let start = || TestHost::builder(MANIFEST).database("").start(|_: &PluginContext| Router::new().get("/call", call));
+    (!lacks_database()).then(start)
 }
 
 /// Hears of one order, and leaves the stream to whoever holds on to it.
@@ -29,10 +31,7 @@ fn payload(text: &str) -> Option<Notification> {
 
 #[test]
 fn what_is_committed_is_heard_and_what_is_rolled_back_is_not() {
-    if lacks_database() {
-        return;
-    }
-    let host = host();
+    let Some(host) = host() else { return };
     let ctx = host.context();
     block_on(async {
         let (mut orders, mut others) = (ctx.listen("orders").await?, ctx.listen("Orders").await?);
@@ -59,10 +58,7 @@ fn what_is_committed_is_heard_and_what_is_rolled_back_is_not() {
 
 #[test]
 fn a_stream_ends_with_its_call_or_its_instance() {
-    if lacks_database() {
-        return;
-    }
-    let host = host();
+    let Some(host) = host() else { return };
     let ctx = host.context();
     let mut of_plugin = block_on(ctx.listen("orders")).unwrap();
     block_on(host.send(TestRequest::get("/call")));
@@ -77,10 +73,7 @@ fn a_stream_ends_with_its_call_or_its_instance() {
 
 #[test]
 fn what_a_host_refuses_is_refused_here() {
-    if lacks_database() {
-        return;
-    }
-    let host = host();
+    let Some(host) = host() else { return };
     let ctx = host.context();
     for name in ["", &"x".repeat(101)] {
         let refused = block_on(ctx.listen(name)).unwrap_err().to_string();

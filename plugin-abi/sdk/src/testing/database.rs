@@ -35,7 +35,7 @@ use self::encoding::{describe, push_row, read_params};
 use super::{
     address,
     fake_host::{FakeHost, lock, number},
-    notifications::Feed,
+    notifications::PayloadSender,
 };
 
 /// Connections of a plugin, as many as a host gives it, and how long one is waited for.
@@ -201,7 +201,7 @@ impl Database {
     }
 
     /// Listens on a connection of its own, for as long as the task is not aborted.
-    pub(super) fn listen(&self, host: &Arc<FakeHost>, channel: String, feed: Feed) -> Fut<AbortHandle> {
+    pub(super) fn listen(&self, host: &Arc<FakeHost>, channel: String, sender: PayloadSender) -> Fut<AbortHandle> {
         let shared = self.shared.clone();
         self.run(host, "listen", async move {
             let config = shared.config().await?;
@@ -209,7 +209,7 @@ impl Database {
             let listening = tokio::spawn(async move {
                 while let Some(Ok(message)) = std::future::poll_fn(|cx| connection.poll_message(cx)).await {
                     if let AsyncMessage::Notification(notification) = message {
-                        feed.push(notification.payload());
+                        sender.push(notification.payload());
                     }
                 }
             });

@@ -9,7 +9,7 @@ use std::{
 
 use cardinal_plugin_abi::{
     Bytes, CallId, CtxId, Error, Fut, Slice, Stream, error as codes,
-    extension::Listen,
+    extension::Channels,
     record::{self, listen as request_field, notification},
     stream::Source,
 };
@@ -24,7 +24,7 @@ use super::{
 };
 
 /// What the functions of the table find behind the extension's number.
-pub(super) static EXTENSION: Listen = Listen { listen, channel };
+pub(super) static EXTENSION: Channels = Channels { listen, channel };
 
 /// Bytes of a channel's name, as a host has it.
 const MAX_NAME_BYTES: usize = 100;
@@ -38,9 +38,9 @@ pub(super) struct Listener {
 }
 
 /// Where a connection puts what it hears.
-pub(super) struct Feed(UnboundedSender<Vec<u8>>);
+pub(super) struct PayloadSender(UnboundedSender<Vec<u8>>);
 
-impl Feed {
+impl PayloadSender {
     pub(super) fn push(&self, payload: &str) {
         let _ = self.0.send(record::write(&[(notification::PAYLOAD, payload.as_bytes())])); // the stream may be gone
     }
@@ -93,12 +93,12 @@ extern "C" fn listen(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Stream
         let Some(database) = &host.database else {
             return Fut::ready(Err(Error::new(codes::UNSUPPORTED, "this plugin was given no database")));
         };
-        let (feed, pieces) = unbounded_channel();
-        let connected = database.listen(&host, name, Feed(feed.clone()));
+        let (sender, pieces) = unbounded_channel();
+        let connected = database.listen(&host, name, PayloadSender(sender.clone()));
         let host = host.clone();
         Fut::new(async move {
             let connection = connected.await?;
-            let listener = Listener { ctx, call, pieces: feed, connection: connection.clone() };
+            let listener = Listener { ctx, call, pieces: sender, connection: connection.clone() };
             host.add_listener(listener);
             Ok(Stream::new(Pieces { pieces, connection }))
         })

@@ -8,7 +8,7 @@ use std::{
 
 use cardinal_plugin_abi::{
     Bytes, CallId, CtxId, Error, Fut, Slice, Stream,
-    extension::Listen,
+    extension::Channels,
     record::{self, listen as request_field, notification},
     stream::Source,
 };
@@ -18,7 +18,7 @@ use super::door::{begin_with, call_of, contained, live, text};
 use crate::listen::{Item, Listener, Listeners};
 
 /// What the extension's number leads to.
-pub(super) static EXTENSION: Listen = Listen { listen, channel };
+pub(super) static EXTENSION: Channels = Channels { listen, channel };
 
 extern "C" fn listen(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Stream> {
     begin_with(

@@ -14,7 +14,9 @@ use futures_util::future::poll_fn;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, Socket, tls::NoTlsStream};
+use tokio_postgres::{
+    AsyncMessage, Client, Connection, NoTls, SimpleQueryMessage, SimpleQueryRow, Socket, tls::NoTlsStream,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
@@ -124,12 +126,16 @@ async fn drive(mut connection: Connection<Socket, NoTlsStream>, receiver: Arc<On
 /// The session's search path, and whether the schema has functions.
 async fn begins_with(client: &Client) -> Result<(String, bool), tokio_postgres::Error> {
     let shown = client.simple_query(plugin_session::BEGINS_WITH).await?;
-    let row = shown.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => Some(row),
-        _ => None,
-    });
+    let row = first_row(&shown);
     let column = |at| row.and_then(|row| row.get(at)).unwrap_or_default();
     Ok((column(0).to_owned(), column(1) != "f"))
+}
+
+fn first_row(messages: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
+    messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
 }
 
 /// One connection to the server.
@@ -180,11 +186,7 @@ impl Session {
     /// Runs a statement; the first value that it gives, or an empty text.
     pub(super) async fn first_value(&self, sql: &str) -> Result<String, tokio_postgres::Error> {
         let messages = self.client.simple_query(sql).await?;
-        let value = messages.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get(0),
-            _ => None,
-        });
-        Ok(value.unwrap_or_default().to_owned())
+        Ok(first_row(&messages).and_then(|row| row.get(0)).unwrap_or_default().to_owned())
     }
 
     /// Undoes what was left on the session; whether that worked.

@@ -136,7 +136,7 @@ fn exactly(text: &str) -> Option<(JsonObject, Bytes)> {
     if arguments.is_empty() {
         return Some((arguments, Bytes::from_static(b"{}")));
     }
-    if text.bytes().any(|byte| byte.is_ascii_digit()) && exact::first_inexact(text).is_some() {
+    if exact::first_inexact(text).is_some() {
         return None;
     }
     let written = serde_json::to_vec(&arguments).ok()?;
