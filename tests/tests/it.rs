@@ -48,6 +48,7 @@ mod it {
     mod login;
     mod login_floods;
     mod mcp;
+    mod mcp_batches;
     mod mcp_bulk;
     mod mcp_calls;
     mod mcp_cards;

@@ -64,6 +64,20 @@ impl CallHead {
         self.caller.as_ref().ok_or_else(|| ApiError::new(&codes::MISSING_TOKEN))
     }
 
+    /// The same request once more, for a part of its body.
+    pub fn without_body(&self) -> Self {
+        Self {
+            method: self.method.clone(),
+            uri: self.uri.clone(),
+            headers: self.headers.clone(),
+            params: self.params.clone(),
+            caller: self.caller.clone(),
+            bytes: Bytes::new(),
+            stream: RequestBody::none(),
+            ..*self
+        }
+    }
+
     pub fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }

@@ -1,6 +1,7 @@
 //! The MCP endpoint: rmcp behind our own walk. Who calls is known before a message is read; what
 //! a caller's scopes don't cover does not exist for it.
 
+mod batch;
 mod calls;
 mod card_resource;
 mod client;
@@ -142,6 +143,18 @@ impl Mcp {
         narrowing: Result<Narrowing, String>,
     ) -> ApiResult<Reply> {
         let bytes = request_body::read(body, MESSAGE_LIMIT).await?;
+        match batch::messages(&bytes) {
+            Some(messages) => self.answer_batch(call, messages, &narrowing).await,
+            None => self.answer_message(call, bytes, narrowing).await,
+        }
+    }
+
+    async fn answer_message(
+        self: &Arc<Self>,
+        call: &mut CallHead,
+        bytes: Bytes,
+        narrowing: Result<Narrowing, String>,
+    ) -> ApiResult<Reply> {
         if let Some(answer) = self.answer_plainly(call, &bytes, &narrowing).await {
             return Ok(answer);
         }

@@ -178,7 +178,7 @@ impl Stage {
             Self::Waiting(mut work) => match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
                 Err(_) => Some((comment(), Self::Waiting(work))),
                 Ok(response) if is_stream(&response) => pass_on(response.into_body()).await,
-                Ok(response) => Some((Frame::data(event(&text(response).await)), Self::Over)),
+                Ok(response) => Some((Frame::data(event(text(response).await.as_bytes())), Self::Over)),
             },
             Self::Passing(body) => pass_on(body).await,
             Self::Over => None,
@@ -199,9 +199,13 @@ fn is_stream(response: &Response) -> bool {
 }
 
 /// A message as an event.
-fn event(message: &str) -> Bytes {
-    let lines = message.lines().map(|line| format!("data: {line}\n")).collect::<String>();
-    format!("event: message\n{lines}\n").into()
+pub(super) fn event(message: &[u8]) -> Bytes {
+    let mut event = b"event: message\n".to_vec();
+    for line in message.split(|&byte| byte == b'\n') {
+        event.extend([b"data: ", line, b"\n"].concat());
+    }
+    event.push(b'\n');
+    event.into()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const INVALID_PARAMS: i32 = -32602;
+const INTERNAL_ERROR: i32 = -32603;
 /// What servers made with the official SDKs say with 404.
 const SESSION_NOT_FOUND: i32 = -32001;
 
@@ -79,9 +80,6 @@ impl Message {
 
     fn check(&mut self, value: &Value) -> Result<(), (i32, String)> {
         let invalid = |text: &str| Err((INVALID_REQUEST, format!("Invalid request: {text}")));
-        if value.is_array() {
-            return invalid("batches are not supported");
-        }
         if value.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             return invalid("not a JSON-RPC 2.0 message");
         }
@@ -147,6 +145,11 @@ impl Message {
     /// The HTTP layer of the protocol refuses the message, for its headers mostly.
     pub(super) fn invalid(&self, status: StatusCode, text: &str) -> Reply {
         self.refusal(status, INVALID_REQUEST, &format!("Invalid request: {text}"))
+    }
+
+    /// The message failed for a reason that is not its own.
+    pub(super) fn failed(&self, status: StatusCode, text: &str) -> Reply {
+        self.refusal(status, INTERNAL_ERROR, text)
     }
 
     /// 403, with the challenge that tells an OAuth client what to ask its provider for.

@@ -107,6 +107,11 @@ impl Session {
         &self.state.client.client_info.name
     }
 
+    /// Of the protocol, as the client asked for it.
+    pub fn revision(&self) -> &str {
+        self.state.client.protocol_version.as_str()
+    }
+
     /// The protocol library's session, if there is one.
     pub async fn inner(&self) -> Option<Arc<str>> {
         self.inner.lock().await.clone()
