@@ -15,10 +15,10 @@ use crate::{
 };
 use cardinal_base::scope::MCP_USE;
 
-const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26, whose batches are taken, to 2026-07-28. Answers are application/json or \
-    text/event-stream: accept both, above all in a session. A session's id works only for its caller, as long as the \
-    credential is valid, and across restarts. A long call is answered on a stream with a heartbeat every 15 seconds \
-    where text/event-stream is accepted.";
+const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26, whose batches are taken, to 2026-07-28. Answers are \
+    application/json or text/event-stream: accept both, above all in a session. A session's id works only for its \
+    caller, as long as the credential is valid, and across restarts. A long call is answered on a stream with a \
+    heartbeat every 15 seconds where text/event-stream is accepted.";
 
 pub fn routes() -> Vec<Route> {
     vec![
