@@ -66,7 +66,7 @@ export async function listAttributes(asked: CardQuery, signal: AbortSignal): Pro
 /** How many cards the filter picks, exactly: slow at a million cards, and so only asked for when it is needed. */
 export async function countCards(filter: CardFilter, signal?: AbortSignal): Promise<number> {
   const path = `/master-cards${query({ ...filter, limit: 1, fields: 'id', count: 'exact' })}`;
-  return (await request<{ total: number }>(path, signal ? { signal } : {})).total;
+  return (await request<{ total: number }>(path, { signal })).total;
 }
 
 /** All cards of the filter as a file, as it comes. */
@@ -75,7 +75,7 @@ export function exportCards(filter: CardFilter, format: 'ndjson' | 'csv', signal
 }
 
 export async function getCard(id: string, signal?: AbortSignal): Promise<Card> {
-  return (await request<{ item: Card }>(cardPath(id), signal ? { signal } : {})).item;
+  return (await request<{ item: Card }>(cardPath(id), { signal })).item;
 }
 
 export async function createCard(card: NewCard): Promise<Card> {

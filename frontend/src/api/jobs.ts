@@ -61,7 +61,7 @@ export async function listJobs(signal: AbortSignal, limit = 30): Promise<Job[]> 
 }
 
 export async function getJob(id: string, signal?: AbortSignal): Promise<Job> {
-  return (await request<{ item: Job }>(jobPath(id), signal ? { signal } : {})).item;
+  return (await request<{ item: Job }>(jobPath(id), { signal })).item;
 }
 
 export async function createJob(job: NewJob): Promise<Job> {

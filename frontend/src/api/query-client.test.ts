@@ -10,7 +10,7 @@ function page() {
   const client = new QueryClient();
   clients.push(client);
   const asked: { answer: (value: string) => void; fail: () => void; signal: AbortSignal }[] = [];
-  const queryFn = ({ signal }: { signal: AbortSignal }) =>
+  const queryFn = (signal: AbortSignal) =>
     new Promise<string>((answer, refuse) => void asked.push({ answer, fail: () => refuse(new Error('away')), signal }));
   const query = client.query<string>(['plugins']);
   query.watch(() => ({ queryKey: ['plugins'], queryFn }));
