@@ -66,10 +66,27 @@ const WITHOUT_PARTS: readonly [file: string, part: RegExp, instead: string][] = 
 const MOVES = /<[^<>]*\s(?:transition|animate|in|out):\w/;
 const WITHOUT_CUSTOM_ELEMENTS = 'export const SvelteElement = undefined; export function create_custom_element() {}';
 
+/**
+ * Vite's own is for any page. A file's style sheet is waited for, its modules are only begun; a link that is there
+ * already counts as loaded (`src/chunks.ts` mends those that are not).
+ */
+const PRELOAD = `
+  export function __vitePreload(load, files = []) {
+    return Promise.all(files.map((file) => {
+      const href = '/admin/' + file;
+      if (document.querySelector('link[href="' + href + '"]')) return;
+      const isStyle = file.endsWith('.css');
+      const link = Object.assign(document.createElement('link'), { rel: isStyle ? 'stylesheet' : 'modulepreload', crossOrigin: '', href });
+      document.head.append(link);
+      return isStyle && new Promise((done, failed) => Object.assign(link, { onload: done, onerror: () => failed(Error(href)) }));
+    })).then(load);
+  }
+`;
+
 /** Calls into the above, as Svelte's compiler writes them: what has no effect need not be called. */
 export const DOES_NOTHING = ['$.reset', '$.next', '$.remove_input_defaults', '$.remove_textarea_child'];
 
-/** Leaves out of the build what of Svelte's runtime cannot run here. The development server has all of it. */
+/** Leaves out of the build what of Svelte's runtime, and of Vite's, cannot run here. The development server has all of it. */
 export function clientOnly(): Plugin {
   return {
     name: 'cardinal-client-only',
@@ -94,7 +111,7 @@ export function clientOnly(): Plugin {
       if (id.endsWith('/svelte/src/internal/client/reactivity/async.js')) return WITHOUT_ASYNC;
       if (id.endsWith('/svelte/src/internal/client/proxy.js')) return WITHOUT_PROXIES;
       if (id.endsWith('/svelte/src/internal/client/dom/elements/custom-element.js')) return WITHOUT_CUSTOM_ELEMENTS;
-      return null;
+      return id.endsWith('vite/preload-helper.js') ? PRELOAD : null;
     },
   };
 }
