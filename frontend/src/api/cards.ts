@@ -69,8 +69,8 @@ export async function countCards(filter: CardFilter, signal?: AbortSignal): Prom
   return (await request<{ total: number }>(path, { signal })).total;
 }
 
-/** All cards of the filter as a file, as it comes. */
-export function exportCards(filter: CardFilter, format: 'ndjson' | 'csv', signal: AbortSignal): Promise<Response> {
+/** All cards of the filter, or those of `ids` (separated by commas) among them, as a file, as it comes. */
+export function exportCards(filter: CardFilter & { ids?: string | undefined }, format: 'ndjson' | 'csv', signal: AbortSignal): Promise<Response> {
   return openStream(`/master-cards/export${query({ ...filter, format })}`, {}, signal);
 }
 

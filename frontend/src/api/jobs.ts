@@ -41,7 +41,7 @@ export interface JobError {
 }
 
 export interface NewJob {
-  action: 'archive' | 'activate' | 'delete' | 'remove_source' | 'plugin_tool';
+  action: 'archive' | 'activate' | 'draft' | 'delete' | 'remove_source' | 'plugin_tool';
   ids?: string[];
   filter?: CardFilter;
   /** How many cards the filter picks; with another number by now, nothing is done. */

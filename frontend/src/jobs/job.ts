@@ -9,6 +9,7 @@ export function jobTitle({ action, args, total, plugin, name }: Job): string {
     case 'purge': return t('purge');
     case 'archive': return t('archive', { n });
     case 'activate': return t('activate', { n });
+    case 'draft': return t('draft', { n });
     case 'delete': return t('delete', { n });
     case 'remove_source': return t('removeSource', { source: String(args.source_key ?? ''), n });
     case 'plugin_tool': return t('runTool', { tool: String(args.tool ?? ''), n });
