@@ -5,7 +5,7 @@ import { t } from '../i18n/jobs.ts';
 export function jobTitle({ action, args, total, plugin, name }: Job): string {
   const n = total ?? 0;
   switch (action) {
-    case 'import': return args.dry_run === true ? t('check') : t('import');
+    case 'import': return [args.dry_run === true ? t('check') : t('import'), args.file].filter(Boolean).join(' · ');
     case 'purge': return t('purge');
     case 'archive': return t('archive', { n });
     case 'activate': return t('activate', { n });
