@@ -90,6 +90,7 @@ export const texts = {
   searchPlaceholder: 'Title or SKU',
   selectAll: 'Select all that match',
   selectAllAbout: 'Select all, about {n}',
+  selectAllOf: 'Select all {n}',
   selectCard: 'Select {sku}',
   selected: '{n} selected',
   selectPage: 'Select the {n} cards of this page',

@@ -90,6 +90,7 @@ const cards: Translation<typeof texts> = {
   searchPlaceholder: 'Название или артикул',
   selectAll: 'Выбрать все подходящие',
   selectAllAbout: 'Выбрать все, около {n}',
+  selectAllOf: 'Выбрать все {n}',
   selectCard: 'Выбрать {sku}',
   selected: 'Выбрано: {n}',
   selectPage: 'Выбрать {n} карточек страницы',
