@@ -63,7 +63,7 @@ export class Query<T = unknown> {
   fetchIfStale(): void {
     const age = Date.now() - this.#updated;
     const stale = [...this.#watchers].some((options) => age >= (options().staleTime ?? this.client.defaults.staleTime ?? 0));
-    if (this.isWatched && (stale || this.invalid || this.data === undefined)) void this.fetch();
+    if (this.isWatched && (stale || this.invalid || this.error || this.data === undefined)) void this.fetch();
   }
 
   /** Joins a request that is under way; a `restart` breaks it off when there is an answer to show meanwhile. Never rejects. */
