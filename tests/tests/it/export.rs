@@ -131,7 +131,8 @@ async fn an_export_has_what_the_list_has() {
     let deleted = cards(&exported(owner, &format!("q={word}&deleted=true")).await);
     assert!(deleted.len() == 1 && deleted[0]["deleted_at"].is_string(), "{deleted:?}");
     assert_eq!(exported(owner, &format!("q={}", unique("nobody"))).await, "");
-    for query in ["format=xml", "status=lost", "sort=title", "limit=1", "colour=red", "fields=colour", "ids=", "ids=x"] {
+    for query in ["format=xml", "status=lost", "sort=title", "limit=1", "colour=red", "fields=colour", "ids=", "ids=x"]
+    {
         owner.get(&format!("{EXPORT}?{query}")).await.refused(400, "invalid-request");
     }
     let head = owner.call(Method::HEAD, EXPORT).send().await;
