@@ -39,7 +39,7 @@ const WITHOUT_PROXIES = `
   export function is(a, b) { return Object.is(a, b); }
 `;
 const DEEP_STATE = /\$state(<[^()]*>)?\(\s*[[{]/;
-/** Parts of modules for what no page of ours has: elements that move or fade as they come and go, and trying a change out beside the page (`fork`). */
+/** Parts of modules for what no page of ours has: elements that move or fade as they come and go, selects of several options, and trying a change out beside the page (`fork`). */
 const WITHOUT_PARTS: readonly [file: string, part: RegExp, instead: string][] = [
   ['dom/blocks/each.js', /\(flags & EACH_IS_ANIMATED\) !== 0/g, 'false'],
   // What has nothing to fade out is gone before the loop ends.
@@ -60,16 +60,37 @@ const WITHOUT_PARTS: readonly [file: string, part: RegExp, instead: string][] = 
   ['reactivity/effects.js', /\beffect\.nodes && effect\.nodes\.t\b/g, 'null'],
   // A list that nothing asks for; the bundler does not see that it can go, for what is copied into it.
   ['../../utils.js', /\.\.\.DOM_BOOLEAN_ATTRIBUTES,/g, ''],
+  // Lists that take several choices, and selects that are drawn by `<selectedcontent>`.
+  ['dom/elements/bindings/select.js', /\bselect\.multiple\b/g, 'false'],
+  ['dom/elements/bindings/select.js', /entries\.every\(is_selectedcontent_mutation\)/g, 'false'],
   ['constants.js', /!!globalThis\.document\?\.contentType[^;]*;/g, 'false;'],
   ['dom/operations.js', /\bkey\.startsWith\('xlink:'\)/g, 'false'],
 ];
 const MOVES = /<[^<>]*\s(?:transition|animate|in|out):\w/;
+const SEVERAL = /<select\b[^<>]*\smultiple\b|<selectedcontent/;
 const WITHOUT_CUSTOM_ELEMENTS = 'export const SvelteElement = undefined; export function create_custom_element() {}';
+
+/**
+ * Vite's own is for any page. A file's style sheet is waited for, its modules are only begun; a link that is there
+ * already counts as loaded (`src/chunks.ts` mends those that are not).
+ */
+const PRELOAD = `
+  export function __vitePreload(load, files = []) {
+    return Promise.all(files.map((file) => {
+      const href = '/admin/' + file;
+      if (document.querySelector('link[href="' + href + '"]')) return;
+      const isStyle = file.endsWith('.css');
+      const link = Object.assign(document.createElement('link'), { rel: isStyle ? 'stylesheet' : 'modulepreload', crossOrigin: '', href });
+      document.head.append(link);
+      return isStyle && new Promise((done, failed) => Object.assign(link, { onload: done, onerror: () => failed(Error(href)) }));
+    })).then(load);
+  }
+`;
 
 /** Calls into the above, as Svelte's compiler writes them: what has no effect need not be called. */
 export const DOES_NOTHING = ['$.reset', '$.next', '$.remove_input_defaults', '$.remove_textarea_child'];
 
-/** Leaves out of the build what of Svelte's runtime cannot run here. The development server has all of it. */
+/** Leaves out of the build what of Svelte's runtime, and of Vite's, cannot run here. The development server has all of it. */
 export function clientOnly(): Plugin {
   return {
     name: 'cardinal-client-only',
@@ -78,6 +99,7 @@ export function clientOnly(): Plugin {
     transform(code, id) {
       if (id.endsWith('.svelte') && code.includes('<svelte:boundary')) this.error(`${id}: a build has no boundaries; take them in again in build/client-only.ts`);
       if (id.endsWith('.svelte') && MOVES.test(code)) this.error(`${id}: a build has no transitions and animations; take them in again in build/client-only.ts`);
+      if (id.endsWith('.svelte') && SEVERAL.test(code)) this.error(`${id}: a build has no selects of several options; take them in again in build/client-only.ts`);
       if (/\.svelte(\.ts)?$/.test(id) && DEEP_STATE.test(code)) this.error(`${id}: a build has no deep state; use $state.raw or a class with a $state for each member`);
       const parts = WITHOUT_PARTS.filter(([file]) => id.endsWith(posix.join('/svelte/src/internal/client', file)));
       for (const [file, part, instead] of parts) {
@@ -94,7 +116,7 @@ export function clientOnly(): Plugin {
       if (id.endsWith('/svelte/src/internal/client/reactivity/async.js')) return WITHOUT_ASYNC;
       if (id.endsWith('/svelte/src/internal/client/proxy.js')) return WITHOUT_PROXIES;
       if (id.endsWith('/svelte/src/internal/client/dom/elements/custom-element.js')) return WITHOUT_CUSTOM_ELEMENTS;
-      return null;
+      return id.endsWith('vite/preload-helper.js') ? PRELOAD : null;
     },
   };
 }

@@ -198,5 +198,7 @@ function byEnglish(english: Map<string, Texts>, russian: Map<string, Texts>): Re
       found.set(hashOf(text), { text: JSON.stringify(text), translation });
     }
   }
-  return Object.fromEntries([...found].map(([hash, { translation }]) => [hash, translation]));
+  // What the server says is found by its code.
+  const server = Object.fromEntries(russian.get('server') ?? []) as unknown as Text;
+  return { ...Object.fromEntries([...found].map(([hash, { translation }]) => [hash, translation])), server };
 }

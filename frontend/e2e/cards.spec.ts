@@ -166,9 +166,18 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   expect(file.suggestedFilename()).toBe('autumn.csv-errors.ndjson');
   const [rows] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download refused rows' }).click()]);
   expect([rows.suggestedFilename(), readFileSync(await rows.path(), 'utf8')]).toEqual(['autumn-refused.csv', `title,sku,status,attributes.brand,version\n"Wrong,\nin two lines",${sku}-2,nowhere,x,7\n`]);
+  await page.keyboard.press('g');
+  await page.keyboard.press('j');
+  await expect(page.getByRole('complementary', { name: 'Jobs' }).getByText('Import · autumn.csv').first()).toBeVisible();
   await page.goto(`/admin/cards?q=${sku}`);
   await expect(page.getByRole('row', { name: /From a file/ })).toContainText('Nordhem');
   await expect(page.getByRole('heading', { level: 1 }), 'the number of cards on one page is known').toHaveText('Cards 1');
+});
+
+test('a file with an unknown column says what may be done with it', async ({ page }) => {
+  await page.goto('/admin/import');
+  await page.getByLabel('Choose a file').setInputFiles({ name: 'colours.csv', mimeType: 'text/csv', buffer: Buffer.from('title,sku,colour\nLamp,L-1,red\n') });
+  await expect(page.getByText('Rename it to attributes.colour to import it as an attribute, or remove it.')).toBeVisible();
 });
 
 test('a dropped file is imported, and a cancel ends this import and no other', async ({ page }) => {

@@ -191,7 +191,7 @@ test('the audit log is filtered by chips, shows before and after, and goes on by
   await page.getByRole('button', { name: 'Apply' }).click();
   await expect(page).toHaveURL(/action=user\.update/);
   await expect(page.getByRole('row')).toHaveCount(2);
-  await page.getByRole('button', { name: 'Details of user.update' }).click();
+  await page.getByRole('button', { name: 'Details of Change user' }).click();
   await expect(page.getByText('viewer', { exact: true })).toBeVisible();
   await expect(page.getByText('editor', { exact: true })).toBeVisible();
   await expectAccessible(page);
@@ -199,7 +199,7 @@ test('the audit log is filtered by chips, shows before and after, and goes on by
   await expect(page.locator('.detail').getByText(item.id), 'the id is at hand').toBeVisible();
   await page.getByRole('button', { name: 'Remove filter What' }).click();
   await expect(page).not.toHaveURL(/target=/);
-  await expect(page.getByRole('row', { name: /user\.update/ }).first().getByRole('link', { name }), 'by its name from another line').toHaveAttribute('href', `/admin/users?q=${name}`);
+  await expect(page.getByRole('row', { name: /Change user/ }).first().getByRole('link', { name }), 'by its name from another line').toHaveAttribute('href', `/admin/users?q=${name}`);
   await page.goBack();
   await expect(page).toHaveURL(/target=/);
   await page.goto('/admin/audit?outcome=failed');

@@ -16,7 +16,7 @@ const path = (id: string) => `/approvals/${encodeURIComponent(id)}`;
 export function waitingQuery() {
   return {
     queryKey: ['approvals'],
-    queryFn: async ({ signal }: { signal: AbortSignal }) => (await request<Page<Approval>>(`/approvals${query({ limit: MOST })}`, { signal })).items.toReversed(),
+    queryFn: async (signal: AbortSignal) => (await request<Page<Approval>>(`/approvals${query({ limit: MOST })}`, { signal })).items.toReversed(),
     enabled: session.can('mcp:approve'),
     refetchInterval: EXPIRY_MS,
   };

@@ -63,19 +63,19 @@ export async function listAttributes(asked: CardQuery, signal: AbortSignal): Pro
   return new Map(page.items.map((card) => [card.id, card.attributes]));
 }
 
-/** How many cards the filter picks, exactly: slow at a million cards, and so only asked for when it is needed. */
-export async function countCards(filter: CardFilter, signal?: AbortSignal): Promise<number> {
+/** How many cards the filter picks, exactly: slow at a million cards, and so only asked for when it is needed. Null when it took too long. */
+export async function countCards(filter: CardFilter, signal?: AbortSignal): Promise<number | null> {
   const path = `/master-cards${query({ ...filter, limit: 1, fields: 'id', count: 'exact' })}`;
-  return (await request<{ total: number }>(path, signal ? { signal } : {})).total;
+  return (await request<{ total: number | null }>(path, { signal })).total;
 }
 
-/** All cards of the filter as a file, as it comes. */
-export function exportCards(filter: CardFilter, format: 'ndjson' | 'csv', signal: AbortSignal): Promise<Response> {
+/** All cards of the filter, or those of `ids` (separated by commas) among them, as a file, as it comes. */
+export function exportCards(filter: CardFilter & { ids?: string | undefined }, format: 'ndjson' | 'csv', signal: AbortSignal): Promise<Response> {
   return openStream(`/master-cards/export${query({ ...filter, format })}`, {}, signal);
 }
 
 export async function getCard(id: string, signal?: AbortSignal): Promise<Card> {
-  return (await request<{ item: Card }>(cardPath(id), signal ? { signal } : {})).item;
+  return (await request<{ item: Card }>(cardPath(id), { signal })).item;
 }
 
 export async function createCard(card: NewCard): Promise<Card> {

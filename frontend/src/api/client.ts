@@ -22,7 +22,7 @@ export interface RequestOptions {
   contentType?: string;
   ifMatch?: string;
   headers?: Record<string, string>;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Sign-in itself: sent without a token, and its 401 means a wrong password. */
   anonymous?: boolean;
   /** `no-cache` when absent. */

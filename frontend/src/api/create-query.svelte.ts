@@ -73,7 +73,7 @@ export function createPagedQuery<P>(ask: () => { queryKey: QueryKey; page: (curs
   const options = $derived(ask());
   const list = createQuery<P[]>(() => ({
     queryKey: options.queryKey,
-    queryFn: async ({ signal, before }) => {
+    queryFn: async (signal, before) => {
       const pages: P[] = [];
       let cursor: string | null = null;
       do {
@@ -93,6 +93,6 @@ export function createPagedQuery<P>(ask: () => { queryKey: QueryKey; page: (curs
     get hasNextPage() {
       return cursor !== null;
     },
-    fetchNextPage: () => list.query.fetch({ queryFn: async ({ signal, before = [] }) => [...before, await options.page(cursor, signal)] }),
+    fetchNextPage: () => list.query.fetch({ queryFn: async (signal, before = []) => [...before, await options.page(cursor, signal)] }),
   };
 }

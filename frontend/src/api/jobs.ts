@@ -41,7 +41,7 @@ export interface JobError {
 }
 
 export interface NewJob {
-  action: 'archive' | 'activate' | 'delete' | 'remove_source' | 'plugin_tool';
+  action: 'archive' | 'activate' | 'draft' | 'delete' | 'remove_source' | 'plugin_tool';
   ids?: string[];
   filter?: CardFilter;
   /** How many cards the filter picks; with another number by now, nothing is done. */
@@ -56,12 +56,13 @@ export async function findJob(requestId: string, signal: AbortSignal): Promise<J
   return (await request<{ items: Job[] }>(`/jobs${query({ request_id: requestId, limit: 1 })}`, { signal })).items[0];
 }
 
-export async function listJobs(signal: AbortSignal, limit = 30): Promise<Job[]> {
-  return (await request<{ items: Job[] }>(`/jobs${query({ limit })}`, { signal })).items;
+/** The last ones, of all or of one plugin. */
+export async function listJobs(signal: AbortSignal, limit = 30, plugin = ''): Promise<Job[]> {
+  return (await request<{ items: Job[] }>(`/jobs${query({ limit, plugin })}`, { signal })).items;
 }
 
 export async function getJob(id: string, signal?: AbortSignal): Promise<Job> {
-  return (await request<{ item: Job }>(jobPath(id), signal ? { signal } : {})).item;
+  return (await request<{ item: Job }>(jobPath(id), { signal })).item;
 }
 
 export async function createJob(job: NewJob): Promise<Job> {
@@ -87,11 +88,15 @@ export interface ImportOptions {
   /** All rows or none. */
   atomic: boolean;
   dryRun: boolean;
+  /** The file's name, which the list of jobs shows. */
+  file: string;
 }
 
+const MAX_FILE_NAME = 200;
+
 /** Where an import is sent to, below `/v1/admin`. */
-export function importPath({ mode, atomic, dryRun }: ImportOptions): string {
-  return `/master-cards/import${query({ mode, atomic: String(atomic), dry_run: String(dryRun) })}`;
+export function importPath({ mode, atomic, dryRun, file }: ImportOptions): string {
+  return `/master-cards/import${query({ mode, atomic: String(atomic), dry_run: String(dryRun), file: file.slice(0, MAX_FILE_NAME) })}`;
 }
 
 export function importType(format: 'csv' | 'ndjson'): string {

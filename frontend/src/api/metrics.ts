@@ -102,6 +102,6 @@ export function quantile({ durations }: Counts, q: number): number | null {
 }
 
 export async function readMetrics(signal?: AbortSignal): Promise<Sample> {
-  const text = await request<string>('/metrics', { root: '', ...(signal ? { signal } : {}), once: true });
+  const text = await request<string>('/metrics', { root: '', signal, once: true });
   return parseMetrics(text, Date.now());
 }

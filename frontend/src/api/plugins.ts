@@ -4,7 +4,7 @@ import type { ActivePlugin, JsonObject, PluginSettings, RegisteredPlugin } from 
 /** Asked by several pages: one answer for all. */
 export const activePlugins = () => ({ queryKey: ['plugins'], queryFn: fetchActive, staleTime: 60_000 });
 
-const fetchActive = async ({ signal }: { signal: AbortSignal }) => (await request<{ items: ActivePlugin[] }>('/plugins', { signal })).items;
+const fetchActive = async (signal: AbortSignal) => (await request<{ items: ActivePlugin[] }>('/plugins', { signal })).items;
 
 export interface Registry {
   items: RegisteredPlugin[];

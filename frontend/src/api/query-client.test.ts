@@ -10,7 +10,7 @@ function page() {
   const client = new QueryClient();
   clients.push(client);
   const asked: { answer: (value: string) => void; fail: () => void; signal: AbortSignal }[] = [];
-  const queryFn = ({ signal }: { signal: AbortSignal }) =>
+  const queryFn = (signal: AbortSignal) =>
     new Promise<string>((answer, refuse) => void asked.push({ answer, fail: () => refuse(new Error('away')), signal }));
   const query = client.query<string>(['plugins']);
   query.watch(() => ({ queryKey: ['plugins'], queryFn }));
@@ -49,4 +49,19 @@ it('asks once when nothing is under way', async () => {
   await done;
   expect(shown()).toBe('after');
   expect(asked).toHaveLength(2);
+});
+
+it('what could not be fetched is asked for again when the server is back, however fresh its last answer', async () => {
+  const client = new QueryClient({ staleTime: Infinity });
+  clients.push(client);
+  const queryFn = vi.fn(() => Promise.resolve('there'));
+  const query = client.query<string>(['plugins']);
+  query.watch(() => ({ queryKey: ['plugins'], queryFn }));
+  await vi.waitFor(() => expect(query.data).toBe('there'));
+  queryFn.mockRejectedValueOnce(new Error('away'));
+  await query.fetch();
+  expect(query.error?.message).toBe('away');
+  client.setOnline(false);
+  client.setOnline(true);
+  await vi.waitFor(() => expect([query.error, queryFn.mock.calls.length]).toEqual([null, 3]));
 });

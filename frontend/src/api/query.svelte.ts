@@ -5,7 +5,7 @@ const RETRY_FIRST_MS = 1_000;
 const FORGET_AFTER_MS = 300_000;
 
 export type QueryKey = readonly unknown[];
-export type QueryFunction<T> = (context: { signal: AbortSignal; before: T | undefined }) => Promise<T>;
+export type QueryFunction<T> = (signal: AbortSignal, before: T | undefined) => Promise<T>;
 
 export interface QueryOptions<T> {
   queryKey: QueryKey;
@@ -63,7 +63,7 @@ export class Query<T = unknown> {
   fetchIfStale(): void {
     const age = Date.now() - this.#updated;
     const stale = [...this.#watchers].some((options) => age >= (options().staleTime ?? this.client.defaults.staleTime ?? 0));
-    if (this.isWatched && (stale || this.invalid || this.data === undefined)) void this.fetch();
+    if (this.isWatched && (stale || this.invalid || this.error || this.data === undefined)) void this.fetch();
   }
 
   /** Joins a request that is under way; a `restart` breaks it off when there is an answer to show meanwhile. Never rejects. */
@@ -108,7 +108,7 @@ export class Query<T = unknown> {
       signal.throwIfAborted();
       this.fetching = true;
       try {
-        return await queryFn({ signal, before: this.data });
+        return await queryFn(signal, this.data);
       } catch (thrown) {
         if (signal.aborted || !this.client.defaults.retry?.(failures, thrown)) throw thrown;
       }

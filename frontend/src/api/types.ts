@@ -98,6 +98,8 @@ export interface RegisteredPlugin {
   pages?: PluginTab[];
   list_columns?: ListColumn[];
   card_actions?: CardAction[];
+  /** What it declares to be run as jobs. */
+  jobs?: { name: string; title?: string | null; schedule?: string | null }[];
   provides_kinds?: string[];
   reads_kinds?: string[];
   routes?: PluginRoute[];

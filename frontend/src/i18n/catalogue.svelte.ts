@@ -53,6 +53,12 @@ export function translate(english: string | Plural, values?: Values): string {
   return say(english, russian && (russian as Texts)[hashOf(english)], values);
 }
 
+/** What the server says with a code, in Russian where the catalogue knows the code. */
+export function fromServer(code: string, words: string): string {
+  const known = preferences.language === 'ru' && (russian?.server as Record<string, string> | undefined)?.[code];
+  return known ? fill(known, Object.fromEntries((words.match(/\d+/g) ?? []).toReversed().entries()), 'ru') : words;
+}
+
 type Values = Record<string, string | number>;
 
 function say(english: string | Plural, translated: string | Plural | null | undefined, values: Values = {}): string {

@@ -1,6 +1,6 @@
 import { afterEach, expect, it } from 'vitest';
 import { preferences } from '../ui/preferences.svelte.ts';
-import { catalogue, loadLanguage, type Plural, type Texts } from './catalogue.svelte.ts';
+import { catalogue, fromServer, loadLanguage, type Plural, type Texts } from './catalogue.svelte.ts';
 import { t } from './shell.ts';
 
 const english = import.meta.glob<{ texts: Texts }>(['./*.ts', '!./*.test.ts', '!./catalogue.svelte.ts', '!./hash.ts'], { eager: true });
@@ -36,4 +36,12 @@ it('a text without a translation is English', async () => {
   preferences.language = 'ru';
   await loadLanguage();
   expect(odd('hello', { name: 'Ann' })).toBe('Hello Ann');
+});
+
+it('what the server says is Russian where its code is known, with the numbers of its words', async () => {
+  expect(fromServer('disk-space', '/data2: 400 MiB free.')).toBe('/data2: 400 MiB free.');
+  preferences.language = 'ru';
+  await loadLanguage();
+  expect(fromServer('disk-space', '/data2: 400 MiB free.')).toBe('Свободно 400 МиБ.');
+  expect(fromServer('conflict', 'The job has already ended.')).toBe('The job has already ended.');
 });

@@ -14,6 +14,7 @@ export const texts = {
   delete: { one: 'Delete {n} card', other: 'Delete {n} cards' },
   done: 'Done',
   doneWithErrors: 'Done with errors',
+  draft: { one: 'Make {n} card a draft', other: 'Make {n} cards drafts' },
   errors: 'Errors',
   failed: '{n} failed',
   import: 'Import',

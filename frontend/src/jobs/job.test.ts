@@ -10,6 +10,7 @@ const job: Job = {
 it('says what a job does and how far it is', () => {
   expect(jobTitle(job)).toBe('Archive 100 cards');
   expect(jobTitle({ ...job, action: 'import', args: { dry_run: true } })).toBe('Import dry run');
+  expect(jobTitle({ ...job, action: 'import', args: { file: 'autumn.csv' } })).toBe('Import · autumn.csv');
   expect([fraction(job), secondsLeft(job), outcome(job)]).toEqual([0.5, 5, '30 updated, 20 failed']);
 });
 

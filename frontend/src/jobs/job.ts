@@ -5,10 +5,11 @@ import { t } from '../i18n/jobs.ts';
 export function jobTitle({ action, args, total, plugin, name }: Job): string {
   const n = total ?? 0;
   switch (action) {
-    case 'import': return args.dry_run === true ? t('check') : t('import');
+    case 'import': return [args.dry_run === true ? t('check') : t('import'), args.file].filter(Boolean).join(' · ');
     case 'purge': return t('purge');
     case 'archive': return t('archive', { n });
     case 'activate': return t('activate', { n });
+    case 'draft': return t('draft', { n });
     case 'delete': return t('delete', { n });
     case 'remove_source': return t('removeSource', { source: String(args.source_key ?? ''), n });
     case 'plugin_tool': return t('runTool', { tool: String(args.tool ?? ''), n });

@@ -8,7 +8,7 @@ const PROGRESS_MS = 1_500;
 export function jobsQuery() {
   return {
     queryKey: ['jobs'],
-    queryFn: ({ signal }: { signal: AbortSignal }) => listJobs(signal),
+    queryFn: (signal: AbortSignal) => listJobs(signal),
     enabled: session.can('jobs:read'),
     refetchInterval: ({ state }: { state: { data?: Job[] | undefined } }) => (state.data?.some((job) => !isOver(job)) ? PROGRESS_MS : false),
   } as const;

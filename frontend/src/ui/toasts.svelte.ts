@@ -1,4 +1,5 @@
 import { asApiError, problemPage } from '../api/error.ts';
+import { fromServer } from '../i18n/catalogue.svelte.ts';
 import { t } from '../i18n/common.ts';
 
 export interface Toast {
@@ -44,7 +45,8 @@ class Toasts {
   failed(thrown: unknown, message?: (reason: string) => string): void {
     const error = asApiError(thrown);
     const problem = problemPage(error);
-    this.show(message?.(error.detail) ?? error.detail, 'bad', problem ? { problem } : {});
+    const reason = fromServer(error.code, error.detail);
+    this.show(message?.(reason) ?? reason, 'bad', problem ? { problem } : {});
   }
 
   /** Says what was done, with a button that takes it back. */

@@ -20,6 +20,10 @@ export class TrackedMap<K, V> {
     return [...this.#entries.keys()];
   }
 
+  entries(): ReadonlyMap<K, V> {
+    return this.#entries;
+  }
+
   set(key: K, value: V): void {
     this.#change((entries) => entries.set(key, value));
   }

@@ -124,11 +124,15 @@ async fn an_export_has_what_the_list_has() {
     let part = cards(&exported(owner, &format!("q={word}&fields=sku")).await);
     assert_eq!(part[0].as_object().unwrap().keys().collect::<Vec<_>>(), ["id", "sku"]);
     let id = part[0]["id"].as_str().unwrap();
+    let picked = cards(&exported(owner, &format!("ids={id},{}", uuid::Uuid::now_v7())).await);
+    assert_eq!((picked.len(), &picked[0]["id"]), (1, &json!(id)));
+    assert_eq!(exported(owner, &format!("ids={id}&status=active")).await, "", "the filter holds as well");
     owner.delete(&format!("{CARDS}/{id}")).await.expect(204);
     let deleted = cards(&exported(owner, &format!("q={word}&deleted=true")).await);
     assert!(deleted.len() == 1 && deleted[0]["deleted_at"].is_string(), "{deleted:?}");
     assert_eq!(exported(owner, &format!("q={}", unique("nobody"))).await, "");
-    for query in ["format=xml", "status=lost", "sort=title", "limit=1", "colour=red", "fields=colour"] {
+    for query in ["format=xml", "status=lost", "sort=title", "limit=1", "colour=red", "fields=colour", "ids=", "ids=x"]
+    {
         owner.get(&format!("{EXPORT}?{query}")).await.refused(400, "invalid-request");
     }
     let head = owner.call(Method::HEAD, EXPORT).send().await;

@@ -178,8 +178,8 @@ async fn records_of_csv_have_columns_of_attributes() {
     assert_eq!((&two["title"], &two["status"]), (&json!("two\r\nlines"), &json!("draft")));
     // Columns that are not there, and empty cells, leave what the card has.
     let body = format!("id,sku,attributes.size.h,attributes.gtin,version\nx,{word}-1,3,,9\n");
-    let job = import(owner, "mode=upsert", "text/csv; charset=utf-8", body).await;
-    assert_eq!(job["counts"]["updated"], 1, "{job}");
+    let job = import(owner, "mode=upsert&file=autumn.csv", "text/csv; charset=utf-8", body).await;
+    assert_eq!((&job["counts"]["updated"], &job["args"]["file"]), (&json!(1), &json!("autumn.csv")), "{job}");
     let columns = json!({"imported": ["sku", "attributes.size.h", "attributes.gtin"], "ignored": ["id", "version"]});
     assert_eq!(job["args"]["columns"], columns, "{job}");
     let one = by_sku(owner, &format!("{word}-1")).await.unwrap();
@@ -207,7 +207,7 @@ async fn what_can_not_be_read_at_all_is_refused_at_the_door() {
     }
     send(owner, "mode=create", CSV, &b"\xff\xfes\0k\0u\0"[..]).await.refused(422, "validation-failed");
     send(owner, "mode=create", "application/json", "[]").await.refused(415, "unsupported-media-type");
-    for query in ["mode=replace", "sources=drop", "dry_run=perhaps", "colour=red"] {
+    for query in ["mode=replace", "sources=drop", "dry_run=perhaps", "file=a%0Ab", "colour=red"] {
         send(owner, query, NDJSON, "").await.refused(400, "invalid-request");
     }
     let packed = owner.call(Method::POST, IMPORT).body(NDJSON, "x").header("content-encoding", "br").send().await;

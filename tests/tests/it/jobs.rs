@@ -69,6 +69,8 @@ async fn cards_are_changed_by_their_ids_and_unknown_ones_are_failures_of_the_job
     // What is as it should be stays as it is.
     let again = over(owner, &start(owner, json!({"action": "archive", "ids": [a]})).await).await;
     assert_eq!((&again["counts"]["unchanged"], &owner.read_card(a).await["version"]), (&json!(1), &json!(2)));
+    over(owner, &start(owner, json!({"action": "draft", "ids": [a]})).await).await;
+    assert_eq!(owner.read_card(a).await["status"], "draft");
     let gone = over(owner, &start(owner, json!({"action": "delete", "ids": [b]})).await).await;
     assert_eq!(gone["state"], "done");
     owner.get(&format!("/v1/admin/master-cards/{b}")).await.refused(404, "not-found");

@@ -6,8 +6,8 @@ interface SavePicker {
   showSaveFilePicker?: (options: { suggestedName: string }) => Promise<{ createWritable(): Promise<WritableStream<Uint8Array>> }>;
 }
 
-/** Saves the cards of the filter as a file. Resolves to false when the person chose no place for it. */
-export async function saveExport(filter: CardFilter, format: 'csv' | 'ndjson', signal: AbortSignal): Promise<boolean> {
+/** Saves the cards of the filter, or those of `ids` among them, as a file. Resolves to false when the person chose no place for it. */
+export async function saveExport(filter: CardFilter & { ids?: string | undefined }, format: 'csv' | 'ndjson', signal: AbortSignal): Promise<boolean> {
   const name = `cards-${new Date().toISOString().slice(0, 10)}.${format}`;
   const { showSaveFilePicker } = window as SavePicker;
   let target: WritableStream<Uint8Array> | null = null;

@@ -1,8 +1,12 @@
+import type { CardStatus, ListedCard } from '../../api/types.ts';
 import { TrackedMap } from '../../ui/tracked-map.svelte.ts';
+
+type Ticked = Pick<ListedCard, 'id' | 'status'>;
 
 /** The cards that are ticked: some by id, or all that the filter picks. */
 export class Selection {
-  readonly ids = new TrackedMap<string, true>();
+  /** With the status that the list shows, which a change of it can be taken back to. */
+  readonly ids = new TrackedMap<string, CardStatus>();
   /** How many cards the filter picks, once all of them were chosen. */
   all = $state<number | null>(null);
   #last = '';
@@ -15,26 +19,25 @@ export class Selection {
     return this.all !== null || this.ids.has(id);
   }
 
-  toggle(id: string): void {
+  toggle({ id, status }: Ticked): void {
     this.all = null;
-    if (!this.ids.delete(id)) this.ids.set(id, true);
+    if (!this.ids.delete(id)) this.ids.set(id, status);
     this.#last = id;
   }
 
   /** Everything between the card that was ticked last and this one, in the order of `page`. */
-  extendTo(id: string, page: readonly string[]): void {
-    const from = page.indexOf(this.#last);
-    const to = page.indexOf(id);
-    if (from < 0 || to < 0) return this.toggle(id);
-    this.all = null;
-    for (const between of page.slice(Math.min(from, to), Math.max(from, to) + 1)) this.ids.set(between, true);
-    this.#last = id;
+  extendTo(card: Ticked, page: readonly Ticked[]): void {
+    const from = page.findIndex(({ id }) => id === this.#last);
+    const to = page.indexOf(card);
+    if (from < 0 || to < 0) return this.toggle(card);
+    this.setPage(page.slice(Math.min(from, to), Math.max(from, to) + 1), true);
+    this.#last = card.id;
   }
 
-  setPage(page: readonly string[], ticked: boolean): void {
+  setPage(page: readonly Ticked[], ticked: boolean): void {
     this.all = null;
-    for (const id of page) {
-      if (ticked) this.ids.set(id, true);
+    for (const { id, status } of page) {
+      if (ticked) this.ids.set(id, status);
       else this.ids.delete(id);
     }
   }

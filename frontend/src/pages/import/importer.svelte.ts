@@ -40,7 +40,7 @@ class Importer {
     Object.assign(this, { file, step: 'checking', check: null, job: null, error: null });
     const abort = (this.#abort = new AbortController());
     try {
-      this.check = await importCards(file, this.format, { mode: this.mode, atomic: false, dryRun: true }, randomId(), abort.signal);
+      this.check = await importCards(file, this.format, { ...this.options, atomic: false, dryRun: true }, randomId(), abort.signal);
       this.step = 'checked';
     } catch (thrown) {
       if (abort.signal.aborted) return;
@@ -82,7 +82,7 @@ class Importer {
   }
 
   get options(): ImportOptions {
-    return { mode: this.mode, atomic: this.atomic, dryRun: false };
+    return { mode: this.mode, atomic: this.atomic, dryRun: false, file: this.file?.name ?? '' };
   }
 
   reset(): void {

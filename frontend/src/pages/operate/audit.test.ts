@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { AuditLine } from '../../api/audit.ts';
 import type { Job } from '../../api/jobs.ts';
-import { changesOf, dayBound, namesOf, targetOf } from './audit.ts';
+import { actionInWords, changesOf, dayBound, namesOf, targetOf } from './audit.ts';
 
 const ID = '01a21a04-aa01-74c8-af83-ad7373dd982a';
 
@@ -47,4 +47,8 @@ it('an id without a name on its line has the one of another line, and else none'
   expect(targetOf(updated, namesOf([created])).name).toBe('ines');
   expect(targetOf({ action: 'user.update', target: 'o', detail: null }, namesOf([created])).name).toBe('owner');
   expect(targetOf(updated)).toEqual({ name: '' });
+});
+
+it('an act is said in words where they are known', () => {
+  expect([actionInWords('plugin.rollback'), actionInWords('plugin.odd')]).toEqual(['Roll back plugin', 'plugin.odd']);
 });

@@ -101,3 +101,8 @@ export const ACTIONS = [
   'plugin.accept_signer', 'plugin.confirm_migration', 'plugin.disable', 'plugin.drop_object', 'plugin.enable', 'plugin.purge', 'plugin.release', 'plugin.reload', 'plugin.rescan', 'plugin.rollback', 'plugin.settings', 'plugin.upload',
   'proxy.routes', 'session.end', 'session.end_all', 'system.log-level', 'tool.call', 'tool.run_unattended', 'user.bootstrap', 'user.create', 'user.delete', 'user.update',
 ] as const;
+
+export function actionInWords(action: string): string {
+  const known = ACTIONS.find((name) => name === action);
+  return known ? t(`action_${known}`) : action;
+}

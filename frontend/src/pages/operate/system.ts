@@ -1,6 +1,7 @@
 import type { Finding } from '../../api/generated.ts';
 import type { System } from '../../api/system.ts';
 import type { Json } from '../../api/types.ts';
+import { fromServer } from '../../i18n/catalogue.svelte.ts';
 import { t } from '../../i18n/operate.ts';
 
 export interface Check {
@@ -43,12 +44,12 @@ export function worstFirst(checks: readonly Check[]): Check[] {
   return checks.toSorted((a, b) => WORST.indexOf(a.tone) - WORST.indexOf(b.tone));
 }
 
-/** The same of what `cardinal check` says, in the server's words. */
+/** The same of what `cardinal check` says, in the server's words where Russian has none of its own. */
 export function findingsOf(findings: readonly Finding[]): Check[] {
-  return findings.map(({ severity, subject, message, found, expected, fix }) => ({
+  return findings.map(({ code, severity, subject, message, found, expected, fix }) => ({
     tone: TONES[severity],
     subject,
-    text: message,
+    text: fromServer(code, message),
     notes: [found && t('foundWhat', { found }), expected && t('expectedWhat', { expected }), fix].filter((note) => typeof note === 'string'),
   }));
 }

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { RegisteredPlugin } from '../../api/types.ts';
-import { actsFor, crashInWords, executionInWords, faultsOf, inOrder, needsAttention, standingOf, unmetKinds, wayBack } from './plugin.ts';
+import { actsFor, crashInWords, executionInWords, faultsOf, inOrder, needsAttention, phaseInWords, standingOf, unmetKinds, wayBack } from './plugin.ts';
 
 const plugin = (name: string, more: Partial<RegisteredPlugin> = {}): RegisteredPlugin => ({ name, package: name, state: 'active', ...more });
 const refusal = { code: 'bad-manifest', reason: 'No.', fix: 'Correct it.' };
@@ -71,5 +71,6 @@ it('what needs attention stands first', () => {
 
 it('a crash of a sort that is not known yet is named', () => {
   expect(crashInWords('stack-overflow')).toContain('stack');
+  expect([phaseInWords('late'), phaseInWords('odd')]).toEqual(['After the tab was drawn', 'odd']);
   expect(crashInWords('odd')).toBe('The process ended (odd).');
 });

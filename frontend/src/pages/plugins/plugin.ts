@@ -116,6 +116,14 @@ export function causeInWords(cause: string): string {
   return known ? t(`cause_${known}`) : cause;
 }
 
+const PHASES = ['load', 'activate', 'register', 'render', 'late', 'hang'] as const;
+
+/** What a plugin's tab was about when it failed in a browser. */
+export function phaseInWords(phase: string): string {
+  const known = PHASES.find((name) => name === phase);
+  return known ? t(`phase_${known}`) : phase;
+}
+
 /** Where its calls run. */
 export function executionInWords(execution: NonNullable<PluginCounters['execution']>): string {
   const { inline, handlers, most_threads: most = 0 } = execution;

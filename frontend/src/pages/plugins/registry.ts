@@ -8,7 +8,7 @@ const COUNTERS_EVERY_MS = 10_000;
 export function registryQuery(enabled: () => boolean = () => true) {
   return createQuery(() => ({
     queryKey: ['plugin-registry'],
-    queryFn: ({ signal }: { signal: AbortSignal }) => listRegisteredPlugins(signal),
+    queryFn: listRegisteredPlugins,
     refetchInterval: COUNTERS_EVERY_MS,
     enabled: enabled(),
   }));

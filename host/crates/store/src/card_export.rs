@@ -5,6 +5,7 @@ use std::pin::Pin;
 use deadpool_postgres::ClientWrapper;
 use futures_util::StreamExt as _;
 use tokio_postgres::RowStream;
+use uuid::Uuid;
 
 use super::{
     card_list::Conditions,
@@ -27,10 +28,13 @@ pub struct Rows {
 }
 
 impl Rows {
-    pub async fn open(pool: &Pool, filter: &Filter) -> Result<Self, StoreError> {
+    pub async fn open(pool: &Pool, filter: &Filter, ids: Option<Vec<Uuid>>) -> Result<Self, StoreError> {
         let client = pool.get().await?.detach();
         client.batch_execute(BEGIN).await?;
-        let query = Conditions::from_filter(filter);
+        let mut query = Conditions::from_filter(filter);
+        if let Some(ids) = ids {
+            query.add("c.id = ANY(?)", ids);
+        }
         let sql = format!("SELECT {COLUMNS} FROM public.master_cards c WHERE {} ORDER BY c.id", query.sql);
         let rows = client.query_typed_raw(&sql, query.typed()).await?;
         Ok(Self { rows: Box::pin(rows), _client: client })

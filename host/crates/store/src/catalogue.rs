@@ -197,13 +197,14 @@ impl Catalogue {
         self.edge(&listing.filter, listing.sort, last, false)
     }
 
-    /// All cards that a query picks, whatever page it asks for, piece by piece.
+    /// All cards that a query picks, or those of `ids` among them, whatever page it asks for, piece by piece.
     pub async fn export(
         &self,
         query: &ListQuery,
+        ids: Option<Vec<Uuid>>,
         format: Format,
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, StoreError> {
-        self.exports.begin(&self.pool, query, format).await
+        self.exports.begin(&self.pool, query, ids, format).await
     }
 
     fn edge(&self, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> Result<Option<String>, StoreError> {

@@ -9,6 +9,7 @@ use http_body_util::StreamBody;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     http::{body::Body, reply::Reply},
 };
 use cardinal_base::codes;
-use cardinal_cards::filter::{FilterQuery, ListQuery};
+use cardinal_cards::filter::{FilterQuery, LARGEST_LIMIT, ListQuery};
 use cardinal_store::catalogue::Format;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -33,6 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
                 json!({"enum": ["true", "false"], "default": "false"}),
             )
             .card_filter()
+            .param("ids", "Only these cards of them: up to 200 ids, separated by commas.", json!({}))
             .param(
                 "fields",
                 "Members of a line, or columns; `id` is always included.",
@@ -53,6 +55,7 @@ struct ExportQuery {
     spreadsheet: Option<String>,
     #[serde(flatten)]
     filter: FilterQuery,
+    ids: Option<String>,
     fields: Option<String>,
     deleted: Option<String>,
 }
@@ -74,6 +77,16 @@ impl ExportQuery {
         }
     }
 
+    fn ids(&self) -> ApiResult<Option<Vec<Uuid>>> {
+        let Some(text) = &self.ids else { return Ok(None) };
+        let ids = text.split(',').map(Uuid::try_parse).collect::<Result<Vec<_>, _>>().unwrap_or_default();
+        if ids.is_empty() || ids.len() > LARGEST_LIMIT as usize {
+            let detail = format!("`ids` is 1 to {LARGEST_LIMIT} ids, separated by commas.");
+            return Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
+        }
+        Ok(Some(ids))
+    }
+
     /// What it has in common with the list.
     fn list(self) -> ListQuery {
         ListQuery { filter: self.filter, fields: self.fields, deleted: self.deleted, ..ListQuery::default() }
@@ -82,14 +95,14 @@ impl ExportQuery {
 
 async fn export(app: &Arc<App>, call: Call<Query<ExportQuery>>) -> ApiResult<Reply> {
     let query = call.query()?;
-    let format = query.format()?;
+    let (format, ids) = (query.format()?, query.ids()?);
     let list = query.list();
     // HEAD gets the same errors as GET.
     let body = if call.method == Method::HEAD {
         list.filter().and(list.fields().map(drop))?;
         Body::empty()
     } else {
-        let pieces = app.catalogue.export(&list, format).await?;
+        let pieces = app.catalogue.export(&list, ids, format).await?;
         Body::stream(StreamBody::new(pieces.map(|piece| piece.map(Frame::data))))
     };
     let mut reply = Reply::new(body);

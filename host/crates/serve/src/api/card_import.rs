@@ -48,6 +48,7 @@ pub(super) fn routes() -> Vec<Route> {
                 "Whether to import ids and sources, as an export writes them; `keep` needs the scope `*`.",
                 json!({"enum": ["ignore", "keep"], "default": "ignore"}),
             )
+            .param("file", "The file's name, as the list of jobs shows it.", json!({"maxLength": FILE_NAME_LIMIT}))
             // Whatever it is: bad rows are the job's errors, and not the request's.
             .body("application/x-ndjson", json!({"examples": ["{\"title\": \"A chair\", \"sku\": \"C-1\"}\n"]}))
             .body("text/csv", json!({"examples": ["title,sku,attributes.brand\nA chair,C-1,Northwind\n"]}))
@@ -62,9 +63,23 @@ struct ImportQuery {
     dry_run: Option<bool>,
     atomic: Option<bool>,
     sources: Option<String>,
+    file: Option<String>,
 }
 
+/// Characters of a file's name.
+const FILE_NAME_LIMIT: usize = 200;
+
 impl ImportQuery {
+    fn file(self) -> ApiResult<Option<String>> {
+        match self.file {
+            Some(name) if name.chars().count() > FILE_NAME_LIMIT || name.contains(char::is_control) => {
+                let detail = format!("`file` is a name of up to {FILE_NAME_LIMIT} characters.");
+                Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail))
+            }
+            name => Ok(name.filter(|name| !name.is_empty())),
+        }
+    }
+
     fn terms(&self) -> ApiResult<Terms> {
         let refused = |detail: &str| Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
         let mode = match self.mode.as_deref() {
@@ -83,6 +98,7 @@ impl ImportQuery {
 }
 
 async fn import(app: &Arc<App>, call: Call<Query<ImportQuery>, RawBody>) -> ApiResult<Reply> {
+    let file = call.query()?.file()?;
     let (format, is_gzip, terms, permit) = admitted(app, &call)?;
     let (call, stream) = call.into_stream();
     let upload = Upload::begin(Intake::new(stream, is_gzip), format, terms).await?;
@@ -92,6 +108,9 @@ async fn import(app: &Arc<App>, call: Call<Query<ImportQuery>, RawBody>) -> ApiR
         Format::Ndjson => "ndjson".into(),
         Format::Csv => "csv".into(),
     };
+    if let Some(name) = file {
+        args["file"] = name.into();
+    }
     if let Some(columns) = upload.columns() {
         args["columns"] = serde_json::to_value(columns).map_err(ApiError::internal)?;
     }

@@ -36,6 +36,7 @@ pub struct BulkRequest {
 pub enum Action {
     Archive,
     Activate,
+    Draft,
     Delete,
     RemoveSource,
     PluginTool,
@@ -60,6 +61,7 @@ impl Action {
         match self {
             Self::Archive => "archive",
             Self::Activate => "activate",
+            Self::Draft => "draft",
             Self::Delete => "delete",
             Self::RemoveSource => "remove_source",
             Self::PluginTool => "plugin_tool",
@@ -68,7 +70,7 @@ impl Action {
 
     /// As it is stored.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Archive, Self::Activate, Self::Delete, Self::RemoveSource, Self::PluginTool]
+        [Self::Archive, Self::Activate, Self::Draft, Self::Delete, Self::RemoveSource, Self::PluginTool]
             .into_iter()
             .find(|action| action.name() == name)
     }
@@ -78,6 +80,7 @@ impl Action {
         match self {
             Self::Archive => Some(BulkAction::SetStatus(Status::Archived.name())),
             Self::Activate => Some(BulkAction::SetStatus(Status::Active.name())),
+            Self::Draft => Some(BulkAction::SetStatus(Status::Draft.name())),
             Self::Delete => Some(BulkAction::Delete),
             Self::RemoveSource => Some(BulkAction::RemoveSource(args.get("source_key")?.as_str()?.to_owned())),
             Self::PluginTool => None,
@@ -131,7 +134,7 @@ fn check_args(action: Action, args: &Map<String, Value>) -> ApiResult<()> {
     let known: &[&str] = match action {
         Action::RemoveSource => &["source_key"],
         Action::PluginTool => &["tool", "arguments", "card_argument"],
-        Action::Archive | Action::Activate | Action::Delete => &[],
+        Action::Archive | Action::Activate | Action::Draft | Action::Delete => &[],
     };
     if let Some(unknown) = args.keys().find(|name| !known.contains(&name.as_str())) {
         let pointer = format!("/args/{}", cardinal_base::input::escape(unknown));

@@ -35,6 +35,7 @@ pub struct JobRequest {
 enum JobAction {
     Archive,
     Activate,
+    Draft,
     Delete,
     RemoveSource,
     PluginTool,
@@ -55,6 +56,7 @@ impl JobRequest {
         let action = match action {
             JobAction::Archive => Action::Archive,
             JobAction::Activate => Action::Activate,
+            JobAction::Draft => Action::Draft,
             JobAction::Delete => Action::Delete,
             JobAction::RemoveSource => Action::RemoveSource,
             JobAction::PluginTool => Action::PluginTool,

@@ -175,7 +175,7 @@ impl Exports {
 
 /// The text of an export; none when it is too large.
 async fn collect(catalogue: &Catalogue, export: &Export, format: Format) -> ApiResult<Option<String>> {
-    let mut pieces = pin!(catalogue.export(&list(&export.query)?, format).await?);
+    let mut pieces = pin!(catalogue.export(&list(&export.query)?, None, format).await?);
     let mut text = Vec::new();
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(ApiError::internal)?;

@@ -46,6 +46,10 @@ impl TypedValue for Vec<i32> {
     const TYPE: Type = Type::INT4_ARRAY;
 }
 
+impl TypedValue for Vec<Uuid> {
+    const TYPE: Type = Type::UUID_ARRAY;
+}
+
 impl TypedValue for Vec<String> {
     const TYPE: Type = Type::TEXT_ARRAY;
 }

@@ -11,6 +11,7 @@ use futures_util::{Stream, stream};
 use serde::Serialize;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use uuid::Uuid;
 
 use crate::card_export::Rows;
 use crate::error::StoreError;
@@ -67,6 +68,7 @@ impl Exports {
         &self,
         pool: &Pool,
         query: &ListQuery,
+        ids: Option<Vec<Uuid>>,
         format: Format,
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, StoreError> {
         let (filter, fields) = (query.filter()?, fields(query)?);
@@ -74,7 +76,7 @@ impl Exports {
             let detail = format!("{MAX_EXPORTS} exports are running on this host, which is the maximum.");
             StoreError::Busy { detail, retry_after: RETRY_SECONDS }
         })?;
-        let rows = Rows::open(pool, &filter).await?;
+        let rows = Rows::open(pool, &filter, ids).await?;
         let mut export = Export { rows, format, fields, begun: Instant::now(), over: false, _seat: seat };
         // What goes wrong before the first bytes is an answer of its own.
         let first = export.piece(true).await?;

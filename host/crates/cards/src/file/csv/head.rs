@@ -83,11 +83,12 @@ impl Head {
         for (at, name) in names(text, delimiter)?.iter().enumerate() {
             let pointer = format!("/{}", escape(name));
             let Some(column) = Column::named(name) else {
-                let detail = match name.is_empty() {
-                    true => format!("Column {} has no name.", at + 1),
-                    false => "Unknown column. A file may have title, sku, status, attributes and attributes.<name>, \
-                              but not attributes.sources."
-                        .to_owned(),
+                let detail = match name.strip_prefix("attributes.") {
+                    None if name.is_empty() => format!("Column {} has no name.", at + 1),
+                    None => format!(
+                        "Unknown column. Rename it to attributes.{name} to import it as an attribute, or remove it."
+                    ),
+                    Some(_) => "Unknown column. No attribute can have this name: rename it, or remove it.".to_owned(),
                 };
                 faults.push((pointer, detail));
                 continue;

@@ -150,6 +150,7 @@ impl Arguments {
         match self.action {
             Action::Archive => status(Status::Archived),
             Action::Activate => status(Status::Active),
+            Action::Draft => status(Status::Draft),
             Action::Delete => {
                 vec![json!({"pointer": "", "before": {"title": card.title, "sku": card.sku, "status": card.status}})]
             }

@@ -21,7 +21,7 @@ pub(super) fn all() -> Vec<CoreTool> {
 
 fn bulk_update() -> CoreTool {
     let input = json!({"type": "object", "properties": {
-        "action": {"enum": ["archive", "activate", "delete", "remove_source"], "description": "What is done to each card"},
+        "action": {"enum": ["archive", "activate", "draft", "delete", "remove_source"], "description": "What is done to each card"},
         "ids": {
             "type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1, "maxItems": IDS_LIMIT,
             "description": "These cards",
@@ -43,8 +43,8 @@ fn bulk_update() -> CoreTool {
         "item": job(),
         "note": note(),
     }, "required": ["dry_run", "count"]});
-    let about = "Archives, activates or deletes many cards, or removes a source of each. By default it only shows what it would \
-        do; with `dry_run: false` it becomes a job, which a person confirms first. See jobs_get.";
+    let about = "Archives, activates or deletes many cards, makes them drafts, or removes a source of each. By default it only \
+        shows what it would do; with `dry_run: false` it becomes a job, which a person confirms first. See jobs_get.";
     tool(Action::BulkUpdate, "cards_bulk_update", "Change many cards", about, input, output)
 }
 

@@ -1,0 +1,37 @@
+import { readFileSync } from 'node:fs';
+import { signedIn } from './requests.ts';
+import { expect, expectAccessible, expectReflows, signIn, test, uniqueSku } from './support.ts';
+
+test.beforeEach(({ page }) => signIn(page));
+
+test('what is ticked changes its status, which is taken back, and is exported alone', async ({ page }) => {
+  const prefix = uniqueSku();
+  const rows = ['draft', 'active', 'active'].map((status, n) => JSON.stringify({ title: `Ticked ${n}`, sku: `${prefix}-${n}`, status })).join('\n');
+  await signedIn(page, 'POST', '/master-cards/import', rows, 'application/x-ndjson');
+  // The browser's own dialog for a file cannot be answered; without it the file is a download.
+  await page.addInitScript(() => Reflect.deleteProperty(globalThis, 'showSaveFilePicker'));
+  await page.goto(`/admin/cards?q=${prefix}&sort=sku`);
+  const row = (n: number) => page.getByRole('row', { name: `Ticked ${n}` });
+  const bar = page.getByRole('toolbar');
+  for (const n of [0, 1]) await row(n).getByRole('checkbox').check();
+  await expectAccessible(page);
+  await expectReflows(page);
+
+  await bar.getByRole('button', { name: 'Export' }).click();
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('menuitem', { name: 'As CSV' }).click()]);
+  const lines = readFileSync(await file.path(), 'utf8').trim().split('\n');
+  expect(lines.slice(1).map((line) => line.match(/Ticked \d/)?.[0])).toEqual(['Ticked 0', 'Ticked 1']);
+
+  await bar.getByRole('button', { name: 'Archive' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Archive' }).click();
+  for (const n of [0, 1]) await expect(row(n)).toContainText('Archived');
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await expect(row(0)).toContainText('Draft');
+  await expect(row(1)).toContainText('Active');
+
+  await page.keyboard.press('Escape');
+  await row(2).getByRole('checkbox').check();
+  await bar.getByRole('button', { name: 'Make draft' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Make draft' }).click();
+  await expect(row(2)).toContainText('Draft');
+});
