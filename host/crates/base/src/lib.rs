@@ -28,3 +28,4 @@ pub mod seal;
 pub mod secret_file;
 pub mod spelling;
 pub mod strict;
+pub mod tls;

@@ -23,6 +23,7 @@ mod provision;
 
 use crate::crash::record::Crash;
 use cardinal_base::config::Secret;
+use cardinal_base::tls::TlsPair;
 pub use cardinal_database::connect::ConnectParams;
 use cardinal_database::connect::SocketDir;
 pub use message::{FirstLogin, ListenerUse, ProvisionRequest, ToSupervisor, ToWorker, WorkerDatabase, WorkerStart};
@@ -262,6 +263,17 @@ impl SupervisorLink {
         self.written(|id| ToSupervisor::BootstrapPassword { id, password }).await
     }
 
+    /// The certificate and its key as they lie there now.
+    ///
+    /// # Errors
+    /// They cannot be read, or the supervisor is gone.
+    pub async fn read_tls(&self) -> io::Result<TlsPair> {
+        match self.ask(|id| ToSupervisor::ReadTls { id }).await {
+            Ok(ToWorker::Tls { pair, .. }) => pair.map_err(io::Error::other),
+            _ => Err(io::Error::other("the supervisor is gone")),
+        }
+    }
+
     async fn written(&self, question: impl FnOnce(u64) -> ToSupervisor) -> io::Result<()> {
         match self.ask(question).await {
             Ok(ToWorker::Written { result, .. }) => result.map_err(io::Error::other),
@@ -306,7 +318,8 @@ impl Shared {
                     | ToWorker::Purged { id, .. }
                     | ToWorker::Released { id, .. }
                     | ToWorker::Lock { id, .. }
-                    | ToWorker::Written { id, .. }),
+                    | ToWorker::Written { id, .. }
+                    | ToWorker::Tls { id, .. }),
                 ) => self.answer(id, answer),
                 Err(error) => {
                     tracing::debug!(%error, "the control socket ended");

@@ -22,9 +22,9 @@ use crate::{
     api,
     app::{App, Parts},
     request::ListenerRole,
-    server,
+    server::{self, Tls},
 };
-use cardinal_base::clock::Clock;
+use cardinal_base::{clock::Clock, config::Http};
 use cardinal_control::{
     crash::{current, descriptors, vital::LowNumbers},
     link::{ListenerUse, SupervisorLink, WorkerStart},
@@ -97,7 +97,7 @@ async fn serve(
     let parts = Parts { pools, clock: Clock::System, link: link.clone(), log, prober, routes: api::routes() };
     let app = Arc::new(App::build(start, parts, &stop)?);
     let mut serving = JoinSet::new();
-    for listener in listeners(sockets, &uses)? {
+    for listener in listeners(sockets, &uses, tls(&app.config.http, &link).await)? {
         serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
     }
     warn_of_settings(&app);
@@ -135,7 +135,14 @@ async fn drain(app: &App, mut serving: JoinSet<()>, stop: &CancellationToken, gr
     app.audit.write_waiting(true).await;
 }
 
-fn listeners(sockets: Sockets, uses: &[ListenerUse]) -> anyhow::Result<Vec<server::Listener>> {
+async fn tls(http: &Http, link: &SupervisorLink) -> Option<Arc<Tls>> {
+    match &http.tls {
+        Some(_) => Some(Arc::new(Tls::new(link.clone()).await)),
+        None => None,
+    }
+}
+
+fn listeners(sockets: Sockets, uses: &[ListenerUse], tls: Option<Arc<Tls>>) -> anyhow::Result<Vec<server::Listener>> {
     let local = server::Listener::local(sockets.local).context("taking over the local socket")?;
     let mut ready = vec![local];
     for (listener, purpose) in sockets.listeners.into_iter().zip(uses) {
@@ -145,7 +152,8 @@ fn listeners(sockets: Sockets, uses: &[ListenerUse]) -> anyhow::Result<Vec<serve
             ListenerUse::Admin => ListenerRole::Admin,
             ListenerUse::Metrics => ListenerRole::Metrics,
         };
-        ready.push(server::Listener::tcp(listener, door).context("taking over a listening socket")?);
+        let tls = tls.clone().filter(|_| door != ListenerRole::Metrics);
+        ready.push(server::Listener::tcp(listener, door, tls).context("taking over a listening socket")?);
     }
     Ok(ready)
 }

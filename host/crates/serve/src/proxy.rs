@@ -55,6 +55,8 @@ pub struct Visitor {
     pub peer: IpAddr,
     pub trusted: bool,
     pub client: IpAddr,
+    /// By which it came here: `http` or `https`.
+    pub scheme: &'static str,
 }
 
 impl Proxy {
@@ -213,6 +215,7 @@ impl Proxy {
                 peer: visitor.peer,
                 trusted: visitor.trusted,
                 client: visitor.client,
+                scheme: visitor.scheme,
                 via: &self.via,
                 route,
             },

@@ -73,6 +73,8 @@ pub enum ListenerRole {
     Admin,
     /// `/metrics` alone, for whoever can reach it.
     Metrics,
+    /// A listener that speaks TLS, asked in clear: probes are answered, all else hears where to ask.
+    InClear,
     /// The socket in `DATA_DIR`: everything but proxied pages; who it is the system has said, and the token shows that it is no plugin.
     Local { uid: u32 },
 }
@@ -139,7 +141,9 @@ async fn relay(
     cx.template = "(proxy)";
     cx.meter = Some(app.telemetry.requests.proxied(request.method()));
     cx.trace.mark(request.headers_mut());
-    let visitor = proxy::Visitor { request_id: cx.request_id, peer: peer.ip, trusted: cx.trusted, client: cx.peer };
+    let scheme = if app.config.http.tls.is_some() { "https" } else { "http" };
+    let (request_id, trusted, client) = (cx.request_id, cx.trusted, cx.peer);
+    let visitor = proxy::Visitor { request_id, peer: peer.ip, trusted, client, scheme };
     let reply = app.proxy.forward(&visitor, route, request).await?;
     cx.relayed = true;
     Ok(reply)

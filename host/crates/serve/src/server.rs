@@ -5,6 +5,7 @@ mod idle_queue;
 mod idle_timer;
 mod open_connection;
 mod repoll;
+mod tls;
 mod unread_head;
 
 use std::{
@@ -35,6 +36,7 @@ use self::{
     idle_timer::IdleTimer,
     open_connection::OpenConnection,
     repoll::repoll,
+    tls::Opening,
     unread_head::UnreadHead,
 };
 use crate::{
@@ -44,6 +46,8 @@ use crate::{
     request::{self, ListenerRole, Peer, RefusalHold},
 };
 use cardinal_control::{crash::descriptors, local_socket::HandoverReceiver};
+
+pub use self::tls::Tls;
 
 /// A request's headers must have arrived after this long; also the longest idle keep-alive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,7 +62,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where connections come in, and what may be asked there.
 pub enum Listener {
-    Tcp(TcpListener, ListenerRole),
+    Tcp(TcpListener, ListenerRole, Option<Arc<Tls>>),
     /// Connections of the local socket, as the supervisor lets them in.
     Local(HandoverReceiver),
 }
@@ -66,13 +70,14 @@ pub enum Listener {
 /// A connection that came in.
 enum Stream {
     Tcp(TcpStream),
+    Tls(TcpStream, Arc<Tls>),
     Local(UnixStream),
 }
 
 impl AsRawFd for Stream {
     fn as_raw_fd(&self) -> RawFd {
         match self {
-            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Tcp(stream) | Self::Tls(stream, _) => stream.as_raw_fd(),
             Self::Local(stream) => stream.as_raw_fd(),
         }
     }
@@ -122,13 +127,40 @@ async fn refuse(app: Arc<App>, server: http1::Builder, listener: Listener, conne
 fn start(app: &Arc<App>, server: &http1::Builder, newcomer: AcceptedConnection, stop: &CancellationToken) {
     let (app, mut server, stop) = (Arc::clone(app), server.clone(), stop.clone());
     tokio::spawn(async move {
-        let Some((stream, peer, slot)) = newcomer.with_slot().await else { return };
+        let Some((stream, mut peer, mut slot)) = newcomer.with_slot().await else { return };
         server.timer(IdleTimer::new(slot.connection()));
         match stream {
             Stream::Tcp(stream) => connection(app, server, stream, peer, stop, slot).await,
+            Stream::Tls(stream, tls) => match open_tls(&tls, stream, &mut slot, &stop).await {
+                Some(Opening::Encrypted(stream)) => connection(app, server, stream, peer, stop, slot).await,
+                Some(Opening::InClear(stream)) => {
+                    peer.door = ListenerRole::InClear;
+                    connection(app, server, stream, peer, stop, slot).await;
+                }
+                None => {}
+            },
             Stream::Local(stream) => connection(app, server, stream, peer, stop, slot).await,
         }
     });
+}
+
+/// None where the connection ends before there are keys. Meanwhile it counts as idle.
+async fn open_tls(
+    tls: &Tls,
+    stream: TcpStream,
+    slot: &mut ConnectionSlot,
+    stop: &CancellationToken,
+) -> Option<Opening> {
+    let mut opening = pin!(tls.open(stream));
+    let opened = poll_fn(|cx| match opening.as_mut().poll(cx) {
+        Poll::Pending => slot.poll_close(cx, false).map(|()| None),
+        Poll::Ready(opened) => Poll::Ready(Some(opened)),
+    });
+    let opened = tokio::select! {
+        opened = opened => opened?,
+        () = stop.cancelled() => return None,
+    };
+    opened.inspect_err(|error| tracing::debug!(%error, "a TLS connection did not come about")).ok()
 }
 
 /// Serves one connection until it ends or changes its protocol. After `stop` it ends with the request in flight, an
@@ -201,9 +233,7 @@ fn answer(
     async move {
         let mut answer = match peer.door {
             ListenerRole::Metrics => api::metrics::separate(&app, &request).await,
-            ListenerRole::Whole | ListenerRole::Public | ListenerRole::Admin | ListenerRole::Local { .. } => {
-                request::serve(app, peer, request).await
-            }
+            _ => request::serve(app, peer, request).await,
         };
         if let Some(RefusalHold(time)) = answer.extensions_mut().remove() {
             // Meanwhile the connection counts as idle: it is closed first when its place is wanted.
@@ -240,10 +270,10 @@ impl Drop for ConnectionGuard {
 impl Listener {
     /// # Errors
     /// The descriptor is no socket that listens.
-    pub fn tcp(listener: OwnedFd, door: ListenerRole) -> io::Result<Self> {
+    pub fn tcp(listener: OwnedFd, door: ListenerRole, tls: Option<Arc<Tls>>) -> io::Result<Self> {
         let listener = std::net::TcpListener::from(listener);
         listener.set_nonblocking(true)?;
-        Ok(Self::Tcp(TcpListener::from_std(listener)?, door))
+        Ok(Self::Tcp(TcpListener::from_std(listener)?, door, tls))
     }
 
     /// # Errors
@@ -302,10 +332,16 @@ type AcceptOutcome = Option<(Stream, Option<IpAddr>, ListenerRole)>;
 
 async fn accept_stream(listener: &Listener) -> io::Result<AcceptOutcome> {
     Ok(match listener {
-        Listener::Tcp(listener, door) => {
+        Listener::Tcp(listener, door, tls) => {
             let (stream, peer) = listener.accept().await?;
             // It fails when the client has gone away already.
-            stream.set_nodelay(true).is_ok().then_some((Stream::Tcp(stream), Some(canonical(peer)), *door))
+            stream.set_nodelay(true).is_ok().then(|| {
+                let stream = match tls {
+                    Some(tls) => Stream::Tls(stream, Arc::clone(tls)),
+                    None => Stream::Tcp(stream),
+                };
+                (stream, Some(canonical(peer)), *door)
+            })
         }
         Listener::Local(handed) => {
             let stream = handed.receive().await?;

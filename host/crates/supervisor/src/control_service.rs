@@ -104,6 +104,11 @@ impl ControlService {
                 let write = spawn_blocking(move || files.write_lock(&lock));
                 answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
             }
+            ToSupervisor::ReadTls { id } => {
+                let files = self.files.clone();
+                let read = spawn_blocking(move || files.read_tls());
+                answer(outbox, async move { ToWorker::Tls { id, pair: finished(read).await } });
+            }
             ToSupervisor::BootstrapPassword { id, password } => {
                 self.announcement.made_up(password.clone());
                 let files = self.files.clone();

@@ -4,7 +4,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::network::{self, Cidr};
+use super::paths::absolute;
 use super::reader::{Reader, number};
+use crate::tls::{TlsError, TlsFiles};
 
 const DEFAULT_LISTEN_ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 const DEFAULT_SHUTDOWN_GRACE_SECONDS: u64 = 25;
@@ -25,6 +27,8 @@ pub struct Http {
     pub trusted_proxies: Vec<Cidr>,
     /// Private networks that pictures of cards may be read from.
     pub picture_networks: Vec<Cidr>,
+    /// What the public listener and that of the admin API speak; in clear without.
+    pub tls: Option<TlsFiles>,
     pub shutdown_grace: Duration,
 }
 
@@ -35,7 +39,7 @@ pub(super) struct Args {
     /// Address and port to serve on, e.g. localhost:8080 or, for all addresses, :8080; port 0 takes a free one [default: 127.0.0.1:8080]
     #[arg(long, env, value_name = "ADDR")]
     listen_addr: Option<String>,
-    /// Scheme and host that clients use, without a path, e.g. https://shop.example.com [default: http://<LISTEN_ADDR>]
+    /// Scheme and host that clients use, without a path, e.g. https://shop.example.com [default: http://<LISTEN_ADDR>, https:// with TLS_CERT]
     #[arg(long, env, value_name = "URL")]
     base_url: Option<String>,
     /// A listener of its own for the admin API, Admin UI and MCP, e.g. 127.0.0.1:9090 [default: none]
@@ -56,10 +60,10 @@ pub(super) struct Args {
     /// Private networks that pictures of cards may be read from, e.g. 10.20.0.0/16 [default: none]
     #[arg(long, env, value_name = "CIDRS")]
     picture_networks: Option<String>,
-    /// Certificate chain to serve TLS with, e.g. /etc/cardinal/tls.crt
+    /// Certificate chain to serve TLS with, in PEM, e.g. /etc/cardinal/tls.crt; read again when it changes [default: none, no TLS]
     #[arg(long, env, value_name = "FILE")]
     tls_cert: Option<String>,
-    /// Private key of TLS_CERT, e.g. /etc/cardinal/tls.key
+    /// Private key of TLS_CERT, in PEM, e.g. /etc/cardinal/tls.key
     #[arg(long, env, value_name = "FILE")]
     tls_key: Option<String>,
     /// Seconds that running requests get when the host is asked to stop, e.g. 10 [default: 25]
@@ -77,10 +81,10 @@ impl Http {
             DEFAULT_SHUTDOWN_GRACE_SECONDS,
             number(0..=MAX_SHUTDOWN_GRACE_SECONDS),
         );
-        refuse_tls(args, reader);
+        let tls = read_tls(args, reader);
         let proxy_hosts = reader.list("PROXY_HOSTS", &args.proxy_hosts, network::host_name);
         let base_url_derived = base_url.is_none();
-        let base_url = base_url.unwrap_or_else(|| derived_base_url(listen_addr));
+        let base_url = base_url.unwrap_or_else(|| derived_base_url(listen_addr, tls.is_some()));
         refuse_own_host(&proxy_hosts, &base_url, reader);
         Http {
             listen_addr,
@@ -92,6 +96,7 @@ impl Http {
             cors_origins: reader.list("ADMIN_CORS_ORIGINS", &args.admin_cors_origins, network::origin),
             trusted_proxies: reader.list("TRUSTED_PROXIES", &args.trusted_proxies, str::parse),
             picture_networks: reader.list("PICTURE_NETWORKS", &args.picture_networks, str::parse),
+            tls,
             shutdown_grace: Duration::from_secs(grace),
         }
     }
@@ -100,13 +105,14 @@ impl Http {
     pub fn bound(&mut self, address: SocketAddr) {
         self.listen_addr = address;
         if self.base_url_derived {
-            self.base_url = derived_base_url(address);
+            self.base_url = derived_base_url(address, self.tls.is_some());
         }
     }
 }
 
-fn derived_base_url(address: SocketAddr) -> String {
-    format!("http://{address}")
+fn derived_base_url(address: SocketAddr, is_encrypted: bool) -> String {
+    let scheme = if is_encrypted { "https" } else { "http" };
+    format!("{scheme}://{address}")
 }
 
 /// On its own host a proxied page would share the Admin UI's origin, or hide it.
@@ -122,14 +128,27 @@ fn refuse_own_host(proxy_hosts: &[String], base_url: &str, reader: &mut Reader) 
 }
 
 /// Serving in clear while the operator believes in TLS would be worse than not starting.
-fn refuse_tls(args: &Args, reader: &mut Reader) {
-    for (setting, raw) in [("TLS_CERT", &args.tls_cert), ("TLS_KEY", &args.tls_key)] {
-        if raw.as_deref().is_some_and(|text| !text.trim().is_empty()) {
-            reader.fault(
-                setting,
-                "this version does not serve TLS itself; put a TLS-terminating proxy before it and set BASE_URL to \
-                 its https address",
-            );
+fn read_tls(args: &Args, reader: &mut Reader) -> Option<TlsFiles> {
+    let cert = reader.optional("TLS_CERT", &args.tls_cert, |text| absolute(text));
+    let key = reader.optional("TLS_KEY", &args.tls_key, |text| absolute(text));
+    let files = match (cert, key) {
+        (Some(cert), Some(key)) => TlsFiles { cert, key },
+        (Some(_), None) => {
+            reader.fault("TLS_KEY", "TLS_CERT is set, so this must name the file with its private key");
+            return None;
+        }
+        (None, Some(_)) => {
+            reader.fault("TLS_CERT", "TLS_KEY is set, so this must name the file with its certificate chain");
+            return None;
+        }
+        (None, None) => return None,
+    };
+    match files.read().and_then(|pair| pair.server_config()) {
+        Ok(_) => Some(files),
+        Err(TlsError { setting, problem }) => {
+            let file = if setting == "TLS_CERT" { &files.cert } else { &files.key };
+            reader.fault(setting, format!("{} {problem}", file.display()));
+            None
         }
     }
 }

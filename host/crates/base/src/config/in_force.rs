@@ -38,9 +38,8 @@ impl Config {
             ("PROXY_ROUTES", list(&routes.collect::<Vec<_>>())),
             ("PROXY_TIMEOUT_SECONDS", json!(self.proxy.timeout.as_secs())),
             ("PROXY_IDLE_SECONDS", json!(self.proxy.idle.as_secs())),
-            // A start with one of them is refused as long as this version speaks no TLS.
-            ("TLS_CERT", Value::Null),
-            ("TLS_KEY", Value::Null),
+            ("TLS_CERT", path(http.tls.as_ref().map(|files| &files.cert))),
+            ("TLS_KEY", path(http.tls.as_ref().map(|files| &files.key))),
         ]
     }
 

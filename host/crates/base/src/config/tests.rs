@@ -206,12 +206,29 @@ fn values_that_cannot_work_are_refused() {
         ("log-level", "inof"),
         ("log-level", "info,cardinal=loud"),
         ("otel-exporter-otlp-endpoint", "nowhere"),
-        ("tls-cert", "/etc/tls.crt"),
+        ("tls-cert", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/other.crt.pem")), // without its key
+        ("tls-key", "/nowhere/tls.key"),
         ("shutdown-grace-seconds", "1.5"),
     ] {
         let flag = format!("--{flag}={text}");
         assert!(read(&[&flag]).is_err(), "{flag} was taken");
     }
+}
+
+#[test]
+fn a_host_with_a_certificate_is_https() {
+    let file = |name: &str| format!("{}/tests/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
+    let (cert, key) = (file("other.crt"), file("other.key"));
+    let config = read(&["--tls-cert", &cert, "--tls-key", &key]).unwrap();
+    assert_eq!(config.http.base_url, "https://127.0.0.1:8080");
+    assert!(
+        config.secret_files().iter().any(|(setting, file)| *setting == "TLS_KEY" && file.ends_with("other.key.pem"))
+    );
+    let error = read(&["--tls-cert", &cert, "--tls-key", &file("self-signed.key")]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("TLS_KEY (--tls-key): ") && error.contains("self-signed.key.pem holds another key"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::{
     sandbox::Sandbox,
 };
 use cardinal_base::config::{Config, Secret};
+use cardinal_base::tls::TlsPair;
 use cardinal_database::{connect::ConnectParams, roles::RoleNames};
 
 /// All that a worker knows: its environment is empty.
@@ -116,6 +117,10 @@ pub enum ToSupervisor {
         id: u64,
         password: Option<Secret>,
     },
+    /// What the files of `TLS_CERT` and `TLS_KEY` hold now.
+    ReadTls {
+        id: u64,
+    },
     /// The worker's tasks run.
     Alive,
 }
@@ -145,5 +150,9 @@ pub enum ToWorker {
     Written {
         id: u64,
         result: Result<(), String>,
+    },
+    Tls {
+        id: u64,
+        pair: Result<TlsPair, String>,
     },
 }

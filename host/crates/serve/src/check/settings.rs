@@ -39,10 +39,13 @@ pub fn check(config: &Config) -> Vec<Finding> {
             Finding::warning("no-encryption", "BASE_URL", "Passwords and keys travel unencrypted.")
                 .found(&http.base_url)
                 .expected("an https address")
-                .fix("Put a TLS proxy in front of the host and name its https address in BASE_URL."),
+                .fix(
+                    "Set TLS_CERT and TLS_KEY, or put a TLS proxy in front of the host; name the https address in \
+                    BASE_URL.",
+                ),
         );
     }
-    if !in_clear && http.trusted_proxies.is_empty() {
+    if !in_clear && http.tls.is_none() && http.trusted_proxies.is_empty() {
         found.push(
             Finding::warning(
                 "trusted-proxies-unset",

@@ -50,6 +50,8 @@ pub struct Forwarding<'a> {
     pub peer: IpAddr,
     pub trusted: bool,
     pub client: IpAddr,
+    /// By which the request came here.
+    pub scheme: &'static str,
     pub via: &'a HeaderValue,
     pub route: &'a Route,
 }
@@ -156,13 +158,14 @@ fn set_forwarded(headers: &mut HeaderMap, way: &Forwarding<'_>, host: &HeaderVal
     }
     // Writing to a String never fails.
     let _ = write!(chain, "{}", way.peer);
-    let _ = write!(account, "for={};host=\"{}\";proto=http", node(way.peer), host.to_str().unwrap_or_default());
+    let (from, host_name) = (node(way.peer), host.to_str().unwrap_or_default());
+    let _ = write!(account, "for={from};host=\"{host_name}\";proto={}", way.scheme);
     for (name, text) in [(HeaderName::from_static(X_FORWARDED_FOR), chain), (header::FORWARDED, account)] {
         if let Ok(value) = HeaderValue::try_from(text) {
             headers.insert(name, value);
         }
     }
-    keep_one_or(headers, X_FORWARDED_PROTO, || HeaderValue::from_static("http"));
+    keep_one_or(headers, X_FORWARDED_PROTO, || HeaderValue::from_static(way.scheme));
     keep_one_or(headers, X_FORWARDED_HOST, || host.clone());
     if let Some(prefix) = &way.route.replaced_prefix {
         headers.insert(X_FORWARDED_PREFIX, prefix.clone());
@@ -233,6 +236,7 @@ mod tests {
             peer: if client_by_trusted.is_some() { "10.0.0.1" } else { "192.0.2.1" }.parse().unwrap(),
             trusted: client_by_trusted.is_some(),
             client: client_by_trusted.unwrap_or("192.0.2.1").parse().unwrap(),
+            scheme: "http",
             via: &HeaderValue::from_static("1.1 us"),
             route: &route,
         };

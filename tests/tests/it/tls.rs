@@ -1,0 +1,157 @@
+//! The host's own TLS, asked by curl.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use cardinal_tests::{Host, HostSettings, OWNER, OWNER_PASSWORD, Upstream, eventually, repository, unique};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// A certificate for 127.0.0.1, and its key, in a folder as an operator would keep them.
+struct Files {
+    folder: tempfile::TempDir,
+}
+
+impl Files {
+    fn new(name: &str) -> Files {
+        let files = Files { folder: tempfile::tempdir().unwrap() };
+        files.put(name, "crt");
+        files.put(name, "key");
+        files
+    }
+
+    /// Puts one of the pair in the place of what lies there, as certbot does.
+    fn put(&self, name: &str, kind: &str) {
+        let draft = self.folder.path().join("new");
+        fs::copy(known(name, kind), &draft).unwrap();
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(draft, self.path(kind)).unwrap();
+    }
+
+    fn path(&self, kind: &str) -> PathBuf {
+        self.folder.path().join(format!("tls.{kind}"))
+    }
+
+    fn settings(&self) -> HostSettings {
+        let text = |kind| self.path(kind).to_str().unwrap().to_owned();
+        Host::settings().set("TLS_CERT", text("crt")).set("TLS_KEY", text("key"))
+    }
+}
+
+fn known(name: &str, kind: &str) -> PathBuf {
+    repository().join(format!("host/crates/base/tests/tls/{name}.{kind}.pem"))
+}
+
+/// The status, the version of HTTP and the body; nothing where there is no connection with `authority`.
+fn curl(authority: &Path, arguments: &[&str]) -> Option<(u16, String, Value)> {
+    let mut command = Command::new("curl");
+    command.args(["-sS", "-m", "60", "-w", "\n%{http_code} %{http_version}", "--cacert"]).arg(authority);
+    let output = command.args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (body, (status, version)) = text.rsplit_once('\n').map(|(body, end)| (body, end.split_once(' ').unwrap()))?;
+    output
+        .status
+        .success()
+        .then(|| (status.parse().unwrap(), version.to_owned(), serde_json::from_str(body).unwrap_or(Value::Null)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_is_served_with_the_certificate_and_nothing_secret_in_clear() {
+    let files = Files::new("other");
+    let host = files.settings().set("PROXY_ROUTES", format!("/shop={}", Upstream::shared().url())).start().await;
+    let authority = known("other", "crt");
+    let url = |path: &str| format!("https://{}{path}", host.address());
+
+    let login = json!({"username": OWNER, "password": OWNER_PASSWORD}).to_string();
+    let said = ["--json", &login, &url("/v1/admin/auth/login")];
+    let (status, version, body) = curl(&authority, &said).unwrap();
+    assert_eq!((status, &*version), (200, "1.1"), "{body}");
+    let bearer = format!("authorization: Bearer {}", body["access_token"].as_str().unwrap());
+    let (status, _, body) = curl(&authority, &["-H", &bearer, &url("/v1/admin/system")]).unwrap();
+    let shown = body.to_string();
+    assert!(status == 200 && shown.contains("tls.key") && !shown.contains("PRIVATE"), "{body}");
+    assert!(curl(&known("self-signed", "crt"), &[&url("/healthz")]).is_none(), "another certificate is trusted there");
+
+    let mark = unique("tls");
+    curl(&authority, &["-H", &format!("x-mark: {mark}"), &url("/shop/a")]).unwrap();
+    let seen = Upstream::shared().seen(&mark);
+    assert_eq!(seen[0].header("x-forwarded-proto"), Some("https"));
+    assert!(seen[0].header("forwarded").unwrap().contains("proto=https"));
+
+    // In clear probes are answered, and everybody else hears where to ask.
+    let clear = host.client();
+    assert_eq!(clear.call(Method::GET, "/healthz").send().await.status, 200);
+    let asked = clear.call(Method::POST, "/v1/admin/auth/login").json(&json!({"username": OWNER})).send().await;
+    asked.refused(400, "invalid-request");
+    assert!(asked.text().contains(&format!("https://{}", host.address())), "{asked}");
+    for path in ["/", "/api", "/shop/a", "/v1/admin/master-cards", "/metrics"] {
+        assert_eq!(clear.call(Method::GET, path).send().await.status, 400, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_certificate_is_served_without_a_restart() {
+    let files = Files::new("self-signed");
+    let host = files.settings().start().await;
+    let (first, second) = (known("self-signed", "crt"), known("other", "crt"));
+    let url = format!("https://{}/healthz", host.address());
+    let worker = host.worker_pid();
+    assert!(curl(&first, &[&url]).is_some() && curl(&second, &[&url]).is_none());
+    files.put("other", "crt");
+    let log = |wanted: &'static str| {
+        let (host, first) = (&host, &first);
+        let url = url.clone();
+        async move {
+            eventually(wanted, async || {
+                let served = curl(first, &[&url]).is_some();
+                host.log().contains(wanted).then_some(served)
+            })
+            .await
+        }
+    };
+    assert!(log("holds another key").await, "the old one stays in force until the key is there, too");
+    files.put("other", "key");
+    eventually("the new certificate is served", async || curl(&second, &[&url])).await;
+    assert!(curl(&first, &[&url]).is_none());
+    assert_eq!(host.worker_pid(), worker);
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_with_is_refused_at_the_start() {
+    let files = Files::new("self-signed");
+    fs::set_permissions(files.path("key"), fs::Permissions::from_mode(0o644)).unwrap();
+    let mut readable = files.settings().launch();
+    assert_eq!(readable.program().ended().await.code(), Some(64), "{}", readable.log());
+    assert!(readable.log().contains("TLS_KEY") && readable.log().contains("chmod 0600"), "{}", readable.log());
+    files.put("other", "key");
+    let mut mixed = files.settings().launch();
+    assert_eq!(mixed.program().ended().await.code(), Some(64), "{}", mixed.log());
+    assert!(mixed.log().contains("holds another key"), "{}", mixed.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_tls_costs_nobody_else_a_connection() {
+    let files = Files::new("other");
+    let host = files.settings().start().await;
+    let mut silent = Vec::new();
+    for beginning in
+        [&b""[..], b"\x16", b"\x16\x03\x01\xff\xff", b"\x16\x03\x01\x00\x05hello", b"\x80\x2e\x01\x03\x01", &[0; 600]]
+    {
+        let mut connection = tokio::net::TcpStream::connect(host.address()).await.unwrap();
+        connection.write_all(beginning).await.unwrap();
+        silent.push(connection);
+    }
+    let url = format!("https://{}/healthz", host.address());
+    assert_eq!(curl(&known("other", "crt"), &[&url]).unwrap().0, 200);
+    // What is no record is answered as HTTP is, and then it is over.
+    for index in [3, 4, 5] {
+        let mut heard = Vec::new();
+        silent[index].read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard.starts_with(b"HTTP/1.1 400 "), index > 3, "{index}: {heard:?}");
+    }
+}
