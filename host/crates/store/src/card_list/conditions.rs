@@ -46,6 +46,10 @@ impl TypedValue for Vec<i32> {
     const TYPE: Type = Type::INT4_ARRAY;
 }
 
+impl TypedValue for Vec<Uuid> {
+    const TYPE: Type = Type::UUID_ARRAY;
+}
+
 impl TypedValue for Vec<String> {
     const TYPE: Type = Type::TEXT_ARRAY;
 }
@@ -173,6 +177,6 @@ pub(super) fn keyed(text: &str) -> String {
     if is_short(text) { format!("\n{text}") } else { text.to_owned() }
 }
 
-fn is_short(text: &str) -> bool {
+pub(super) fn is_short(text: &str) -> bool {
     text.chars().count() < ANYWHERE_FROM
 }
