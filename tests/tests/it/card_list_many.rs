@@ -11,11 +11,12 @@ const CARDS: &str = "/v1/admin/master-cards";
 const LIMIT: usize = 150;
 
 /// Kinds: `most` on two thirds, `few` on one in 500, `late` on the last tenth by age and SKU, `w` by title, `nearly` on
-/// all but 40. Titles repeat, so that ties are broken by the id.
+/// all but 40. Titles repeat, so that ties are broken by the id, and some have two lines.
 const SEED: &str = r#"
 INSERT INTO public.master_cards (id, title, sku, status, attributes, created_at, updated_at, deleted_at)
 SELECT (lpad(to_hex(1600000000000 + n * 1000), 12, '0') || '7' || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid,
-       (ARRAY['Garden', 'Lamp', 'Wardrobe', 'Ёлка', 'Стул', 'Chair'])[1 + n * 7 % 6] || ' ' || n % 977,
+       (ARRAY['Garden', 'Lamp', 'Wardrobe', 'Ёлка', 'Стул', 'Chair'])[1 + n * 7 % 6] || ' ' || n % 977
+         || CASE WHEN n % 700 = 5 THEN E'\nLast' ELSE '' END,
        'S_' || lpad(n::text, 6, '0') || CASE WHEN n % 1000 = 1 THEN '-RARE\x' ELSE '' END,
        CASE WHEN n % 300 = 3 THEN 'archived' WHEN n % 3 = 0 THEN 'draft' ELSE 'active' END,
        '{"sources": {}}', to_timestamp(1600000000 + n), now() - (n * 7919 % 30011) * interval '1 minute',
@@ -28,6 +29,8 @@ SELECT c.id, 'p:' || k.kind || k.again, 'p' || CASE k.kind WHEN 'few' THEN 'f' E
        (VALUES ('most', 1), ('most', 2), ('few', 1), ('late', 1), ('w', 1), ('nearly', 1)) k (kind, again)
  WHERE CASE k.kind WHEN 'most' THEN n % 3 > 0 WHEN 'few' THEN n % 500 = 7 WHEN 'late' THEN n > 27000
        WHEN 'w' THEN c.title LIKE 'W%' ELSE n % 750 <> 4 END";
+
+const BEGINS_WITH_L: &str = r"title ~ '(^|\n)L'";
 
 async fn seeded() -> (Host, Client) {
     let host = Host::settings().start().await;
@@ -81,7 +84,10 @@ async fn every_page_is_what_plain_sql_says() {
         ("&q=s_0".to_owned(), "starts_with(sku, 'S_0')".to_owned()),
         ("&q=-rare%5C".to_owned(), r"strpos(sku, '-RARE\') > 0".to_owned()),
         ("&q=%D1%91%D0%9B%D0%BA".to_owned(), "strpos(title, 'Ёлк') > 0".to_owned()),
-        ("&q=l".to_owned(), "starts_with(title, 'L')".to_owned()),
+        ("&q=l".to_owned(), BEGINS_WITH_L.to_owned()),
+        ("&q=LA&status=archived".to_owned(), format!("{BEGINS_WITH_L} AND status = 'archived'")),
+        ("&q=%D1%91".to_owned(), "starts_with(title, 'Ё')".to_owned()),
+        ("&q=%D0%A1%D1%82&kind=most".to_owned(), format!("starts_with(title, 'Ст') AND {}", has("most"))),
         ("&q=wA".to_owned(), "starts_with(title, 'Wa')".to_owned()),
         ("&q=S_".to_owned(), "true".to_owned()),
         ("&q=%25%25%25".to_owned(), "false".to_owned()),
@@ -283,7 +289,7 @@ fn filter_at_random(mut random: impl FnMut(usize) -> usize) -> (String, String) 
         ("lamp", "title ILIKE '%lamp%'"),
         ("p 12", "title ILIKE '%p 12%'"),
         ("S_0012", "strpos(sku, 'S_0012') > 0"),
-        ("l", "title LIKE 'L%'"),
+        ("l", BEGINS_WITH_L),
         ("-RARE", "strpos(sku, '-RARE') > 0"),
         ("Стул", "title LIKE 'Стул%'"),
     ];

@@ -49,6 +49,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     22 "0022_approval_pins",
     23 "0023_plugin_jobs",
     24 "0024_card_times",
+    25 "0025_card_lines",
 ];
 
 /// How many there are.

@@ -5,7 +5,8 @@
 //! what it reads is the page. A search looks at each card on its way, so a walk may find little; it is given up after a
 //! bounded number of steps. A *gathering* collects all that fits by the filter's own index and sorts it: quick where
 //! little fits. A walk to the end of the list is the last resort, a fraction of a second for a million cards.
-//! `selection` says when which.
+//! `selection` says when which. Searches of one or two characters match beginnings, which lie together in the orders of
+//! title and SKU: `beginnings` reads them there.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::sync::OnceCell;
@@ -25,11 +26,13 @@ use cardinal_database::{
 };
 
 mod base;
+mod beginnings;
 mod bounded;
 mod conditions;
 mod digest;
 mod frequent_keys;
 mod groups;
+mod letters;
 mod ranges;
 mod selection;
 mod statements;
@@ -39,6 +42,7 @@ pub use conditions::Conditions;
 pub use digest::Digest;
 use frequent_keys::FrequentKeys;
 use groups::{GroupList, Groups};
+use letters::Letters;
 
 /// Up to this many an estimate of all cards is exact.
 const COUNTED: i64 = 1_000;
@@ -79,6 +83,7 @@ pub struct PageQuery<'a> {
 pub struct Knowledge {
     groups: Groups,
     frequent_keys: FrequentKeys,
+    letters: Letters,
 }
 
 /// The page; `known` is what an earlier one has found out about the filter.
@@ -95,13 +100,13 @@ pub async fn page(
         pool.note_message(found.largest);
         return Ok(wanted.page(client, found, count));
     }
-    let Knowledge { groups, frequent_keys } = knowledge;
+    let groups = &knowledge.groups;
     let mut list = match groups.known(now) {
         Some(list) => list,
         None => groups.renew(&client, now).await?,
     };
     for _ in 0..READ_AGAIN {
-        let reading = Reading { client: &client, wanted, groups: &list, frequent_keys, now, changed: OnceCell::new() };
+        let reading = Reading { client: &client, wanted, groups: &list, knowledge, now, changed: OnceCell::new() };
         if let Some((found, count)) = reading.page(known).await? {
             pool.note_message(found.largest);
             return Ok(wanted.page(client, found, count));
@@ -130,7 +135,7 @@ struct Reading<'a> {
     client: &'a Connection,
     wanted: &'a PageQuery<'a>,
     groups: &'a GroupList,
-    frequent_keys: &'a FrequentKeys,
+    knowledge: &'a Knowledge,
     now: OffsetDateTime,
     /// What the planner expects of cards that have changed since the time that is asked for, whatever else the filter asks.
     changed: OnceCell<i64>,

@@ -82,13 +82,16 @@ impl Base {
 
     /// The place of the one row of `from`, or that behind all others.
     pub(super) fn or_last(&self, from: &str, descending: bool) -> String {
+        self.or(from, self.last[usize::from(descending)], descending)
+    }
+
+    /// The place of the one row of `from`, or that behind all with the key `last`.
+    pub(super) fn or(&self, from: &str, last: &str, descending: bool) -> String {
         let id = if descending { LOWEST_ID } else { HIGHEST_ID };
         let id = format!("coalesce((SELECT card_id FROM {from}), {id}) AS card_id");
-        match (self.key, self.last) {
-            (Some(key), last) => {
-                format!("coalesce((SELECT {key} FROM {from}), {}) AS key, {id}", last[usize::from(descending)])
-            }
-            (None, _) => id,
+        match self.key {
+            Some(key) => format!("coalesce((SELECT {key} FROM {from}), {last}) AS key, {id}"),
+            None => id,
         }
     }
 
@@ -137,15 +140,21 @@ pub(super) fn checks(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &Gr
 
 /// Where in a group's range of the index the page begins, of rows `w`.
 pub(super) fn range(query: &mut Conditions, wanted: &PageQuery<'_>) -> Result<String, StoreError> {
+    let mut range = range_behind(query, wanted)?;
+    if let Some(since) = wanted.filter.updated_since.filter(|_| is_by_time(wanted)) {
+        range.push_str(&format!(" AND w.updated_at >= ${}", query.bind(since)));
+    }
+    Ok(range)
+}
+
+/// The same but for the oldest change that is asked for.
+pub(super) fn range_behind(query: &mut Conditions, wanted: &PageQuery<'_>) -> Result<String, StoreError> {
     let base = Base::new(wanted.sort.column);
     let mut range = String::new();
     if let Some(place) = wanted.place {
         let key = base.key.map(|key| format!("w.{key}")).unwrap_or_default();
         let behind = query.behind(wanted.sort.column, &key, "w.card_id", place, wanted.descending())?;
         range.push_str(&format!(" AND {behind}"));
-    }
-    if let Some(since) = wanted.filter.updated_since.filter(|_| is_by_time(wanted)) {
-        range.push_str(&format!(" AND w.updated_at >= ${}", query.bind(since)));
     }
     Ok(range)
 }

@@ -177,6 +177,6 @@ pub(super) fn keyed(text: &str) -> String {
     if is_short(text) { format!("\n{text}") } else { text.to_owned() }
 }
 
-fn is_short(text: &str) -> bool {
+pub(super) fn is_short(text: &str) -> bool {
     text.chars().count() < ANYWHERE_FROM
 }

@@ -3,7 +3,7 @@
 
 use super::{
     PageQuery,
-    base::{Base, CARDS, checks, is_selective, range},
+    base::{Base, CARDS, checks, is_by_time, is_selective, range, range_behind},
     bounded::{PlanMode, Statement},
     conditions::Conditions,
     groups::{GroupList, NUMBER_NOW, picked_in_sql},
@@ -12,6 +12,9 @@ use crate::error::StoreError;
 
 /// Groups whose ranges say where to read to. They have most of the cards.
 const SAMPLED: usize = 16;
+/// A group says it only where so many of its rows are passed, if any group does: the first place of all is taken, and that
+/// of a few rows would be one by chance.
+const MIN_PASSED: i32 = 40;
 
 /// A list along the ranges of all groups that the filter picks. The last column says that it has been read to its end, or
 /// as far as the page can need: rows that have to be looked at one by one are read for about `steps` steps.
@@ -21,22 +24,34 @@ pub(super) fn walk(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32
     }
     let (base, descending) = (Base::new(wanted.sort.column), wanted.descending());
     let (mut query, columns) = (Conditions::none(), wanted.columns());
-    let range = range(&mut query, wanted)?;
+    let proposed = range(&mut query, wanted)?;
+    // PostgreSQL reads to the further of two ends: that of time is left to the place where all groups end.
+    let oldest = wanted.filter.updated_since.filter(|_| is_by_time(wanted) && descending);
+    let (range, last) = match oldest {
+        Some(since) => {
+            let last = format!("${}::timestamptz", query.bind(since));
+            (range_behind(&mut query, wanted)?, base.or("shared", &last, descending))
+        }
+        None => (proposed.clone(), base.or_last("shared", descending)),
+    };
     let fits = fits(&mut query, wanted, groups);
-    let (sampled, passed): (Vec<i32>, Vec<i32>) = sampled(wanted, groups, steps).into_iter().unzip();
+    let mut sampled = sampled(wanted, groups, steps);
+    if sampled.iter().any(|(_, passed)| *passed >= MIN_PASSED) {
+        sampled.retain(|(_, passed)| *passed >= MIN_PASSED);
+    }
+    let (sampled, passed): (Vec<i32>, Vec<i32>) = sampled.into_iter().unzip();
     let (sampled, passed, all) = (query.bind(sampled), query.bind(passed), query.bind(groups.picked(wanted.filter)));
     let limit = query.bind(wanted.rows());
     let [of_w, of_p] = ["w", "p"].map(|row| base.order(row, descending));
     let (read, table, until) = (base.columns(false), base.table, base.until("w", descending));
     let sql = format!(
         "WITH shared AS MATERIALIZED (SELECT w.* FROM unnest(${sampled}::integer[], ${passed}::integer[]) g (id, passed) CROSS JOIN LATERAL \
-         (SELECT {read} FROM {table} w WHERE w.card_group = g.id{range} ORDER BY {of_w} OFFSET g.passed LIMIT 1) w \
+         (SELECT {read} FROM {table} w WHERE w.card_group = g.id{proposed} ORDER BY {of_w} OFFSET g.passed LIMIT 1) w \
          ORDER BY {of_w} LIMIT 1), \
-         until AS MATERIALIZED (SELECT {}, NOT EXISTS (SELECT FROM shared) AS is_end) \
+         until AS MATERIALIZED (SELECT {last}, NOT EXISTS (SELECT FROM shared) AS is_end) \
          SELECT {columns}, {NUMBER_NOW}, u.is_end FROM until u LEFT JOIN ((SELECT w.* FROM unnest(${all}::integer[]) g (id) CROSS JOIN LATERAL \
          (SELECT {read} FROM {table} w WHERE w.card_group = g.id{range} AND {until}{fits} ORDER BY {of_w}) w \
-         ORDER BY {of_w} LIMIT ${limit}) p CROSS JOIN {CARDS}) ON true ORDER BY {of_p}",
-        base.or_last("shared", descending)
+         ORDER BY {of_w} LIMIT ${limit}) p CROSS JOIN {CARDS}) ON true ORDER BY {of_p}"
     );
     Ok(Statement { sql, query, planned: if steps.is_some() { PlanMode::Walk } else { PlanMode::LongWalk } })
 }
@@ -93,7 +108,7 @@ fn fits(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) -> S
 
 /// Groups, and how many rows of each are passed before the place that it proposes. The first place of all is taken: where
 /// every row counts, a page's worth of one group is enough. None for a walk to the end.
-fn sampled(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32>) -> Vec<(i32, i32)> {
+pub(super) fn sampled(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32>) -> Vec<(i32, i32)> {
     let (mut largest, mut all) = (groups.largest(wanted.filter, SAMPLED), groups.estimate(wanted.filter));
     if largest.is_empty() {
         // Nobody has looked at their sizes yet.

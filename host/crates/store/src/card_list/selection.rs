@@ -2,13 +2,14 @@
 //! quickest depends on how many fit. Figures are PostgreSQL's time for a million cards, with all that is read in memory.
 
 use super::{
-    Count, FoundCards, GroupsChange, PageQuery, Reading, base,
+    Count, FoundCards, GroupsChange, PageQuery, Reading, base, beginnings,
     bounded::Statement,
+    conditions::is_short,
     has_card, planned_rows, ranges,
     statements::{self, GatheringIndex},
 };
 use crate::error::StoreError;
-use cardinal_cards::filter::Filter;
+use cardinal_cards::filter::{Column, Filter};
 use cardinal_database::bounded_rows::Rows;
 
 /// Steps that find out how frequent a word is: 0.8 ms.
@@ -16,22 +17,29 @@ const PROBE: u32 = 4_000;
 /// No walk is shorter: what is frequent need not lie at the beginning.
 const MIN_STEPS: u32 = 1_000;
 /// The longest walk that is begun where a gathering may be quicker: a step takes 0.2 µs.
-const STEPS: u32 = 27_000;
+const STEPS: u32 = 20_000;
 /// The same where gathering takes a look at another table for each card found.
 const STEPS_BY_TIME: u32 = 45_000;
 /// The same where each step looks at another table, 1 µs.
 const STEPS_ELSEWHERE: u32 = 4_000;
-/// A walk is planned for so many times the steps that it should take: words do not lie evenly.
-const MARGIN: f64 = 1.3;
+/// The longest walk where words lie together, and how many steps are worth a try for each card that would be gathered.
+const MAX_STEPS: u32 = 150_000;
+const STEPS_BY_HIT: i64 = 2;
+/// From here on gathering by words takes longer than the longest walk that is usual.
+const MANY_GATHERED: i64 = 4_000;
+/// A walk is planned for more steps than it should take, by so many times what chance adds to the number found.
+const MARGIN: f64 = 1.5;
 /// Where this few cards fit, gathering them by their words takes less than a walk: 1.4 µs each.
 const MAX_GATHERED: i64 = 2_500;
 /// From here on a walk to the end of the list takes less than gathering by words, and by time.
 const MIN_WALKED: i64 = 100_000;
 const MIN_WALKED_BY_TIME: i64 = 400_000;
-/// The most that are gathered by time before a walk is tried: 0.25 µs each, so that it pays as long as they are fewer than
-/// the square root of a few times the page's rows times all rows that a walk may meet.
-const MAX_CHANGED: i64 = 16_000;
-const WALK_STEP_BY_CHANGED: f64 = 5.0;
+/// The most that are gathered by time before a walk is tried: 0.25 µs each with their number, so that it pays as long as
+/// they are fewer than the square root of a few times the page's rows times all rows that a walk may meet.
+const MAX_CHANGED: i64 = 20_000;
+const WALK_STEP_BY_CHANGED: f64 = 10.0;
+/// The planner may think that so many times fewer have changed than have: to gather them still takes less.
+const CHANGED_BY_EXPECTED: i64 = 2;
 /// A card that is gathered by its words, with a look at its time, costs as much as so many that are gathered by time.
 const CHANGED_BY_HIT: i64 = 8;
 /// Up to this many that groups hold, they are counted: 0.05 µs each.
@@ -42,22 +50,17 @@ impl Reading<'_> {
     pub(super) async fn selected(&self, known: Count) -> Result<Option<(FoundCards, Count)>, StoreError> {
         let can_gather = statements::can_gather(self.wanted.filter);
         if !can_gather || !known.exact || known.cards > MAX_GATHERED {
-            let mut steps = self.first_steps(known).await?;
-            while let Some(most) = steps {
-                let Ok(walked) = self.walk(Some(most)).await? else { return Ok(None) };
-                if walked.is_complete {
-                    return Ok(Some((walked, known)));
-                }
-                let further = self.needed_steps(most, walked.cards.len()).filter(|_| most < self.most_steps());
-                steps = match further.map(|_| self.most_steps()) {
-                    None if can_gather && most < STEPS && self.gathers_many().await? => Some(STEPS),
-                    steps => steps,
-                };
+            match self.met(known).await? {
+                Ok(Some(found)) => return Ok(Some((found, known))),
+                Ok(None) => {}
+                Err(GroupsChange) => return Ok(None),
             }
         }
         if let Some(index) = self.gathering_index(known).await? {
-            match self.gather(index, i64::MAX).await? {
-                Ok(Some(found)) => return Ok(Some(found)),
+            match self.gather(index, None).await? {
+                Ok(Some((found, cards))) => {
+                    return Ok(Some((found, cards.map_or(known, |cards| Count { cards, exact: true }))));
+                }
                 Ok(None) => {}
                 Err(GroupsChange) => return Ok(None),
             }
@@ -66,10 +69,46 @@ impl Reading<'_> {
         Ok(walked.ok().map(|walked| (walked, known)))
     }
 
+    /// The page by walks as long as one is likely to find it; none when gathering takes less.
+    async fn met(&self, known: Count) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
+        let (mut steps, mut is_begun) = (self.first_steps(known).await?, false);
+        loop {
+            if !is_begun && steps.is_none_or(|steps| steps > STEPS / 2) {
+                is_begun = true;
+                match self.beginnings().await? {
+                    Ok(None) => {}
+                    found => return Ok(found),
+                }
+            }
+            let Some(most) = steps else { return Ok(Ok(None)) };
+            let Ok(walked) = self.walk(Some(most)).await? else { return Ok(Err(GroupsChange)) };
+            if walked.is_complete {
+                return Ok(Ok(Some(walked)));
+            }
+            steps = self.further_steps(most, walked.cards.len()).await?;
+        }
+    }
+
+    /// The page of a search of one or two characters along the order of what begins with them; none where this is not the
+    /// list's order, or many cards are found by something else.
+    async fn beginnings(&self) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
+        let filter = self.wanted.filter;
+        let Some(text) = filter.q.as_deref().filter(|text| is_short(text)) else { return Ok(Ok(None)) };
+        if !matches!(self.wanted.sort.column, Column::Title | Column::Sku)
+            || filter.updated_since.is_some()
+            || self.groups.may_be_mixed(filter)
+        {
+            return Ok(Ok(None));
+        }
+        let Some(ranges) = self.knowledge.letters.get(self.client).await?.ranges(text) else { return Ok(Ok(None)) };
+        let statement = beginnings::page(self.wanted, self.groups, text, ranges, MAX_GATHERED + 1)?;
+        self.gathered(statement, Some(MAX_GATHERED)).await.map(|found| found.map(|found| found.map(|(found, _)| found)))
+    }
+
     fn most_steps(&self) -> u32 {
         match base::looks_elsewhere(self.wanted, self.groups) {
             true => STEPS_ELSEWHERE,
-            false if base::is_by_time(self.wanted) => STEPS_BY_TIME,
+            false if base::is_by_time(self.wanted) || self.wanted.filter.updated_since.is_some() => STEPS_BY_TIME,
             false => STEPS,
         }
     }
@@ -88,7 +127,29 @@ impl Reading<'_> {
         {
             return Ok(Some(PROBE));
         }
-        Ok(self.needed_steps(PROBE, self.probe(self.wanted).await?))
+        let found = self.probe(self.wanted).await?;
+        Ok(match self.needed_steps(PROBE, found) {
+            None => self.further_steps(PROBE, found).await?,
+            needed => needed,
+        })
+    }
+
+    /// A longer walk than one that found too little; none where a gathering is quicker than that.
+    async fn further_steps(&self, walked: u32, found: usize) -> Result<Option<u32>, StoreError> {
+        let longest = self.most_steps();
+        if walked < longest
+            && let Some(needed) = self.needed_steps(walked, found)
+        {
+            return Ok(Some(needed.max(walked.saturating_mul(2)).min(longest)));
+        }
+        let Some(text) = self.wanted.filter.q.as_deref().filter(|_| self.wanted.filter.updated_since.is_none()) else {
+            return Ok(None);
+        };
+        // Words that lie together, as the first ones of titles do.
+        let hits = self.planned(statements::plan_of_words(text)).await?;
+        let worthwhile = u32::try_from(hits.saturating_mul(STEPS_BY_HIT)).unwrap_or(u32::MAX).min(MAX_STEPS);
+        let further = if walked < longest && hits > MANY_GATHERED { longest } else { worthwhile };
+        Ok((further >= walked.saturating_mul(2)).then_some(further))
     }
 
     /// How many of the first rows fit, of [`PROBE`].
@@ -101,7 +162,8 @@ impl Reading<'_> {
     /// The steps that should find the page, when `found` were found in `steps`; none when they are too many.
     fn needed_steps(&self, steps: u32, found: usize) -> Option<u32> {
         let (found, rows) = (u32::try_from(found).ok().filter(|found| *found > 1)?, self.wanted.limit + 1);
-        let needed = f64::from(steps) * f64::from(rows) / f64::from(found) * MARGIN;
+        let (found, rows) = (f64::from(found), f64::from(rows));
+        let needed = f64::from(steps) * rows / found * (1.0 + MARGIN * (1.0 / found + 1.0 / rows).sqrt());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the longest walk")]
         (needed <= f64::from(self.most_steps())).then_some((needed as u32).max(MIN_STEPS))
     }
@@ -124,7 +186,9 @@ impl Reading<'_> {
         if cards > most {
             return Ok(Ok(None));
         }
-        self.gather(GatheringIndex::Times, most).await
+        let gathered = self.gather(GatheringIndex::Times, Some(most * CHANGED_BY_EXPECTED)).await?;
+        Ok(gathered
+            .map(|found| found.map(|(found, cards)| (found, Count { cards: cards.unwrap_or_default(), exact: true }))))
     }
 
     fn max_changed(&self) -> i64 {
@@ -132,13 +196,6 @@ impl Reading<'_> {
         let most = (WALK_STEP_BY_CHANGED * self.wanted.rows() as f64 * self.groups.estimate(self.wanted.filter) as f64)
             .sqrt() as i64;
         most.clamp(MAX_GATHERED, MAX_CHANGED)
-    }
-
-    /// Whether a gathering would read so much by its index, before it looks at the rest of the filter, that a longer walk
-    /// is worth a try.
-    async fn gathers_many(&self) -> Result<bool, StoreError> {
-        let Some(text) = &self.wanted.filter.q else { return Ok(false) };
-        Ok(self.planned(statements::plan_of_words(text)).await? > MAX_GATHERED)
     }
 
     /// What a gathering had better go by; none where a walk to the end of the list takes less than any.
@@ -160,7 +217,7 @@ impl Reading<'_> {
         if filter.q.is_none() || known.cards >= MIN_WALKED {
             return Ok(None);
         }
-        let frequent_keys = self.frequent_keys.get(self.client, self.now).await?;
+        let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
         Ok(Some(GatheringIndex::Words { frequent_keys }))
     }
 
@@ -179,24 +236,31 @@ impl Reading<'_> {
         Ok(plan.as_ref().map_or(0, planned_rows))
     }
 
-    /// None when it takes too long, or more than `most` fit.
     async fn gather(
         &self,
         index: GatheringIndex,
-        most: i64,
-    ) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
-        let statement = statements::gathering(self.wanted, self.groups, index, most.saturating_add(1))?;
+        most: Option<i64>,
+    ) -> Result<Result<Option<(FoundCards, Option<i64>)>, GroupsChange>, StoreError> {
+        let statement = statements::gathering(self.wanted, self.groups, index, most.map(|most| most + 1))?;
+        self.gathered(statement, most).await
+    }
+
+    /// The page, and how many were gathered for it; none when that takes too long, or was more than `most`.
+    async fn gathered(
+        &self,
+        statement: Statement,
+        most: Option<i64>,
+    ) -> Result<Result<Option<(FoundCards, Option<i64>)>, GroupsChange>, StoreError> {
         let Some(Rows { mut rows, is_cut, largest }) = statement.rows(self.client).await? else { return Ok(Ok(None)) };
         if rows.first().is_some_and(|row| self.is_outdated(row)) {
             return Ok(Err(GroupsChange));
         }
-        let cards = rows.first().map_or(0, |row| row.get(super::ENDING));
-        if cards > most {
+        let gathered: Option<i64> = rows.first().and_then(|row| row.get(super::ENDING));
+        if most.zip(gathered).is_some_and(|(most, gathered)| gathered > most) {
             return Ok(Ok(None));
         }
         rows.retain(has_card);
-        let found = FoundCards { cards: rows, is_cut, largest, is_complete: true };
-        Ok(Ok(Some((found, Count { cards, exact: true }))))
+        Ok(Ok(Some((FoundCards { cards: rows, is_cut, largest, is_complete: true }, gathered))))
     }
 
     /// How many cards the filter picks, as well as can be known quickly.

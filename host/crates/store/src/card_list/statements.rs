@@ -89,20 +89,37 @@ pub(super) enum GatheringIndex {
     Words { frequent_keys: Vec<String> },
 }
 
-/// All that fits, sorted, or `most` that do; the last column says how many that is, whatever page is read.
+/// All that fits, sorted, or `most` that do; the last column says how many that is, whatever page is read, and nothing of
+/// all by time: to keep and count them takes longer than to find them.
 pub(super) fn gathering(
     wanted: &PageQuery<'_>,
     groups: &GroupList,
     index: GatheringIndex,
-    most: i64,
+    most: Option<i64>,
 ) -> Result<Statement, StoreError> {
     let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
     let mut query = Conditions::none();
-    let (found, planned) = match (&wanted.filter.q, index) {
+    let bound = most.map(|most| format!(" LIMIT {most}")).unwrap_or_default();
+    let (found, from, number, planned) = match (&wanted.filter.q, index) {
         (Some(text), GatheringIndex::Words { frequent_keys }) => {
-            (found_by_words(&mut query, wanted, groups, text, frequent_keys), PlanMode::Gathering)
+            let found = found_by_words(&mut query, wanted, groups, text, frequent_keys);
+            let found = format!("found AS MATERIALIZED ({found}{bound}), ");
+            (found, "found".to_owned(), "(SELECT count(*) FROM found)".to_owned(), PlanMode::Gathering)
         }
-        _ => (found_by_time(&mut query, wanted, groups), PlanMode::GatheringByTime),
+        (Some(_), GatheringIndex::Times) if most.is_some() => {
+            let found = found_by_time(&mut query, wanted, groups);
+            let found = format!("found AS MATERIALIZED ({found}{bound}), ");
+            (found, "found".to_owned(), "(SELECT count(*) FROM found)".to_owned(), PlanMode::GatheringByTime)
+        }
+        _ => {
+            let found = found_by_time(&mut query, wanted, groups);
+            let number = match most {
+                Some(_) => format!("(SELECT count(*) FROM ({found}{bound}) f)"),
+                None => "NULL::bigint".to_owned(),
+            };
+            // Not along another index.
+            (String::new(), format!("({found}{bound} OFFSET 0)"), number, PlanMode::GatheringByTime)
+        }
     };
     let behind = match wanted.place {
         Some(place) => query.behind(column, "f.key", "f.card_id", place, descending)?,
@@ -111,9 +128,9 @@ pub(super) fn gathering(
     let direction = if descending { "DESC" } else { "ASC" };
     let limit = query.bind(wanted.rows());
     let sql = format!(
-        "WITH found AS MATERIALIZED ({found} LIMIT {most}), \
-         p AS (SELECT f.key, f.card_id FROM found f WHERE {behind} ORDER BY f.key {direction}, f.card_id {direction} LIMIT ${limit}) \
-         SELECT {columns}, {NUMBER_NOW}, (SELECT count(*) FROM found) FROM (SELECT 1) one \
+        "WITH {found}\
+         p AS (SELECT f.key, f.card_id FROM {from} f WHERE {behind} ORDER BY f.key {direction}, f.card_id {direction} LIMIT ${limit}) \
+         SELECT {columns}, {NUMBER_NOW}, {number} FROM (SELECT 1) one \
          LEFT JOIN (p CROSS JOIN {CARDS}) ON true ORDER BY p.key {direction}, p.card_id {direction}"
     );
     Ok(Statement { sql, query, planned })
