@@ -24,6 +24,7 @@ mod proxy;
 mod readable_secrets;
 mod reader;
 mod secret;
+mod tls;
 
 pub use auth::{Auth, DEFAULT_OIDC_MAX_SCOPES};
 pub use cards::Cards;
@@ -42,6 +43,7 @@ pub use proxy::{Proxy, ProxyRoute};
 pub use readable_secrets::refuse_readable_secrets;
 pub use reader::{Fault, SettingsError};
 pub use secret::Secret;
+pub use tls::{TlsError, TlsFiles, TlsPair};
 
 use crate::spelling::nearest;
 use reader::Reader;

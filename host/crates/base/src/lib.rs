@@ -28,4 +28,3 @@ pub mod seal;
 pub mod secret_file;
 pub mod spelling;
 pub mod strict;
-pub mod tls;

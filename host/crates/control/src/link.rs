@@ -22,8 +22,7 @@ mod message;
 mod provision;
 
 use crate::crash::record::Crash;
-use cardinal_base::config::Secret;
-use cardinal_base::tls::TlsPair;
+use cardinal_base::config::{Secret, TlsPair};
 pub use cardinal_database::connect::ConnectParams;
 use cardinal_database::connect::SocketDir;
 pub use message::{FirstLogin, ListenerUse, ProvisionRequest, ToSupervisor, ToWorker, WorkerDatabase, WorkerStart};

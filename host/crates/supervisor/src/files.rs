@@ -6,9 +6,8 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use cardinal_base::{
-    config::{Config, Secret, Trust},
+    config::{Config, Secret, TlsFiles, TlsPair, Trust},
     secret_file::{self, BOOTSTRAP_PASSWORD_FILE},
-    tls::{TlsFiles, TlsPair},
 };
 use cardinal_package::trust::Lock;
 

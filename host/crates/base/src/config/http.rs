@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::network::{self, Cidr};
 use super::paths::absolute;
 use super::reader::{Reader, number};
-use crate::tls::{TlsError, TlsFiles};
+use super::tls::{TlsError, TlsFiles};
 
 const DEFAULT_LISTEN_ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 const DEFAULT_SHUTDOWN_GRACE_SECONDS: u64 = 25;

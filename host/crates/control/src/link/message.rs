@@ -8,8 +8,7 @@ use crate::{
     crash::{history::CrashHistory, record::Crash},
     sandbox::Sandbox,
 };
-use cardinal_base::config::{Config, Secret};
-use cardinal_base::tls::TlsPair;
+use cardinal_base::config::{Config, Secret, TlsPair};
 use cardinal_database::{connect::ConnectParams, roles::RoleNames};
 
 /// All that a worker knows: its environment is empty.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use cardinal_base::tls::TlsPair;
+use cardinal_base::config::TlsPair;
 use cardinal_control::link::SupervisorLink;
 
 /// A client has this long to agree on keys.
@@ -113,7 +113,7 @@ impl State {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use cardinal_base::tls::TlsFiles;
+    use cardinal_base::config::TlsFiles;
 
     use super::*;
 

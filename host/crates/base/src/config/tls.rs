@@ -12,7 +12,8 @@ use tokio_rustls::rustls::{
     },
 };
 
-use crate::{config::Secret, secret_file::read_small};
+use super::secret::Secret;
+use crate::secret_file::read_small;
 
 /// The only protocol that the host speaks on these connections.
 const HTTP_1: &[u8] = b"http/1.1";
