@@ -7,6 +7,7 @@ mod identify;
 mod plugin_call;
 mod read;
 mod revocable;
+mod span;
 mod target;
 mod unreadable;
 
@@ -138,6 +139,7 @@ async fn relay(
 ) -> ApiResult<Reply> {
     cx.template = "(proxy)";
     cx.meter = Some(app.telemetry.requests.proxied(request.method()));
+    cx.note_proxy_route(&route.settings.prefix);
     cx.trace.mark(request.headers_mut());
     let visitor = proxy::Visitor { request_id: cx.request_id, peer: peer.ip, trusted: cx.trusted, client: cx.peer };
     let reply = app.proxy.forward(&visitor, route, request).await?;
