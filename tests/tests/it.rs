@@ -113,6 +113,7 @@ mod it {
     mod swap;
     mod telemetry;
     mod tidy;
+    mod traces;
     mod unread_bodies;
     mod unread_heads;
     mod users;
