@@ -114,6 +114,7 @@ mod it {
     mod telemetry;
     mod tidy;
     mod tls;
+    mod traces;
     mod unread_bodies;
     mod unread_heads;
     mod users;

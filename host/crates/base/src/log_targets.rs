@@ -40,8 +40,8 @@ pub const CRATES: [LogCrate; 13] = [
     LogCrate {
         name: "observe",
         shown: "cardinal::observe",
-        modules: "exposition histogram log meter plugins process recent request_timing shard tools trace \
-                  traffic",
+        modules: "exposition histogram log meter plugins process recent request_timing shard spans tools \
+                  trace traffic",
     },
     LogCrate {
         name: "package",

@@ -1,4 +1,4 @@
-//! What the host tells of itself: metrics, log lines, trace context. Stands below everything that has something to
+//! What the host tells of itself: metrics, log lines, spans, trace context. Stands below everything that has something to
 //! tell, and knows none of it.
 
 pub mod exposition;
@@ -10,13 +10,14 @@ pub mod process;
 pub mod recent;
 pub mod request_timing;
 pub mod shard;
+pub mod spans;
 pub mod tools;
 pub mod trace;
 pub mod traffic;
 
 use time::OffsetDateTime;
 
-use self::{meter::Requests, plugins::Plugins, shard::Gauge, tools::Tools, traffic::Traffic};
+use self::{meter::Requests, plugins::Plugins, shard::Gauge, spans::Spans, tools::Tools, traffic::Traffic};
 
 /// What is counted while the worker serves.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub struct Telemetry {
     pub plugins: Plugins,
     pub tools: Tools,
     pub traffic: Traffic,
+    pub spans: Spans,
     /// Open connections of all listeners.
     pub connections: Gauge,
     pub started: OffsetDateTime,
@@ -33,12 +35,13 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    pub fn new(started: OffsetDateTime, worker_restarts: u64) -> Self {
+    pub fn new(started: OffsetDateTime, worker_restarts: u64, spans: Spans) -> Self {
         Self {
             requests: Requests::default(),
             plugins: Plugins::default(),
             tools: Tools::default(),
             traffic: Traffic::default(),
+            spans,
             connections: Gauge::default(),
             started,
             worker_restarts,

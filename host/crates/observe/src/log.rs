@@ -22,7 +22,7 @@ use std::{
 use tracing::level_filters::LevelFilter;
 
 pub use self::{
-    access::AccessLine,
+    access::{AccessLine, CLIENT_CLOSED},
     channel::LogSender,
     check::LineCheck,
     levels::{Override, OverrideFault},

@@ -16,20 +16,44 @@ const STATE_LENGTH: usize = 512;
 const STATE_MEMBERS: usize = 32;
 const SAMPLED: u8 = 1;
 
-/// The place of one request in its trace.
+/// The place of one request, or of a part of it, in its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     id: [u8; 16],
     span: [u8; 8],
+    /// None where the trace begins here.
+    parent: Option<[u8; 8]>,
     flags: u8,
 }
 
 impl Trace {
     /// The trace that the headers carry, or a new one, with a new span in it.
     pub fn from_headers(headers: &HeaderMap, random: &mut impl Rng) -> Self {
-        let carried = only(headers, &PARENT).and_then(|value| parse(value.as_bytes()));
-        let (id, flags) = carried.unwrap_or_else(|| (some(random), 0));
-        Self { id, span: some(random), flags }
+        match only(headers, &PARENT).and_then(|value| parse(value.as_bytes())) {
+            Some(carried) => {
+                Self { id: carried.id, span: some(random), parent: Some(carried.span), flags: carried.flags }
+            }
+            None => Self { id: some(random), span: some(random), parent: None, flags: 0 },
+        }
+    }
+
+    /// A part of this one, with a span of its own.
+    pub fn child(&self, random: &mut impl Rng) -> Self {
+        Self { span: some(random), parent: Some(self.span), ..*self }
+    }
+
+    /// No other system has begun it.
+    pub fn begins_here(&self) -> bool {
+        self.parent.is_none()
+    }
+
+    /// Whoever began it wants its spans to be kept.
+    pub fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+
+    pub(crate) fn set_sampled(&mut self) {
+        self.flags |= SAMPLED;
     }
 
     /// Of 32 hex digits.
@@ -44,6 +68,15 @@ impl Trace {
         let mut text = [0; 16];
         hex(&self.span, &mut text);
         text
+    }
+
+    /// The span that this one is a part of, of 16 hex digits.
+    pub fn parent_span(&self) -> Option<impl AsRef<[u8]> + use<>> {
+        self.parent.map(|parent| {
+            let mut text = [0; 16];
+            hex(&parent, &mut text);
+            text
+        })
     }
 
     /// `traceparent` for whatever this request calls.
@@ -115,17 +148,23 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The trace's id and the flags that are known.
-fn parse(text: &[u8]) -> Option<([u8; 16], u8)> {
+/// What a `traceparent` says, of the flags those that are known.
+struct Carried {
+    id: [u8; 16],
+    span: [u8; 8],
+    flags: u8,
+}
+
+fn parse(text: &[u8]) -> Option<Carried> {
     let (known, more) = text.split_at_checked(PARENT_LENGTH)?;
     let hyphens = [2, 35, 52].iter().all(|at| known[*at] == b'-');
     let [version] = unhex(&known[..2])?;
     // A later version may say more, behind another hyphen.
     let ends_well = if version == 0 { more.is_empty() } else { more.first().is_none_or(|byte| *byte == b'-') };
-    let (id, parent): ([u8; 16], [u8; 8]) = (unhex(&known[3..35])?, unhex(&known[36..52])?);
+    let (id, span): ([u8; 16], [u8; 8]) = (unhex(&known[3..35])?, unhex(&known[36..52])?);
     let [flags] = unhex(&known[53..])?;
-    let good = hyphens && ends_well && version != 0xff && id != [0; 16] && parent != [0; 8];
-    good.then_some((id, flags & SAMPLED))
+    let good = hyphens && ends_well && version != 0xff && id != [0; 16] && span != [0; 8];
+    good.then_some(Carried { id, span, flags: flags & SAMPLED })
 }
 
 fn is_key(key: &str) -> bool {
@@ -203,6 +242,22 @@ mod tests {
         assert!(!one.contains("b7ad6b7169203331") && one != other, "each hop is another span");
         let later = parent_after(&["cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-ff-more"]);
         assert!(later.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && later.ends_with("-01"), "{later}");
+    }
+
+    #[test]
+    fn a_part_has_the_whole_as_its_parent() {
+        let text = |id: Option<&dyn AsRef<[u8]>>| id.map(|id| String::from_utf8(id.as_ref().to_vec()).unwrap());
+        let whole = Trace::from_headers(&headers(&[GIVEN], &[]), &mut rand::rng());
+        assert!(whole.is_sampled() && !whole.begins_here());
+        assert_eq!(text(whole.parent_span().as_ref().map(|id| id as _)).as_deref(), Some("b7ad6b7169203331"));
+        let part = whole.child(&mut rand::rng());
+        assert_eq!((part.id().as_ref(), part.is_sampled()), (whole.id().as_ref(), true));
+        assert_eq!(part.parent_span().unwrap().as_ref(), whole.span().as_ref());
+        assert_ne!(part.span().as_ref(), whole.span().as_ref());
+        let mut first = Trace::from_headers(&headers(&[], &[]), &mut rand::rng());
+        assert!(first.begins_here() && first.parent_span().is_none() && !first.is_sampled());
+        first.set_sampled();
+        assert!(first.is_sampled() && first.parent().as_ref().ends_with(b"-01"));
     }
 
     #[test]

@@ -26,7 +26,8 @@ use crate::{
     router::{self, Router},
 };
 use cardinal_base::{
-    clock::Clock, config::Config, page::Cursors, password, seal::SealingKey, secret_file::BOOTSTRAP_PASSWORD_FILE,
+    clock::Clock, config::Config, http_client::HttpClient, page::Cursors, password, seal::SealingKey,
+    secret_file::BOOTSTRAP_PASSWORD_FILE,
 };
 use cardinal_control::link::{FirstLogin, SupervisorLink, WorkerStart};
 use cardinal_database::{log_failure, pool::Pools};
@@ -34,7 +35,7 @@ use cardinal_identity::{
     auth::{Auth, password::Hasher, session_token::Ring},
     limit::Limits,
 };
-use cardinal_observe::{Telemetry, log::Log};
+use cardinal_observe::{Telemetry, log::Log, spans::Spans};
 use cardinal_plugin_host::{
     probe::Prober,
     quarantine::Quarantine,
@@ -73,6 +74,8 @@ pub struct App {
     pub kinds: Kinds,
     pub jobs: Arc<Jobs>,
     pub pictures: Pictures,
+    /// For requests of the host's own.
+    pub http: HttpClient,
     pub documents: Documents,
     pub client_errors: ClientErrors,
     pub last_check: LastCheck,
@@ -111,7 +114,8 @@ impl App {
         let (config, host_id) = (start.config, start.host_id);
         let ring = Ring::derive([start.token_secret.expose().as_bytes()]);
         let key = SealingKey::import(&start.sealing_key).context("the supervisor sent no key for plugins' settings")?;
-        let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts));
+        let spans = Spans::new(config.observe.otlp_endpoint.is_some());
+        let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts, spans));
         let quarantine = Arc::new(Quarantine::new(start.crashes, start.probed, link.clone()));
         quarantine.replay(&log);
 
@@ -134,7 +138,8 @@ impl App {
             mcp,
             confirmations,
             jobs,
-            pictures: Pictures::new(http, config.http.picture_networks.clone()),
+            pictures: Pictures::new(http.clone(), config.http.picture_networks.clone()),
+            http,
             events,
             catalogue,
             cursors,

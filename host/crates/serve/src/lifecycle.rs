@@ -2,6 +2,7 @@
 //! outlive a request.
 
 mod tasks;
+mod traces;
 
 use std::{
     os::fd::OwnedFd,
@@ -17,6 +18,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::traces::TraceExport;
 use crate::http::error::ApiError;
 use crate::{
     api,
@@ -100,26 +102,26 @@ async fn serve(
     for listener in listeners(sockets, &uses, tls(&app.config.http, &link).await)? {
         serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
     }
-    warn_of_settings(&app);
+    app.proxy.warn_of_shared_origin();
+    let traces = TraceExport::start(&app)?;
     let mut tasks = tasks::spawn_all(&app, &link, &stop);
     tasks.spawn(prepare(Arc::clone(&app), link.clone()));
 
     link.drained().await;
-    drain(&app, serving, &stop, grace).await;
+    drain(&app, serving, traces, &stop, grace).await;
     tasks.shutdown().await;
     budget_lease::leave(&app.pools.core, app.host_id).await;
     Ok(())
 }
 
-fn warn_of_settings(app: &App) {
-    if app.config.observe.otlp_endpoint.is_some() {
-        tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, and this version does not send traces yet");
-    }
-    app.proxy.warn_of_shared_origin();
-}
-
 /// Lets requests, jobs and plugins finish within `grace`, and writes down what waits in memory.
-async fn drain(app: &App, mut serving: JoinSet<()>, stop: &CancellationToken, grace: Duration) {
+async fn drain(
+    app: &App,
+    mut serving: JoinSet<()>,
+    traces: Option<TraceExport>,
+    stop: &CancellationToken,
+    grace: Duration,
+) {
     tracing::info!(seconds = grace.as_secs(), "draining");
     app.draining.store(true, Ordering::Release);
     let deadline = Instant::now() + grace;
@@ -129,6 +131,15 @@ async fn drain(app: &App, mut serving: JoinSet<()>, stop: &CancellationToken, gr
     tokio::join!(async { while serving.join_next().await.is_some() {} }, app.jobs.drain(grace));
     app.proxy.drain(deadline).await;
     app.plugins.shutdown(FAREWELL).await;
+    let flush_traces = async {
+        if let Some(traces) = traces {
+            traces.flush().await;
+        }
+    };
+    tokio::join!(flush_traces, record_last(app));
+}
+
+async fn record_last(app: &App) {
     if let Err(error) = app.auth.flush_uses().await {
         log_failure!(error, "failed to record when keys were last used");
     }

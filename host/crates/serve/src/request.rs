@@ -7,6 +7,7 @@ mod identify;
 mod plugin_call;
 mod read;
 mod revocable;
+mod span;
 mod target;
 mod unreadable;
 
@@ -140,6 +141,7 @@ async fn relay(
 ) -> ApiResult<Reply> {
     cx.template = "(proxy)";
     cx.meter = Some(app.telemetry.requests.proxied(request.method()));
+    cx.note_proxy_route(&route.settings.prefix);
     cx.trace.mark(request.headers_mut());
     let scheme = if app.config.http.tls.is_some() { "https" } else { "http" };
     let (request_id, trusted, client) = (cx.request_id, cx.trusted, cx.peer);

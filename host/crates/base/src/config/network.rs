@@ -136,6 +136,16 @@ pub(super) fn http_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
+/// A collector's address, below which it takes traces, metrics and logs; without a slash at its end.
+pub(super) fn collector_url(text: &str) -> Result<String, String> {
+    let url = http_url(text)?;
+    if url.query().is_some() || url.fragment().is_some() {
+        // The URL is not repeated: some put a token there.
+        return Err("it must have no query or fragment".to_owned());
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
 /// An identity provider's address: https, or http on this machine, since keys fetched in clear could be anyone's.
 pub(super) fn provider_url(text: &str) -> Result<String, String> {
     let url = http_url(text)?;

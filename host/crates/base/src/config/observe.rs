@@ -31,6 +31,7 @@ pub struct Observe {
     pub colours: bool,
     pub log_level: LogLevels,
     pub metrics_addr: Option<SocketAddr>,
+    /// Without a slash at its end, and without credentials.
     pub otlp_endpoint: Option<String>,
 }
 
@@ -49,7 +50,8 @@ pub(super) struct Args {
     /// A listener of its own for /metrics, without authentication, e.g. 127.0.0.1:9100 [default: none]
     #[arg(long, env, value_name = "ADDR")]
     metrics_addr: Option<String>,
-    /// Where traces are sent, e.g. http://127.0.0.1:4318 [default: nowhere]
+    /// Collector that traces are sent to by OTLP over HTTP (JSON), at /v1/traces below this address, e.g.
+    /// http://127.0.0.1:4318 [default: none]
     #[arg(long, env, value_name = "URL")]
     otel_exporter_otlp_endpoint: Option<String>,
 }
@@ -63,9 +65,11 @@ impl Observe {
             log_format: reader.value("LOG_FORMAT", &args.log_format, default_format, log_format),
             log_level: reader.value("LOG_LEVEL", &args.log_level, LogLevels::default(), str::parse),
             metrics_addr: reader.optional("METRICS_ADDR", &args.metrics_addr, network::socket_address),
-            otlp_endpoint: reader.optional("OTEL_EXPORTER_OTLP_ENDPOINT", &args.otel_exporter_otlp_endpoint, |text| {
-                network::http_url(text).map(String::from)
-            }),
+            otlp_endpoint: reader.optional(
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
+                &args.otel_exporter_otlp_endpoint,
+                network::collector_url,
+            ),
         }
     }
 }

@@ -206,6 +206,8 @@ fn values_that_cannot_work_are_refused() {
         ("log-level", "inof"),
         ("log-level", "info,cardinal=loud"),
         ("otel-exporter-otlp-endpoint", "nowhere"),
+        ("otel-exporter-otlp-endpoint", "http://user:secret@127.0.0.1:4318"),
+        ("otel-exporter-otlp-endpoint", "http://127.0.0.1:4318/?token=secret"),
         ("tls-cert", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/other.crt.pem")), // without its key
         ("tls-key", "/nowhere/tls.key"),
         ("shutdown-grace-seconds", "1.5"),
@@ -229,6 +231,20 @@ fn a_host_with_a_certificate_is_https() {
         error.starts_with("TLS_KEY (--tls-key): ") && error.contains("self-signed.key.pem holds another key"),
         "{error}"
     );
+}
+
+#[test]
+fn a_collectors_address_may_have_a_path_and_shows_no_credential() {
+    let in_force = |text: &str| {
+        let config = read(&["--otel-exporter-otlp-endpoint", text]).unwrap();
+        config.in_force()["OTEL_EXPORTER_OTLP_ENDPOINT"].clone()
+    };
+    assert_eq!(in_force("http://127.0.0.1:4318"), "http://127.0.0.1:4318");
+    assert_eq!(in_force("https://otel.example.com/below/"), "https://otel.example.com/below");
+    for text in ["http://user:hunter2@127.0.0.1:4318", "http://127.0.0.1:4318?token=hunter2"] {
+        let refused = format!("{:?}", read(&["--otel-exporter-otlp-endpoint", text]).unwrap_err());
+        assert!(refused.contains("OTEL_EXPORTER_OTLP_ENDPOINT") && !refused.contains("hunter2"), "{refused}");
+    }
 }
 
 #[test]
@@ -368,7 +384,8 @@ fn settings_page() -> String {
         page += &format!("| `{variable}` | {} |\n", help.replace('\n', " ").replace('|', "\\|").replace('<', "\\<"));
     }
     page + "\nA plugin's own settings are `PLUGIN_SETTINGS_<NAME>`, a JSON object, or `PLUGIN_SETTINGS_<NAME>_FILE`: see \
-            [Plugins in operation](plugins.md#settings-of-a-plugin). Files for secrets: [Secrets](security.md).\n"
+            [Plugins in operation](plugins.md#settings-of-a-plugin). Files for secrets: [Secrets](security.md). What is sent \
+            to a collector: [Traces](monitoring.md#traces).\n"
 }
 
 /// `UPDATE_DOCS=1 cargo test -p cardinal-base` writes it anew.

@@ -10,6 +10,9 @@ use crate::{request_timing::RequestTiming, trace::Trace};
 /// The code of answers that wait for the database.
 const DATABASE_UNAVAILABLE: &str = "database-unavailable";
 
+/// The status of a request whose client has gone away before there was an answer, as nginx has it.
+pub const CLIENT_CLOSED: u16 = 499;
+
 /// What is said of a request. Never its query, its headers or its body: they may hold anything.
 pub struct AccessLine<'a> {
     pub request_id: &'a str,

@@ -30,6 +30,7 @@ use cardinal_observe::{
     exposition::{self, Exposition, Kind, seconds},
     meter::CLASSES,
     process,
+    spans::DropReason,
 };
 
 /// How long a scrape waits for the database to say that it is there; less than any scraper's patience.
@@ -71,6 +72,7 @@ async fn page(app: &Arc<App>) -> Reply {
     host(&mut page, app, database_up);
     requests(&mut page, app);
     pools(&mut page, app);
+    traces(&mut page, app);
     plugins::all(&mut page, app);
     tools(&mut page, app);
     proxy(&mut page, app);
@@ -157,6 +159,17 @@ fn tools(page: &mut Exposition, app: &App) {
     if page.family(name, Kind::Histogram, "Time of MCP tool calls, by tool and how they ended.") {
         for (tool, outcome, reading) in app.telemetry.tools.read() {
             page.durations(name, &[("tool", &tool), ("outcome", outcome.name())], &reading);
+        }
+    }
+}
+
+fn traces(page: &mut Exposition, app: &App) {
+    let spans = &app.telemetry.spans;
+    page.single("cardinal_trace_spans_sent_total", Kind::Counter, "Spans that the collector has taken.", spans.sent());
+    let name = "cardinal_trace_spans_dropped_total";
+    if page.family(name, Kind::Counter, "Spans that were not sent, by why.") {
+        for reason in DropReason::ALL {
+            page.sample(name, &[("reason", reason.name())], spans.dropped(reason));
         }
     }
 }

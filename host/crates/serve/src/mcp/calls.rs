@@ -2,18 +2,25 @@
 
 use std::{
     sync::{Arc, LazyLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use rmcp::model::{Implementation, JsonObject};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
 
-use super::{Visit, client};
+use super::{Visit, client, tool::AnyTool};
 use crate::audit::{Audit, AuditAction, ToolCall};
+use cardinal_base::codes;
 use cardinal_identity::auth::caller::CallerKind;
-use cardinal_observe::{Telemetry, tools::Outcome};
+use cardinal_observe::{
+    Telemetry,
+    spans::{Attributes, Kind, Span},
+    tools::Outcome,
+};
 
+const METHOD: &str = "tools/call";
 /// A client that does not say what it is.
 static NO_CLIENT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("null"));
 
@@ -29,15 +36,27 @@ pub struct Calls {
 pub struct CallRecord {
     calls: Calls,
     started: Instant,
+    /// When its span began; none where spans are not sent.
+    span_began: Option<OffsetDateTime>,
     client: Arc<str>,
     arguments: [u8; 32],
 }
 
 impl Calls {
-    pub fn begin(&self, visit: &Visit, client: Option<&Implementation>, arguments: Option<&JsonObject>) -> CallRecord {
+    /// Whatever the tool does from here on is a part of the call's span.
+    pub fn begin(
+        &self,
+        visit: &mut Visit,
+        client: Option<&Implementation>,
+        arguments: Option<&JsonObject>,
+    ) -> CallRecord {
+        let child = self.telemetry.spans.child(&visit.trace);
+        visit.trace = child.unwrap_or(visit.trace);
+        let span_began = child.map(|_| self.audit.now());
         CallRecord {
             calls: self.clone(),
             started: Instant::now(),
+            span_began,
             client: client.map_or_else(|| Arc::clone(&NO_CLIENT), describe),
             arguments: fingerprint(visit, arguments),
         }
@@ -53,22 +72,55 @@ impl Calls {
 
 impl CallRecord {
     /// Keeps how it ended.
-    pub async fn end(&self, visit: &Visit, tool: &str, outcome: Outcome) {
+    pub(super) async fn end(&self, visit: &Visit, tool: &AnyTool, outcome: Outcome) {
         let took = self.started.elapsed();
-        self.calls.telemetry.tools.observe(tool, outcome, took);
+        let Telemetry { tools, spans, .. } = &*self.calls.telemetry;
+        tools.observe(tool.name(), outcome, took);
+        if let Some(began) = self.span_began {
+            spans.push(span(visit, tool, outcome, began, took));
+        }
         let is_local = matches!(visit.caller.kind, CallerKind::Local { .. });
         let call = ToolCall {
             at: self.calls.audit.now(),
             caller: Arc::clone(&visit.caller),
             ip: (!is_local).then_some(visit.peer),
             request_id: visit.request_id,
-            tool: tool.to_owned(),
+            tool: tool.name().to_owned(),
             outcome,
             client: Arc::clone(&self.client),
             arguments: self.arguments,
             took,
         };
         self.calls.audit.called(call).await;
+    }
+}
+
+/// Named as OpenTelemetry's conventions for MCP name it.
+fn span(visit: &Visit, tool: &AnyTool, outcome: Outcome, began: OffsetDateTime, took: Duration) -> Span {
+    let mut attributes = Attributes::default();
+    attributes.text("mcp.method.name", METHOD);
+    attributes.text("gen_ai.tool.name", tool.name());
+    if let Some(plugin) = tool.plugin_name() {
+        attributes.text("cardinal.plugin", plugin);
+    }
+    attributes.text("cardinal.outcome", outcome.name());
+    let error = match outcome {
+        Outcome::Error => Some("tool_error"),
+        Outcome::Broken => Some(codes::INTERNAL_ERROR.name),
+        _ => None,
+    };
+    if let Some(error) = error {
+        attributes.text("error.type", error);
+    }
+    Span {
+        trace: visit.trace,
+        state: None,
+        kind: Kind::Internal,
+        name: format!("{METHOD} {}", tool.name()),
+        began,
+        took,
+        attributes,
+        is_error: error.is_some(),
     }
 }
 

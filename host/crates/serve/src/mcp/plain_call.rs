@@ -65,8 +65,8 @@ impl Server {
     }
 }
 
-async fn run(server: &Server, call: PlainCall, tool: AnyTool, visit: Visit) -> Response {
-    let record = server.services.calls.begin(&visit, call.client.as_ref(), Some(&call.arguments));
+async fn run(server: &Server, call: PlainCall, tool: AnyTool, mut visit: Visit) -> Response {
+    let record = server.services.calls.begin(&mut visit, call.client.as_ref(), Some(&call.arguments));
     let mut call_under_way = OpenCall { record, visit, tool, has_ended: false };
     let OpenCall { visit, tool, .. } = &call_under_way;
     // A handler that panics must neither take the connection with it nor leave no record.
@@ -121,7 +121,7 @@ struct OpenCall {
 impl OpenCall {
     async fn end(&mut self, outcome: Outcome) {
         self.has_ended = true; // the record is made before it first waits
-        self.record.end(&self.visit, self.tool.name(), outcome).await;
+        self.record.end(&self.visit, &self.tool, outcome).await;
     }
 }
 
@@ -133,6 +133,6 @@ impl Drop for OpenCall {
         // Without a runtime the host is at its end.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (record, visit, tool) = (self.record.clone(), self.visit.clone(), self.tool.clone());
-        runtime.spawn(async move { record.end(&visit, tool.name(), Outcome::Cancelled).await });
+        runtime.spawn(async move { record.end(&visit, &tool, Outcome::Cancelled).await });
     }
 }

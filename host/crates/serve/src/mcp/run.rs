@@ -205,7 +205,7 @@ impl Server {
         visit.progress = token.is_some().then_some(sender);
         let record = {
             let client = client::info(&visit, context);
-            self.services.calls.begin(&visit, client.as_ref(), request.arguments.as_ref())
+            self.services.calls.begin(&mut visit, client.as_ref(), request.arguments.as_ref())
         };
         let asker = Asker::new(context, &request, &visit);
         let (server, cancelled, ours) =
@@ -220,7 +220,7 @@ impl Server {
             };
             let ((answer, outcome), spent) = request_timing::account(pin!(call)).await;
             visit.spent.add(&spent);
-            record.end(&visit, tool.name(), outcome).await;
+            record.end(&visit, &tool, outcome).await;
             answer
         };
         let client = token.map(|token| Reporter::new(context.peer.clone(), token));
@@ -229,7 +229,7 @@ impl Server {
             Err(error) => {
                 tracing::error!(%error, "a tool call panicked in the host");
                 let (record, visit, tool) = ours;
-                record.end(&visit, tool.name(), Outcome::Broken).await;
+                record.end(&visit, &tool, Outcome::Broken).await;
                 Err(broke_down())
             }
         }

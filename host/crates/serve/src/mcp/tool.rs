@@ -56,6 +56,14 @@ impl AnyTool {
         }
     }
 
+    /// The plugin whose tool it is.
+    pub(super) fn plugin_name(&self) -> Option<&str> {
+        match self {
+            Self::Plugin(entry) => Some(&entry.plugin.manifest.name),
+            Self::Core(_) | Self::Search(_) => None,
+        }
+    }
+
     fn scope(&self) -> &str {
         match self {
             Self::Core(tool) => tool.scope,

@@ -1,4 +1,4 @@
-//! The state of a request while it is answered; its line of the log and its metrics at the end.
+//! The state of a request while it is answered; its line of the log, its span and its metrics at the end.
 
 use std::{
     net::IpAddr,
@@ -7,6 +7,7 @@ use std::{
 
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 
+use super::span::{PluginSpan, ServerSpan};
 use crate::http::error::ApiResult;
 use crate::{
     app::App,
@@ -22,7 +23,12 @@ use cardinal_base::{
     request_id::{self, RequestId},
 };
 use cardinal_identity::{auth::caller::SharedCaller, limit::rate_state::RateState};
-use cardinal_observe::{log::AccessLine, meter::Meter, request_timing::RequestTiming, trace::Trace};
+use cardinal_observe::{
+    log::{AccessLine, CLIENT_CLOSED},
+    meter::Meter,
+    request_timing::RequestTiming,
+    trace::Trace,
+};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -31,6 +37,8 @@ pub struct Cx<'a> {
     app: &'a App,
     pub request_id: RequestId,
     pub trace: Trace,
+    /// None where no span is sent.
+    span: Option<Box<ServerSpan>>,
     pub started: Instant,
     /// The client, behind whatever proxies are trusted.
     pub peer: IpAddr,
@@ -56,11 +64,15 @@ pub struct Cx<'a> {
 impl<'a> Cx<'a> {
     pub fn begin(app: &'a App, from: Origin, request: &Request<RequestBody>) -> Self {
         app.telemetry.requests.in_flight.up();
+        let started = Instant::now(); // before the span begins, or its parts might end after it
+        let mut trace = Trace::from_headers(request.headers(), &mut rand::rng());
+        let is_sampled = app.telemetry.spans.sample(&mut trace, || app.clock.unix());
         Self {
             app,
-            trace: Trace::from_headers(request.headers(), &mut rand::rng()),
+            trace,
+            span: is_sampled.then(|| ServerSpan::begin(&app.clock, request)),
             request_id: RequestId::from_headers(request.headers()),
-            started: Instant::now(),
+            started,
             peer: from.client,
             trusted: from.trusted,
             relayed: false,
@@ -81,6 +93,20 @@ impl<'a> Cx<'a> {
     pub fn set_row(&mut self, row: Option<Row<'a, App>>) {
         if let Some((route, meter)) = row {
             (self.route, self.template, self.meter) = (Some(route), route.path, Some(meter));
+        }
+    }
+
+    /// The span of what a plugin does for the request, where spans are sent.
+    pub(super) fn begin_plugin_span<'s>(&'s self, plugin: &'s str) -> Option<PluginSpan<'s>> {
+        let span = self.span.as_ref()?;
+        span.note_plugin(plugin);
+        PluginSpan::begin(&self.app.telemetry.spans, &self.app.clock, &self.trace, plugin)
+    }
+
+    /// The request leaves by this route of the proxy.
+    pub(super) fn note_proxy_route(&mut self, prefix: &str) {
+        if let Some(span) = &mut self.span {
+            span.proxy_prefix = Some(prefix.to_owned());
         }
     }
 
@@ -141,7 +167,7 @@ impl<'a> Cx<'a> {
         is_ours && matches!(self.method, Method::GET | Method::HEAD)
     }
 
-    /// Counts the request and writes its line.
+    /// Counts the request, writes its line and sends its span.
     fn record(&self, took: Duration, status: u16, code: Option<&str>, cause: Option<&str>, spent: &RequestTiming) {
         let requests = &self.app.telemetry.requests;
         let meter = spent.meter.or(self.meter).unwrap_or_else(|| match self.template {
@@ -149,12 +175,13 @@ impl<'a> Cx<'a> {
             template => requests.route(&self.method, template),
         });
         meter.observe(status, took, spent.plugin, spent.database);
-        self.app.log.access(&AccessLine {
+        let path = path::for_log(self.uri.path());
+        let line = AccessLine {
             request_id: self.request_id.as_str(),
             trace: &self.trace,
             peer: self.peer,
             method: self.method.as_str(),
-            path: &path::for_log(self.uri.path()),
+            path: &path,
             route: if meter.is_of_a_route() { &meter.route } else { "" },
             status,
             took,
@@ -164,12 +191,21 @@ impl<'a> Cx<'a> {
             code,
             cause,
             is_probe: self.route.is_some_and(|route| route.is_polled),
-        });
+        };
+        self.app.log.access(&line);
+        self.send_span(&line);
+    }
+
+    /// Probes that go well have no span, as they have no line, unless whoever asks has begun a trace.
+    fn send_span(&self, line: &AccessLine<'_>) {
+        let Some(span) = &self.span else { return };
+        if line.is_probe && line.status < 400 && self.trace.begins_here() {
+            return;
+        }
+        let scheme = self.app.base_url.split_once(':').map_or("http", |(scheme, _)| scheme);
+        self.app.telemetry.spans.push(span.end(line, self.template, &self.uri, scheme));
     }
 }
-
-/// What the log calls the outcome when the client has gone away before there was one, as nginx does.
-const CLIENT_CLOSED: u16 = 499;
 
 impl Drop for Cx<'_> {
     fn drop(&mut self) {

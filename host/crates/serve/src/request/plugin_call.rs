@@ -36,33 +36,40 @@ impl PluginCall<'_> {
         let (head, body) = request.into_parts();
         let mut headers = head.headers;
         strip_codings(&mut headers);
-        if headers.contains_key(trace::PARENT) || headers.contains_key(trace::STATE) {
-            cx.trace.mark(&mut headers); // what the plugin reads there is what it should pass on
-        }
         if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
             return Err(
                 ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail("Send the body without a Content-Encoding.")
             );
         }
         let deadline = Instant::now() + self.route.timeout;
+        let body = read_body(body, self.route.max_body, &headers).await?;
+        let span = cx.begin_plugin_span(&self.plugin.manifest.name);
+        let trace = span.as_ref().map_or(cx.trace, |span| span.trace);
+        if headers.contains_key(trace::PARENT) || headers.contains_key(trace::STATE) {
+            trace.mark(&mut headers); // what the plugin reads there is what it should pass on
+        }
         let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
         let parts = CallParts {
             method: method.as_str(),
             path: self.path,
             query: head.uri.query().unwrap_or_default(),
             params: self.params,
-            body: read_body(body, self.route.max_body, &headers).await?,
+            body,
             headers: &headers,
             caller: self.caller,
             request_id: cx.request_id,
-            trace: Some(cx.trace),
+            trace: Some(trace),
             deadline,
             peer: Some(cx.peer),
             tool: None,
             progress: None,
             job: None,
         };
-        Ok(answer(self.plugin.call(self.route.handler, parts).await?))
+        let reply = self.plugin.call(self.route.handler, parts).await.map_err(ApiError::from);
+        if let Some(span) = span {
+            span.end(&reply);
+        }
+        reply.map(answer)
     }
 }
 
