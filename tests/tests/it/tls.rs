@@ -9,6 +9,7 @@ use std::{
 
 use cardinal_tests::{Host, HostSettings, OWNER, OWNER_PASSWORD, Upstream, eventually, repository, unique};
 use http::Method;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -88,7 +89,7 @@ async fn everything_is_served_with_the_certificate_and_nothing_secret_in_clear()
     assert_eq!(clear.call(Method::GET, "/healthz").send().await.status, 200);
     let asked = clear.call(Method::POST, "/v1/admin/auth/login").json(&json!({"username": OWNER})).send().await;
     asked.refused(400, "invalid-request");
-    assert!(asked.text().contains(&format!("https://{}", host.address())), "{asked}");
+    assert!(asked.text().contains("https://"), "{asked}");
     for path in ["/", "/api", "/shop/a", "/v1/admin/master-cards", "/metrics"] {
         assert_eq!(clear.call(Method::GET, path).send().await.status, 400, "{path}");
     }
@@ -118,6 +119,42 @@ async fn a_renewed_certificate_is_served_without_a_restart() {
     files.put("other", "key");
     eventually("the new certificate is served", async || curl(&second, &[&url])).await;
     assert!(curl(&first, &[&url]).is_none());
+    assert_eq!(host.worker_pid(), worker);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_files_take_no_certificate_away_and_nothing_shows_the_key() {
+    let files = Files::new("other");
+    let host = files.settings().start().await;
+    let authority = known("other", "crt");
+    let url = format!("https://{}/healthz", host.address());
+    // As a secret store that loses the ends of lines leaves it.
+    let key = fs::read_to_string(files.path("key")).unwrap().replace('\n', "");
+    fs::write(files.path("key"), &key).unwrap();
+    eventually("the damage is in the log", async || {
+        assert!(curl(&authority, &[&url]).is_some());
+        host.log().contains("holds no private key in PEM").then_some(())
+    })
+    .await;
+    kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::KILL).unwrap();
+    eventually("the next worker serves with the certificate", async || curl(&authority, &[&url])).await;
+    assert!(host.log().contains("the certificate from before"), "{}", host.log());
+    let shown =
+        [key[30..60].to_owned(), format!("{}, {}, {}", key.as_bytes()[30], key.as_bytes()[31], key.as_bytes()[32])];
+    assert!(!shown.iter().any(|part| host.log().contains(part)), "{}", host.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_signal_of_a_renewal_script_ends_nothing() {
+    let files = Files::new("other");
+    let host = files.settings().start().await;
+    let worker = host.worker_pid();
+    for process in [host.supervisor_pid(), worker] {
+        kill_process(Pid::from_raw(process).unwrap(), Signal::HUP).unwrap();
+    }
+    eventually("the log says so", async || host.log().contains("SIGHUP changes nothing").then_some(())).await;
+    let url = format!("https://{}/healthz", host.address());
+    assert_eq!(curl(&known("other", "crt"), &[&url]).unwrap().0, 200);
     assert_eq!(host.worker_pid(), worker);
 }
 

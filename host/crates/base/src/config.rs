@@ -138,7 +138,7 @@ impl Config {
             ("DATABASE_SECRET_FILE", &self.database.secret_file),
         ];
         let files = files.into_iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?)));
-        let files = files.chain(self.http.tls.iter().map(|files| ("TLS_KEY", files.key.as_path())));
+        let files = files.chain(self.http.tls.iter().flat_map(TlsFiles::with_a_key).map(|file| ("TLS_KEY", file)));
         files.chain(self.plugins.settings_files.iter().map(|file| ("PLUGIN_SETTINGS_", file.as_path()))).collect()
     }
 

@@ -87,7 +87,7 @@ pub const CRATES: [LogCrate; 13] = [
         shown: "cardinal::keeper",
         modules: "access announce backoff bind control_service crashes data_dir files first_password \
                   launch lines liveness local output postgres provision provisioner serve server_memory \
-                  temp_folder worker worker_account worker_log",
+                  temp_folder tls worker worker_account worker_log",
     },
 ];
 

@@ -22,10 +22,12 @@ mod message;
 mod provision;
 
 use crate::crash::record::Crash;
-use cardinal_base::config::{Secret, TlsPair};
+use cardinal_base::config::Secret;
 pub use cardinal_database::connect::ConnectParams;
 use cardinal_database::connect::SocketDir;
-pub use message::{FirstLogin, ListenerUse, ProvisionRequest, ToSupervisor, ToWorker, WorkerDatabase, WorkerStart};
+pub use message::{
+    FirstLogin, ListenerUse, ProvisionRequest, TlsReading, ToSupervisor, ToWorker, WorkerDatabase, WorkerStart,
+};
 pub use provision::{PluginDatabase, ProvisionFault, PurgeReport, STATEMENT_TIMEOUT_MS};
 
 /// Descriptors that can come with a start, with room for more purposes of listening sockets than there are.
@@ -262,14 +264,14 @@ impl SupervisorLink {
         self.written(|id| ToSupervisor::BootstrapPassword { id, password }).await
     }
 
-    /// The certificate and its key as they lie there now.
+    /// The certificate and its key, as the supervisor has read them now.
     ///
     /// # Errors
-    /// They cannot be read, or the supervisor is gone.
-    pub async fn read_tls(&self) -> io::Result<TlsPair> {
-        match self.ask(|id| ToSupervisor::ReadTls { id }).await {
-            Ok(ToWorker::Tls { pair, .. }) => pair.map_err(io::Error::other),
-            _ => Err(io::Error::other("the supervisor is gone")),
+    /// The supervisor is gone.
+    pub async fn read_tls(&self) -> Result<TlsReading, LinkError> {
+        match self.ask(|id| ToSupervisor::ReadTls { id }).await? {
+            ToWorker::Tls { tls, .. } => Ok(tls),
+            _ => Err(LinkError),
         }
     }
 

@@ -92,6 +92,7 @@ async fn serve(
     // and never looking at them is what keeps the process deaf to them.
     let _deaf_to_terminate = signal(SignalKind::terminate())?;
     let _deaf_to_interrupt = signal(SignalKind::interrupt())?;
+    let _deaf_to_hangup = signal(SignalKind::hangup())?;
     let grace = start.config.http.shutdown_grace;
     let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
     let stop = CancellationToken::new();

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use crate::{
     announce::Announcement,
@@ -13,9 +14,10 @@ use crate::{
     first_password::FirstPassword,
     local::LocalListener,
     provisioner::Provisioner,
+    tls::TlsSource,
 };
 use cardinal_base::clock::Clock;
-use cardinal_control::link::{ProvisionRequest, ToSupervisor, ToWorker};
+use cardinal_control::link::{ProvisionRequest, TlsReading, ToSupervisor, ToWorker};
 
 /// Packages that need not be tried again; far more than a host has.
 const MAX_PROBED: usize = 1_000;
@@ -31,6 +33,7 @@ pub struct ControlService {
     announcement: Announcement,
     first_password: FirstPassword,
     files: Files,
+    tls: Arc<TlsSource>,
     /// Hashes of packages that a probe process has opened, by this very program.
     probed: HashSet<String>,
     /// What this worker has asked for already. Its first question is answered from what an earlier worker was given,
@@ -46,6 +49,7 @@ impl ControlService {
         announcement: Announcement,
         first_password: FirstPassword,
         files: Files,
+        tls: TlsSource,
     ) -> Self {
         let (probed, asked) = (HashSet::new(), HashSet::new());
         Self {
@@ -57,6 +61,7 @@ impl ControlService {
             announcement,
             first_password,
             files,
+            tls: Arc::new(tls),
             probed,
             asked,
         }
@@ -105,9 +110,10 @@ impl ControlService {
                 answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
             }
             ToSupervisor::ReadTls { id } => {
-                let files = self.files.clone();
-                let read = spawn_blocking(move || files.read_tls());
-                answer(outbox, async move { ToWorker::Tls { id, pair: finished(read).await } });
+                let source = Arc::clone(&self.tls);
+                let read = spawn_blocking(move || source.read());
+                let broken = |error: JoinError| TlsReading { pair: None, problem: Some(error.to_string()) };
+                answer(outbox, async move { ToWorker::Tls { id, tls: read.await.unwrap_or_else(broken) } });
             }
             ToSupervisor::BootstrapPassword { id, password } => {
                 self.announcement.made_up(password.clone());

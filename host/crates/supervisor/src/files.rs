@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use cardinal_base::{
-    config::{Config, Secret, TlsFiles, TlsPair, Trust},
+    config::{Config, Secret, Trust},
     secret_file::{self, BOOTSTRAP_PASSWORD_FILE},
 };
 use cardinal_package::trust::Lock;
@@ -17,7 +17,6 @@ pub struct Files {
     lock: PathBuf,
     trust: Trust,
     bootstrap_password: PathBuf,
-    tls: Option<TlsFiles>,
 }
 
 impl Files {
@@ -26,7 +25,6 @@ impl Files {
             lock: config.plugins.lock_file.clone(),
             trust: config.plugins.trust,
             bootstrap_password: config.paths.data_dir.join(BOOTSTRAP_PASSWORD_FILE),
-            tls: config.http.tls.clone(),
         }
     }
 
@@ -58,13 +56,6 @@ impl Files {
             },
         }
     }
-
-    /// # Errors
-    /// They cannot be read, or no setting names them.
-    pub fn read_tls(&self) -> io::Result<TlsPair> {
-        let files = self.tls.as_ref().ok_or_else(|| io::Error::new(ErrorKind::NotFound, "TLS_CERT is not set"))?;
-        files.read().map_err(io::Error::other)
-    }
 }
 
 #[cfg(test)]
@@ -76,8 +67,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let lock = folder.path().join("plugins.lock");
         for (trust, is_written) in [(Trust::Lock, false), (Trust::Signed, false), (Trust::Record, true)] {
-            let bootstrap_password = folder.path().join("password");
-            let files = Files { lock: lock.clone(), trust, bootstrap_password, tls: None };
+            let files = Files { lock: lock.clone(), trust, bootstrap_password: folder.path().join("password") };
             assert!(files.write_lock("no lock").is_err());
             assert_eq!(files.write_lock(r#"{"plugins": {}}"#).is_ok(), is_written, "{trust:?}");
             assert_eq!(lock.exists(), is_written);

@@ -20,6 +20,7 @@ pub mod provisioner;
 pub mod serve;
 mod server_memory;
 pub mod temp_folder;
+pub mod tls;
 pub mod worker;
 pub mod worker_account;
 pub mod worker_log;

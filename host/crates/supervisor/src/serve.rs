@@ -1,6 +1,7 @@
 //! The process that the operator starts. It never opens a plugin: it holds the listening sockets, the private
 //! PostgreSQL and the credentials of owner and provisioner, and keeps a worker alive that has none of these.
 
+use std::io::IsTerminal as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -24,6 +25,7 @@ use crate::{
     provision::{Job, Task},
     provisioner::Provisioner,
     temp_folder,
+    tls::{self, TlsSource},
     worker::{self, Worker},
     worker_account,
 };
@@ -79,6 +81,8 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
 struct Supervisor {
     launcher: Launcher,
     account: Option<Account>,
+    /// As it was read; `start` has what workers may know.
+    config: Config,
     start: WorkerStart,
     listeners: Vec<OwnedFd>,
     local: LocalSocket,
@@ -106,12 +110,12 @@ impl Supervisor {
         tokio::spawn(session_watch::watch(job.provisioner.clone(), job.names.clone()));
         tokio::spawn(review_schemas(job.clone()));
         let provisioner = Provisioner::new(launcher.clone(), job);
-        let files = Files::new(&config);
-        let mut control =
-            ControlService::new(Clock::System, Crashes::open(data.path()), provisioner, announcement, first, files);
+        let (files, tls) = (Files::new(&config), TlsSource::new(config.http.tls.clone()));
+        let crashes = Crashes::open(data.path());
+        let mut control = ControlService::new(Clock::System, crashes, provisioner, announcement, first, files, tls);
         control.local = local_listener;
-        let start = worker_start(config, account, &login, &prepared, &data, uses)?;
-        Ok(Self { launcher, account, start, listeners, local, control, postgres, _data: data })
+        let start = worker_start(config.clone(), account, &login, &prepared, &data, uses)?;
+        Ok(Self { launcher, account, config, start, listeners, local, control, postgres, _data: data })
     }
 
     /// Keeps a worker alive until the first signal, then drains it; the second ends it at once.
@@ -123,6 +127,9 @@ impl Supervisor {
             let started = Instant::now();
             self.start.crashes = self.control.crashes.history().clone();
             self.start.probed = self.control.probed();
+            // Links may lead elsewhere by now.
+            self.start.sandbox =
+                Sandbox { unix_sockets: self.start.sandbox.unix_sockets, ..worker_sandbox(&self.config) };
             let mut hope = false;
             let ended = match Worker::start(&self.launcher, self.account, &self.start, &self.listeners).await {
                 Ok(mut worker) => tokio::select! {
@@ -351,28 +358,45 @@ fn worker_sandbox(config: &Config) -> Sandbox {
     let data_dir = &config.paths.data_dir;
     let secrets = config.secret_files().into_iter().map(|(_, file)| file.to_owned());
     let hidden = [data_dir.clone()].into_iter().chain(config.database.secret_file.clone()).chain(secrets);
+    let hidden = hidden.chain(config.http.tls.iter().flat_map(tls::key_folders));
     let shown = [config.paths.plugins_dir.clone()].into_iter().chain(config.plugins.trust_keys.clone());
     let written = [data_dir.join(kept::FOLDER), data_dir.join(temp_folder::FOLDER)];
     let uploads = config.plugins.upload.then(|| config.paths.plugins_dir.clone());
     Sandbox::new(hidden, shown, written.into_iter().chain(uploads))
 }
 
-/// SIGTERM and SIGINT, which mean the same.
+/// SIGTERM and SIGINT, which mean the same; and SIGHUP, which means it where a terminal was closed.
 struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Signal,
 }
 
 impl StopSignals {
     fn new() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("listening for signals");
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
 
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => {
+                    if std::io::stderr().is_terminal() {
+                        return;
+                    }
+                    // Scripts that renew a certificate send it to whatever serves.
+                    tracing::info!(
+                        "SIGHUP changes nothing: new TLS files are in force by themselves, and other settings need a restart"
+                    );
+                }
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::ffi::OsString;
+use std::{ffi::OsString, os::unix::fs::PermissionsExt as _};
 
 use clap::{CommandFactory as _, Parser};
 
@@ -219,16 +219,20 @@ fn values_that_cannot_work_are_refused() {
 
 #[test]
 fn a_host_with_a_certificate_is_https() {
-    let file = |name: &str| format!("{}/tests/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| {
+        let path = folder.path().join(name);
+        std::fs::copy(format!("{}/tests/tls/{name}.pem", env!("CARGO_MANIFEST_DIR")), &path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
     let (cert, key) = (file("other.crt"), file("other.key"));
     let config = read(&["--tls-cert", &cert, "--tls-key", &key]).unwrap();
     assert_eq!(config.http.base_url, "https://127.0.0.1:8080");
-    assert!(
-        config.secret_files().iter().any(|(setting, file)| *setting == "TLS_KEY" && file.ends_with("other.key.pem"))
-    );
+    assert!(config.secret_files().iter().any(|(setting, file)| *setting == "TLS_KEY" && file.ends_with("other.key")));
     let error = read(&["--tls-cert", &cert, "--tls-key", &file("self-signed.key")]).unwrap_err().to_string();
     assert!(
-        error.starts_with("TLS_KEY (--tls-key): ") && error.contains("self-signed.key.pem holds another key"),
+        error.starts_with("TLS_KEY (--tls-key): ") && error.contains("self-signed.key holds another key"),
         "{error}"
     );
 }

@@ -1,22 +1,25 @@
 //! The certificate that the host serves TLS with.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 use tokio_rustls::rustls::{
-    self, InconsistentKeys, ServerConfig,
+    self, InconsistentKeys, RootCertStore, ServerConfig,
     crypto::aws_lc_rs,
-    pki_types::{
-        CertificateDer, PrivateKeyDer,
-        pem::{self, PemObject as _},
-    },
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
 use super::secret::Secret;
-use crate::secret_file::read_small;
+use crate::secret_file::{Readers, read_small, readers};
 
 /// The only protocol that the host speaks on these connections.
 const HTTP_1: &[u8] = b"http/1.1";
+/// In the first line of every private key.
+const KEY_MARK: &str = "PRIVATE KEY";
 
 /// Where certificate and key lie. The supervisor alone reads them: a worker may not, and asks it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,11 +32,11 @@ pub struct TlsFiles {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsPair {
     /// The server's certificate and those between it and an authority.
-    chain: String,
+    chain: Secret,
     key: Secret,
 }
 
-/// Why they cannot be used.
+/// Why they cannot be used. What the files hold is in no message, not even a part of it.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: the file {problem}")]
 pub struct TlsError {
@@ -45,13 +48,32 @@ pub struct TlsError {
 
 impl TlsFiles {
     /// # Errors
-    /// A file cannot be read.
+    /// A file cannot be read, or one with a key can be read by everybody.
     pub fn read(&self) -> Result<TlsPair, TlsError> {
         let unreadable = |error: io::Error| format!("cannot be read: {error}");
         let chain = read_small(&self.cert).map_err(|error| on_cert(unreadable(error)))?;
         let key = read_small(&self.key).map_err(|error| on_key(unreadable(error)))?;
-        Ok(TlsPair { chain, key: Secret::new(key) })
+        if readers(&self.key) == Readers::Everybody {
+            return Err(on_key(open_to_all("")));
+        }
+        if chain.contains(KEY_MARK) && readers(&self.cert) == Readers::Everybody {
+            return Err(on_cert(open_to_all("holds a private key, too, and ")));
+        }
+        Ok(TlsPair { chain: Secret::new(chain), key: Secret::new(key) })
     }
+
+    /// Those that hold a key: some keep both in one file.
+    pub fn with_a_key(&self) -> Vec<&Path> {
+        let cert_has_one = read_small(&self.cert).is_ok_and(|text| text.contains(KEY_MARK));
+        [self.key.as_path()].into_iter().chain(cert_has_one.then_some(self.cert.as_path())).collect()
+    }
+}
+
+fn open_to_all(before: &str) -> String {
+    format!(
+        "{before}can be read by every user of this machine: run `chmod 0600` on it, and change the key if someone may \
+         have read it"
+    )
 }
 
 impl TlsPair {
@@ -69,9 +91,12 @@ impl TlsPair {
                 on_key("holds another key than that of the certificate in TLS_CERT".to_owned())
             }
             rustls::Error::InvalidCertificate(_) => {
-                on_cert(format!("holds a certificate that cannot be used: {cause}"))
+                on_cert("holds a certificate that cannot be used: it must be of X.509 version 3".to_owned())
             }
-            cause => of_library(cause),
+            _ => on_key(
+                "holds a key of a kind that is not known here: use ECDSA, Ed25519 or RSA with 2048 bits or more"
+                    .to_owned(),
+            ),
         })?;
         config.alpn_protocols = vec![HTTP_1.to_vec()];
         config.ticketer = aws_lc_rs::Ticketer::new().map_err(of_library)?;
@@ -79,22 +104,33 @@ impl TlsPair {
     }
 
     fn chain(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-        let chain = CertificateDer::pem_slice_iter(self.chain.as_bytes()).collect::<Result<Vec<_>, _>>();
-        let chain = chain.map_err(|error| on_cert(format!("holds no certificate in PEM: {error}")))?;
-        if chain.is_empty() { Err(on_cert("holds no certificate in PEM".to_owned())) } else { Ok(chain) }
+        let chain = CertificateDer::pem_slice_iter(self.chain.expose().as_bytes()).collect::<Result<Vec<_>, _>>();
+        // The reader's own error repeats what it has read, which may be a key.
+        let chain = chain.ok().filter(|chain| !chain.is_empty());
+        let chain = chain.ok_or_else(|| on_cert("holds no certificate in PEM, or a damaged one".to_owned()))?;
+        for (index, between) in chain.iter().enumerate().skip(1) {
+            // The library itself looks at the first alone.
+            RootCertStore::empty().add(between.clone()).map_err(|_| {
+                on_cert(format!(
+                    "holds a certificate that cannot be used: number {} of the chain is damaged",
+                    index + 1
+                ))
+            })?;
+        }
+        Ok(chain)
     }
 
     fn key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         let text = self.key.expose();
-        PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|error| {
-            on_key(match error {
-                pem::Error::NoItemsFound if text.contains("ENCRYPTED PRIVATE KEY") => {
-                    "is encrypted, and the host has nobody to ask for its password: store it without one, mode 0600"
-                        .to_owned()
-                }
-                pem::Error::NoItemsFound => "holds no private key in PEM".to_owned(),
-                error => format!("holds no private key in PEM: {error}"),
-            })
+        if text.contains("ENCRYPTED") {
+            let problem =
+                "is encrypted, and the host has nobody to ask for its password: store it without one, mode 0600";
+            return Err(on_key(problem.to_owned()));
+        }
+        PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| {
+            on_key(
+                "holds no private key in PEM, or a damaged one: each line of it must be a line of its own".to_owned(),
+            )
         })
     }
 }
@@ -110,45 +146,95 @@ fn on_key(problem: String) -> TlsError {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
     use super::*;
 
-    const CERT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/self-signed.crt.pem");
-    const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/self-signed.key.pem");
-    const OTHER_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/other.key.pem");
+    fn known(name: &str) -> String {
+        fs::read_to_string(format!("{}/tests/tls/{name}.pem", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
 
-    fn load(cert: &str, key: &str) -> Result<ServerConfig, TlsError> {
-        TlsFiles { cert: cert.into(), key: key.into() }.read()?.server_config()
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+            let path = self.0.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+
+        fn load(&self, cert: &str, key: &str) -> Result<ServerConfig, TlsError> {
+            let files = TlsFiles { cert: self.file("crt", cert, 0o644), key: self.file("key", key, 0o600) };
+            files.read()?.server_config()
+        }
+    }
+
+    fn folder() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
     }
 
     #[test]
     fn a_certificate_and_its_key_are_taken() {
-        assert_eq!(load(CERT, KEY).unwrap().alpn_protocols, [HTTP_1]);
+        let (folder, cert, key) = (folder(), known("self-signed.crt"), known("self-signed.key"));
+        assert_eq!(folder.load(&cert, &key).unwrap().alpn_protocols, [HTTP_1]);
+        assert!(folder.load(&(cert.clone() + &known("other.crt")), &key).is_ok(), "a chain");
+        assert!(folder.load(&cert.replace('\n', "\r\n"), &("comment\n".to_owned() + &key)).is_ok());
     }
 
     #[test]
     fn each_mistake_names_its_setting() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str, text: &str| {
-            let path = folder.path().join(name);
-            fs::write(&path, text).unwrap();
-            path.to_str().unwrap().to_owned()
-        };
-        let broken = file("broken", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-        let encrypted =
-            file("encrypted", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
+        let (cert, key) = (known("self-signed.crt"), known("self-signed.key"));
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        let folder = folder();
         for (cert, key, setting, wanted) in [
-            ("/nowhere/tls.crt", KEY, "TLS_CERT", "cannot be read"),
-            (KEY, KEY, "TLS_CERT", "holds no certificate"),
-            (&broken, KEY, "TLS_CERT", "that cannot be used"),
-            (CERT, "/nowhere/tls.key", "TLS_KEY", "cannot be read"),
-            (CERT, CERT, "TLS_KEY", "holds no private key"),
-            (CERT, &encrypted, "TLS_KEY", "is encrypted"),
-            (CERT, OTHER_KEY, "TLS_KEY", "holds another key"),
+            ("", &*key, "TLS_CERT", "holds no certificate"),
+            (broken, &key, "TLS_CERT", "cannot be used"),
+            (&(cert.clone() + broken), &key, "TLS_CERT", "number 2 of the chain"),
+            (&(cert.clone() + &key), &key, "TLS_CERT", "every user of this machine"),
+            (&cert, &cert, "TLS_KEY", "holds no private key"),
+            (&cert, encrypted, "TLS_KEY", "is encrypted"),
+            (&cert, &known("other.key"), "TLS_KEY", "holds another key"),
         ] {
-            let TlsError { setting: found, problem } = load(cert, key).unwrap_err();
+            let TlsError { setting: found, problem } = folder.load(cert, key).unwrap_err();
             assert!(found == setting && problem.contains(wanted), "{cert} {key}: {found} {problem}");
         }
+        let files = TlsFiles { cert: folder.file("crt", &cert, 0o644), key: folder.file("key", &key, 0o644) };
+        assert!(files.read().unwrap_err().problem.contains("chmod 0600"));
+        let missing = TlsFiles { cert: files.cert, key: "/nowhere/key".into() };
+        assert!(missing.read().unwrap_err().problem.starts_with("cannot be read"));
+    }
+
+    #[test]
+    fn no_message_holds_a_part_of_a_key() {
+        let (folder, cert, key) = (folder(), known("self-signed.crt"), known("self-signed.key"));
+        let secret = key.lines().nth(1).unwrap();
+        let damaged = [
+            key.replace('\n', ""),
+            key.replace('\n', " "),
+            key.replace('\n', "\\n"),
+            key.replacen('\n', "", 1),
+            key[..key.len() / 2].to_owned(),
+            key.replace(secret, &secret[..secret.len() - 3]),
+        ];
+        for text in damaged {
+            for (cert, key) in [(&cert, &text), (&text, &key)] {
+                let Err(error) = folder.load(cert, key) else { panic!("{text:?} was taken") };
+                let said = format!("{error} {error:?}");
+                let bytes = format!("{}, {}", secret.as_bytes()[0], secret.as_bytes()[1]);
+                assert!(!said.contains(&secret[..8]) && !said.contains(&bytes), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_with_both_is_one_with_a_key() {
+        let (folder, cert, key) = (folder(), known("self-signed.crt"), known("self-signed.key"));
+        let both = folder.file("both", &(cert.clone() + &key), 0o600);
+        let files = TlsFiles { cert: both.clone(), key: folder.file("key", &key, 0o600) };
+        assert_eq!(files.with_a_key(), [files.key.as_path(), &both]);
+        let files = TlsFiles { cert: folder.file("crt", &cert, 0o644), ..files };
+        assert_eq!(files.with_a_key(), [files.key.as_path()]);
     }
 }

@@ -70,6 +70,15 @@ pub struct FirstLogin {
     pub is_enabled: bool,
 }
 
+/// The certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsReading {
+    /// The latest that could be used.
+    pub pair: Option<TlsPair>,
+    /// Why the files cannot be used as they lie there now.
+    pub problem: Option<String>,
+}
+
 /// Worker to supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -152,6 +161,6 @@ pub enum ToWorker {
     },
     Tls {
         id: u64,
-        pair: Result<TlsPair, String>,
+        tls: TlsReading,
     },
 }

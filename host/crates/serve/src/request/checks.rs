@@ -44,7 +44,7 @@ pub(super) fn admit(app: &App, peer: Peer, request: &Request<RequestBody>) -> Ap
         return Err(full.refusal());
     }
     if peer.door == ListenerRole::InClear && !app.routes.is_exempt(path) {
-        let detail = format!("This port speaks HTTPS. The address is {}.", app.base_url);
+        let detail = "This port speaks HTTPS: ask the same address with https:// in place of http://.";
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
     }
     if peer.door == ListenerRole::Public && path::is_private(path) {

@@ -1,4 +1,4 @@
-//! TLS on a listener. Certificate and key are read again when their files change, so that a renewal needs no restart.
+//! TLS on a listener. The supervisor is asked for certificate and key again and again, so that a renewal needs no restart.
 
 use std::{
     io,
@@ -10,13 +10,14 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use cardinal_base::config::TlsPair;
-use cardinal_control::link::SupervisorLink;
+use cardinal_control::link::{SupervisorLink, TlsReading};
 
 /// A client has this long to agree on keys.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The files are looked at at most so often.
+/// The supervisor is asked at most so often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// For its answer; meanwhile one client waits.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// The first byte of a client that speaks TLS: the type of the record that its handshake begins with.
 const HANDSHAKE_RECORD: u8 = 22;
 
@@ -34,17 +35,16 @@ pub struct Tls {
 }
 
 struct State {
-    /// None while the files have never been good: no client comes in then, and all else goes on.
+    /// None while there has been no certificate: no client comes in then, and all else goes on.
     acceptor: Option<TlsAcceptor>,
-    /// What was read last, whether it was good or not.
-    latest: Result<TlsPair, String>,
+    /// What the supervisor said last.
+    latest: TlsReading,
     looked_at: Instant,
 }
 
 impl Tls {
     pub async fn new(supervisor: SupervisorLink) -> Self {
-        let state = State { acceptor: None, latest: Err(String::new()), looked_at: Instant::now() };
-        let tls = Self { supervisor, state: Mutex::new(state) };
+        let tls = Self { supervisor, state: Mutex::new(State::new(Instant::now())) };
         tls.read_again().await;
         tls
     }
@@ -78,12 +78,19 @@ impl Tls {
     }
 
     async fn read_again(&self) {
-        let read = self.supervisor.read_tls().await.map_err(|error| error.to_string());
-        self.state.lock().take(read);
+        match tokio::time::timeout(READ_TIMEOUT, self.supervisor.read_tls()).await {
+            Ok(Ok(read)) => self.state.lock().take(read),
+            // It is busy, or this worker is about to end; the old certificate does until then.
+            unanswered => tracing::debug!(?unanswered, "the supervisor did not say which certificate is in force"),
+        }
     }
 }
 
 impl State {
+    fn new(now: Instant) -> Self {
+        Self { acceptor: None, latest: TlsReading { pair: None, problem: None }, looked_at: now }
+    }
+
     /// Whether it is time to look at the files. One caller alone is told so.
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now.saturating_duration_since(self.looked_at) >= LOOK_PAUSE;
@@ -93,44 +100,56 @@ impl State {
         is_due
     }
 
-    fn take(&mut self, read: Result<TlsPair, String>) {
+    fn take(&mut self, read: TlsReading) {
         if read == self.latest {
             return;
         }
-        self.latest = read;
-        let config = self.latest.as_ref().map_err(Clone::clone);
-        match config.and_then(|pair| pair.server_config().map_err(|error| error.to_string())) {
-            Ok(config) => {
-                self.acceptor = Some(TlsAcceptor::from(Arc::new(config)));
-                tracing::info!("a TLS certificate is in force");
-            }
-            // Two files are seldom replaced at once: when the second has been, they are read again.
-            Err(error) => tracing::error!(error, "the TLS files cannot be used; a certificate in force stays so"),
+        // Two files are seldom replaced at once: when the second has been, they are read again.
+        if let Some(problem) = &read.problem
+            && read.problem != self.latest.problem
+        {
+            let serves = if read.pair.is_some() { "the certificate from before" } else { "none" };
+            tracing::error!(problem, serves, "the TLS files cannot be used");
         }
+        if let Some(pair) = &read.pair
+            && read.pair != self.latest.pair
+        {
+            match pair.server_config() {
+                Ok(config) => {
+                    self.acceptor = Some(TlsAcceptor::from(Arc::new(config)));
+                    tracing::info!("a TLS certificate is in force");
+                }
+                Err(error) => tracing::error!(%error, "the TLS files cannot be used"),
+            }
+        }
+        self.latest = read;
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use cardinal_base::config::TlsFiles;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use cardinal_base::config::{TlsFiles, TlsPair};
 
     use super::*;
 
-    fn read(cert: &str, key: &str) -> Result<TlsPair, String> {
-        let file = |name| format!("{}/../base/tests/tls/{name}.pem", env!("CARGO_MANIFEST_DIR")).into();
-        let files = TlsFiles { cert: file(format!("{cert}.crt")), key: file(format!("{key}.key")) };
-        files.read().map_err(|error| error.to_string())
-    }
-
-    fn state(now: Instant) -> State {
-        State { acceptor: None, latest: Err(String::new()), looked_at: now }
+    fn pair(name: &str) -> Option<TlsPair> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |kind: &str| {
+            let path = folder.path().join(kind);
+            fs::copy(format!("{}/../base/tests/tls/{name}.{kind}.pem", env!("CARGO_MANIFEST_DIR")), &path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            path
+        };
+        Some(TlsFiles { cert: file("crt"), key: file("key") }.read().unwrap())
     }
 
     #[test]
     fn it_is_time_to_look_once_a_second_for_one_caller() {
         let begun = Instant::now();
-        let mut state = state(begun);
+        let mut state = State::new(begun);
         assert!(!state.is_due(begun + LOOK_PAUSE / 2));
         assert!(state.is_due(begun + LOOK_PAUSE) && !state.is_due(begun + LOOK_PAUSE));
         assert!(!state.is_due(begun), "a clock that goes backwards harms nothing");
@@ -138,18 +157,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_leaves_the_old_certificate() {
-        let mut state = state(Instant::now());
-        state.take(read("nowhere", "nowhere"));
+    fn another_pair_is_another_certificate() {
+        let mut state = State::new(Instant::now());
+        let problem = || Some("TLS_KEY: the file is a folder".to_owned());
+        state.take(TlsReading { pair: None, problem: problem() });
         assert!(state.acceptor.is_none());
-        state.take(read("self-signed", "self-signed"));
-        let first = Arc::clone(state.acceptor.as_ref().unwrap().config());
-        let is_first = |state: &State| Arc::ptr_eq(state.acceptor.as_ref().unwrap().config(), &first);
-        for other in [read("self-signed", "self-signed"), read("other", "self-signed"), read("nowhere", "other")] {
-            state.take(other);
-            assert!(is_first(&state));
+        let first = pair("self-signed");
+        state.take(TlsReading { pair: first.clone(), problem: None });
+        let config = |state: &State| Arc::clone(state.acceptor.as_ref().unwrap().config());
+        let begun = config(&state);
+        for problem in [problem(), None] {
+            state.take(TlsReading { pair: first.clone(), problem });
+            assert!(Arc::ptr_eq(&config(&state), &begun));
         }
-        state.take(read("other", "other"));
-        assert!(!is_first(&state));
+        state.take(TlsReading { pair: pair("other"), problem: None });
+        assert!(!Arc::ptr_eq(&config(&state), &begun));
     }
 }
