@@ -30,9 +30,7 @@ impl Trace {
     /// The trace that the headers carry, or a new one, with a new span in it.
     pub fn from_headers(headers: &HeaderMap, random: &mut impl Rng) -> Self {
         match only(headers, &PARENT).and_then(|value| parse(value.as_bytes())) {
-            Some(carried) => {
-                Self { id: carried.id, span: some(random), parent: Some(carried.span), flags: carried.flags }
-            }
+            Some(sender) => sender.child(random),
             None => Self { id: some(random), span: some(random), parent: None, flags: 0 },
         }
     }
@@ -148,14 +146,8 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue
     values.next().filter(|_| values.next().is_none())
 }
 
-/// What a `traceparent` says, of the flags those that are known.
-struct Carried {
-    id: [u8; 16],
-    span: [u8; 8],
-    flags: u8,
-}
-
-fn parse(text: &[u8]) -> Option<Carried> {
+/// The place of whoever sent a `traceparent`, which does not say what that is a part of.
+fn parse(text: &[u8]) -> Option<Trace> {
     let (known, more) = text.split_at_checked(PARENT_LENGTH)?;
     let hyphens = [2, 35, 52].iter().all(|at| known[*at] == b'-');
     let [version] = unhex(&known[..2])?;
@@ -164,7 +156,7 @@ fn parse(text: &[u8]) -> Option<Carried> {
     let (id, span): ([u8; 16], [u8; 8]) = (unhex(&known[3..35])?, unhex(&known[36..52])?);
     let [flags] = unhex(&known[53..])?;
     let good = hyphens && ends_well && version != 0xff && id != [0; 16] && span != [0; 8];
-    good.then_some(Carried { id, span, flags: flags & SAMPLED })
+    good.then_some(Trace { id, span, parent: None, flags: flags & SAMPLED })
 }
 
 fn is_key(key: &str) -> bool {

@@ -127,9 +127,6 @@ impl Supervisor {
             let started = Instant::now();
             self.start.crashes = self.control.crashes.history().clone();
             self.start.probed = self.control.probed();
-            // Links may lead elsewhere by now.
-            self.start.sandbox =
-                Sandbox { unix_sockets: self.start.sandbox.unix_sockets, ..worker_sandbox(&self.config) };
             let mut hope = false;
             let ended = match Worker::start(&self.launcher, self.account, &self.start, &self.listeners).await {
                 Ok(mut worker) => tokio::select! {
@@ -152,6 +149,9 @@ impl Supervisor {
                 Err(error) => format!("{error:#}"),
             };
             self.start.worker_restarts += 1;
+            // Links may lead elsewhere by now.
+            self.start.sandbox =
+                Sandbox { unix_sockets: self.start.sandbox.unix_sockets, ..worker_sandbox(&self.config) };
             if hope {
                 backoff = Backoff::default(); // what ended it is quarantined
             }

@@ -16,7 +16,7 @@ use super::{
     message::Message,
     narrowing::Narrowing,
     plugin_tools,
-    transport::{EVENTS, JSON, session_id},
+    transport::{JSON, is_stream, session_id},
 };
 use crate::{
     call::CallHead,
@@ -119,8 +119,7 @@ async fn gather(replies: Vec<Reply>) -> ApiResult<Reply> {
     let mut answers = Vec::new();
     let mut streams = Vec::new();
     for reply in replies {
-        let kind = reply.headers().get(header::CONTENT_TYPE);
-        if kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENTS.as_bytes())) {
+        if is_stream(&reply) {
             streams.push(BodyStream::new(reply.into_body()));
             continue;
         }

@@ -5,7 +5,6 @@ use std::{convert::Infallible, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::header;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
 use rmcp::{
@@ -14,7 +13,7 @@ use rmcp::{
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::transport::{EVENTS, Response, text};
+use super::transport::{Response, is_stream, text};
 use crate::http::{
     body::Body,
     reply::{self, Reply},
@@ -193,11 +192,6 @@ async fn pass_on(mut body: BoxBody<Bytes, Infallible>) -> Option<(Frame<Bytes>, 
     }
 }
 
-fn is_stream(response: &Response) -> bool {
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENTS.as_bytes()))
-}
-
 /// A message as an event.
 pub(super) fn event(message: &[u8]) -> Bytes {
     let mut event = b"event: message\n".to_vec();
@@ -210,10 +204,11 @@ pub(super) fn event(message: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderValue, header};
     use http_body_util::Full;
 
     use super::*;
+    use crate::mcp::transport::EVENTS;
 
     async fn after(wait: Duration, kind: &'static str, body: &'static str) -> Response {
         sleep(wait).await;

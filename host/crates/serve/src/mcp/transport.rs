@@ -51,6 +51,12 @@ pub(super) fn is_json(content_type: &HeaderValue) -> bool {
     text.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(JSON))
 }
 
+/// Whether it is a stream of events.
+pub(super) fn is_stream<B>(response: &http::Response<B>) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENTS.as_bytes()))
+}
+
 /// For a message without a session that is answered in JSON: whether its client reads events, too. None where it does not
 /// take JSON.
 pub(super) fn reads_events(headers: &HeaderMap) -> Option<bool> {

@@ -100,26 +100,25 @@ pub(super) fn gathering(
     let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
     let mut query = Conditions::none();
     let bound = most.map(|most| format!(" LIMIT {most}")).unwrap_or_default();
-    let (found, from, number, planned) = match (&wanted.filter.q, index) {
+    let (found, planned, is_kept) = match (&wanted.filter.q, index) {
         (Some(text), GatheringIndex::Words { frequent_keys }) => {
-            let found = found_by_words(&mut query, wanted, groups, text, frequent_keys);
-            let found = format!("found AS MATERIALIZED ({found}{bound}), ");
-            (found, "found".to_owned(), "(SELECT count(*) FROM found)".to_owned(), PlanMode::Gathering)
+            (found_by_words(&mut query, wanted, groups, text, frequent_keys), PlanMode::Gathering, true)
         }
-        (Some(_), GatheringIndex::Times) if most.is_some() => {
-            let found = found_by_time(&mut query, wanted, groups);
-            let found = format!("found AS MATERIALIZED ({found}{bound}), ");
-            (found, "found".to_owned(), "(SELECT count(*) FROM found)".to_owned(), PlanMode::GatheringByTime)
+        (q, _) => {
+            let is_kept = q.is_some() && most.is_some();
+            (found_by_time(&mut query, wanted, groups), PlanMode::GatheringByTime, is_kept)
         }
-        _ => {
-            let found = found_by_time(&mut query, wanted, groups);
-            let number = match most {
-                Some(_) => format!("(SELECT count(*) FROM ({found}{bound}) f)"),
-                None => "NULL::bigint".to_owned(),
-            };
-            // Not along another index.
-            (String::new(), format!("({found}{bound} OFFSET 0)"), number, PlanMode::GatheringByTime)
-        }
+    };
+    let found = format!("{found}{bound}");
+    let number = match most {
+        _ if is_kept => "(SELECT count(*) FROM found)".to_owned(),
+        Some(_) => format!("(SELECT count(*) FROM ({found}) f)"),
+        None => "NULL::bigint".to_owned(),
+    };
+    let (found, from) = match is_kept {
+        true => (format!("found AS MATERIALIZED ({found}), "), "found".to_owned()),
+        // Not along another index.
+        false => (String::new(), format!("({found} OFFSET 0)")),
     };
     let behind = match wanted.place {
         Some(place) => query.behind(column, "f.key", "f.card_id", place, descending)?,
