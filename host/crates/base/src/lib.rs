@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod card_size;
+pub mod causes;
 pub mod clock;
 pub mod codes;
 pub mod coding;

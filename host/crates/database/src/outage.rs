@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use cardinal_base::causes::with_causes;
 use parking_lot::Mutex;
 
 const REPEAT_EVERY: Duration = Duration::from_secs(30);
@@ -90,16 +91,20 @@ impl Outages {
     }
 
     /// A connection that was `asked` for at that time could not be had.
-    pub fn failed(&self, error: &dyn std::error::Error, asked: Instant) {
+    pub fn failed(&self, error: &(dyn std::error::Error + 'static), asked: Instant) {
         match self.note_failure(asked, Instant::now()) {
             Some(OutageNotice::Begin) => {
                 tracing::error!(
-                    error = chain(error),
+                    error = with_causes(error),
                     "the database is unreachable; requests that need it get 503 until it is back"
                 );
             }
             Some(OutageNotice::Still(since)) => {
-                tracing::warn!(error = chain(error), seconds = since.as_secs(), "the database is still unreachable");
+                tracing::warn!(
+                    error = with_causes(error),
+                    seconds = since.as_secs(),
+                    "the database is still unreachable"
+                );
             }
             Some(OutageNotice::End(_)) | None => {}
         }
@@ -142,21 +147,6 @@ impl Outages {
         state.last_end = Some(now);
         Some(OutageNotice::End(now.duration_since(outage.began)))
     }
-}
-
-/// An error with its causes; deadpool's own text leaves them out.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Logs that work beside the requests failed. During an outage of the database this is no news.

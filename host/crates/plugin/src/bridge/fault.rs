@@ -9,6 +9,7 @@ use tokio_postgres::error::{DbError, ErrorPosition};
 
 use crate::fault::Fault;
 use cardinal_base::{
+    causes::with_causes,
     codes,
     db_error::is_gone,
     http_client::{ConnectError, ExchangeError},
@@ -54,13 +55,7 @@ fn http(cause: &ExchangeError) -> Error {
     let kind = http_kind_of(cause);
     let code = if kind == http_kind::TIMED_OUT { &codes::UPSTREAM_TIMEOUT } else { &codes::UPSTREAM_ERROR };
     let details = json!({"kind": kind, "status": code.status, "code": code.name});
-    let mut message = cause.to_string();
-    let mut next = std::error::Error::source(cause);
-    while let Some(deeper) = next {
-        message = format!("{message}: {deeper}");
-        next = deeper.source();
-    }
-    Error { details: Bytes::from(details.to_string()), ..Error::new(error::HTTP, message) }
+    Error { details: Bytes::from(details.to_string()), ..Error::new(error::HTTP, with_causes(cause)) }
 }
 
 /// How an exchange failed, in the contract's words.
@@ -104,11 +99,11 @@ fn public(code: u32, message: String, details: Value) -> Error {
 /// away is the client's to know, too, when the plugin has nothing better to say.
 fn database(plugin: &str, cause: &tokio_postgres::Error) -> Error {
     if is_gone(cause) {
-        tracing::warn!(plugin, error = plain(cause), "the database went away during a plugin's call");
+        tracing::warn!(plugin, error = with_causes(cause), "the database went away during a plugin's call");
         return unavailable();
     }
     let Some(fault) = cause.as_db_error() else {
-        return Error::new(error::DATABASE, plain(cause));
+        return Error::new(error::DATABASE, with_causes(cause));
     };
     let details = Value::Object(details(fault));
     Error {
@@ -141,12 +136,4 @@ fn details(fault: &DbError) -> Map<String, Value> {
 /// Serialization failure, deadlock, lock or connection not to be had.
 fn is_worth_retrying(sqlstate: &str) -> bool {
     ["40001", "40P01", "55P03", "53300"].contains(&sqlstate)
-}
-
-/// The driver's error with its cause, which its Display leaves out.
-fn plain(error: &tokio_postgres::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::collector::{Collector, SendError};
 use crate::app::App;
+use cardinal_base::causes::with_causes;
 use cardinal_observe::{
     Telemetry,
     spans::{DropReason, Span, otlp::Resource},
@@ -153,7 +154,7 @@ impl Outage {
             (None, Some(error)) => {
                 tracing::warn!(
                     collector,
-                    error = error.describe(),
+                    error = with_causes(error),
                     "failed to send traces; they are dropped meanwhile"
                 );
                 self.0 = Some(OpenOutage { since: now, dropped });

@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     future::Future,
-    io, iter,
+    io,
     pin::Pin,
     sync::{
         Arc,
@@ -29,7 +29,7 @@ use tower_service::Service;
 use super::body::Upload;
 use crate::http::error::ApiError;
 use crate::http::paced::WriteTimeout;
-use cardinal_base::codes;
+use cardinal_base::{causes::causes, codes};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than the 5 s after which Node.js, the quickest of the usual servers, closes idle connections: one that is
@@ -125,11 +125,6 @@ pub(super) fn failure(error: legacy::Error) -> ApiError {
 fn is_of(error: &legacy::Error, kinds: &[io::ErrorKind]) -> bool {
     let is_one = |error: &io::Error| kinds.contains(&error.kind());
     causes(error).any(|cause| cause.downcast_ref().is_some_and(is_one))
-}
-
-/// The error and what led to it.
-fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    iter::successors(Some(error as &(dyn Error + 'static)), |cause| (*cause).source())
 }
 
 /// An open connection to an upstream.

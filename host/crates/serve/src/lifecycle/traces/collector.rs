@@ -1,6 +1,6 @@
 //! One collector: where it is, what it answers, and whether a batch that it did not take is sent again.
 
-use std::{error::Error as _, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -53,18 +53,6 @@ pub(super) enum SendError {
 }
 
 impl SendError {
-    /// With its causes, in one line.
-    pub(super) fn describe(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
-    }
-
     /// How long to wait before the batch is sent once more; none when that must not be. `jitter` is up to 1.
     pub(super) fn retry_wait(&self, jitter: f64) -> Option<Duration> {
         let may_pass = match self {
