@@ -70,6 +70,7 @@ enum Command {
     Backup(Box<backup::Args>),
     Restore(Box<restore::Args>),
     /// Print the version
+    #[command(after_help = "Example:\n  cardinal version")]
     Version,
     #[command(hide = true)]
     Worker(worker::Args),

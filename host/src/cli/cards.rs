@@ -6,6 +6,10 @@ mod import;
 /// Import and export cards
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  cardinal cards import --key-file key --dry-run prices.csv
+  cardinal cards export --key-file key cards.ndjson")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

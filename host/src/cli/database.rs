@@ -13,6 +13,10 @@ mod drop_object;
 
 /// Prepare a PostgreSQL of your own, and drop what a plugin's schema must not hold
 #[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+#[command(after_help = "\
+Example:
+  cardinal database bootstrap-sql > roles.sql")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

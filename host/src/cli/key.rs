@@ -9,6 +9,10 @@ mod rotate;
 /// Create, list, rotate and revoke API keys
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  cardinal key create --name ci --scopes cards:read
+  cardinal key list")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -8,6 +8,9 @@ mod stdio;
 /// Connect MCP clients
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
+#[command(after_help = "\
+Example:
+  cardinal mcp stdio --url https://shop.example.com --key-file cardinal.key")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -24,6 +24,11 @@ use remote::PluginCommand;
 /// Make, check and install plugins, and say which a host runs
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  cardinal plugin new notes
+  cardinal plugin dev notes
+  cardinal plugin install target/release/libnotes.so")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

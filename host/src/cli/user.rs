@@ -37,6 +37,10 @@ const PAGE: i64 = 200;
 /// read the host's files or its DATABASE_URL. Each change is in the audit log as `local`.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
+#[command(after_help = "\
+Examples:
+  cardinal user list
+  cardinal user set-password admin")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -275,29 +275,25 @@ async fn an_installed_plugin_waits_for_a_host_that_is_stopped() {
     host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);
 }
 
+/// The commands below one, as its help lists them.
+fn commands_of(help: &str) -> Vec<&str> {
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names = list.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").collect()
+}
+
 #[test]
 fn every_command_has_help_with_an_example() {
-    let commands = [
-        vec!["check"],
-        vec!["key", "create"],
-        vec!["plugin", "new"],
-        vec!["plugin", "build"],
-        vec!["plugin", "check"],
-        vec!["plugin", "pack"],
-        vec!["plugin", "sign"],
-        vec!["plugin", "install"],
-        vec!["plugin", "list"],
-        vec!["plugin", "enable"],
-        vec!["plugin", "disable"],
-        vec!["plugin", "reload"],
-        vec!["plugin", "rollback"],
-        vec!["plugin", "release"],
-    ];
-    for command in commands {
-        let (out, _) = exited(&cardinal(command.iter().copied().chain(["--help"])), 0);
-        assert!(
-            out.contains("Example") && out.contains(&format!("cardinal {}", command.join(" "))),
-            "{command:?}: {out}"
-        );
+    let mut waiting = vec![Vec::new()];
+    let mut seen = 0;
+    while let Some(command) = waiting.pop() {
+        let (out, _) = exited(&cardinal(command.iter().map(String::as_str).chain(["--help"])), 0);
+        let below = commands_of(&out);
+        waiting.extend(below.iter().map(|name| [&command[..], &[(*name).to_owned()]].concat()));
+        let example = format!("cardinal {}", command.join(" "));
+        let is_shown = out.split_once("Example").is_some_and(|(_, examples)| examples.contains(example.trim()));
+        assert!(is_shown || command.is_empty(), "{command:?}: {out}");
+        seen += 1;
     }
+    assert!(seen > 30, "{seen} commands");
 }
