@@ -19,7 +19,7 @@ use cardinal_plugin_host::registry::preview;
 use cardinal_serve::check::{
     finding::{Counts, Finding},
     machine::{self, Asker},
-    provider, proxy, settings,
+    provider, proxy, settings, tls,
 };
 use cardinal_supervisor::data_dir::DataDir;
 use changes::Before;
@@ -68,12 +68,20 @@ impl HostState {
     }
 }
 
+/// Files that cannot be read have been found before, with the settings.
+fn tls_certificate(config: &Config) -> Vec<Finding> {
+    let pair = config.http.tls.as_ref().and_then(|files| files.read().ok());
+    let certificate = pair.and_then(|pair| pair.certificate());
+    certificate.map_or_else(Vec::new, |it| tls::check(&it, &config.http.base_url, Clock::System.now()))
+}
+
 /// Looks at everything. `core` is another version of the core to judge plugins by, too; `answers` are those of the host
 /// that runs, or why there are none.
 pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Result<Answers, String>>) -> Report {
     let host = if answers.is_some() { HostState::Running } else { HostState::Stopped };
     let mut findings = settings::check(config);
     findings.extend(machine::check(config, Asker::Command));
+    findings.extend(tls_certificate(config));
     if host == HostState::Stopped {
         findings.extend(settings::addresses(config));
     }

@@ -7,7 +7,9 @@ use std::{
     process::Command,
 };
 
-use cardinal_tests::{Host, HostSettings, OWNER, OWNER_PASSWORD, Upstream, eventually, repository, unique};
+use cardinal_tests::{
+    Client, Host, HostSettings, OWNER, OWNER_PASSWORD, Upstream, cardinal_on, eventually, repository, unique,
+};
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -61,18 +63,26 @@ fn curl(authority: &Path, arguments: &[&str]) -> Option<(u16, String, Value)> {
         .then(|| (status.parse().unwrap(), version.to_owned(), serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
+fn url(host: &Host, path: &str) -> String {
+    format!("https://{}{path}", host.address())
+}
+
+/// The header of a session, whatever the certificate.
+fn sign_in(host: &Host) -> String {
+    let login = json!({"username": OWNER, "password": OWNER_PASSWORD}).to_string();
+    let said = ["-k", "--json", &login, &url(host, "/v1/admin/auth/login")];
+    let (status, version, body) = curl(Path::new("/dev/null"), &said).unwrap();
+    assert_eq!((status, &*version), (200, "1.1"), "{body}");
+    format!("authorization: Bearer {}", body["access_token"].as_str().unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_is_served_with_the_certificate_and_nothing_secret_in_clear() {
     let files = Files::new("other");
     let host = files.settings().set("PROXY_ROUTES", format!("/shop={}", Upstream::shared().url())).start().await;
     let authority = known("other", "crt");
-    let url = |path: &str| format!("https://{}{path}", host.address());
-
-    let login = json!({"username": OWNER, "password": OWNER_PASSWORD}).to_string();
-    let said = ["--json", &login, &url("/v1/admin/auth/login")];
-    let (status, version, body) = curl(&authority, &said).unwrap();
-    assert_eq!((status, &*version), (200, "1.1"), "{body}");
-    let bearer = format!("authorization: Bearer {}", body["access_token"].as_str().unwrap());
+    let url = |path: &str| url(&host, path);
+    let bearer = sign_in(&host);
     let (status, _, body) = curl(&authority, &["-H", &bearer, &url("/v1/admin/system")]).unwrap();
     let shown = body.to_string();
     assert!(status == 200 && shown.contains("tls.key") && !shown.contains("PRIVATE"), "{body}");
@@ -100,7 +110,7 @@ async fn a_renewed_certificate_is_served_without_a_restart() {
     let files = Files::new("self-signed");
     let host = files.settings().start().await;
     let (first, second) = (known("self-signed", "crt"), known("other", "crt"));
-    let url = format!("https://{}/healthz", host.address());
+    let url = url(&host, "/healthz");
     let worker = host.worker_pid();
     assert!(curl(&first, &[&url]).is_some() && curl(&second, &[&url]).is_none());
     files.put("other", "crt");
@@ -127,7 +137,7 @@ async fn broken_files_take_no_certificate_away_and_nothing_shows_the_key() {
     let files = Files::new("other");
     let host = files.settings().start().await;
     let authority = known("other", "crt");
-    let url = format!("https://{}/healthz", host.address());
+    let url = url(&host, "/healthz");
     // As a secret store that loses the ends of lines leaves it.
     let key = fs::read_to_string(files.path("key")).unwrap().replace('\n', "");
     fs::write(files.path("key"), &key).unwrap();
@@ -145,6 +155,39 @@ async fn broken_files_take_no_certificate_away_and_nothing_shows_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_is_seen_by_whoever_looks() {
+    const BASE_URL: &str = "https://elsewhere.example.com";
+    let files = Files::new("expired");
+    let host = files.settings().set("BASE_URL", BASE_URL).set("METRICS_ADDR", "127.0.0.1:0").start().await;
+    assert!(host.log().contains("the TLS certificate has expired"), "{}", host.log());
+
+    let bearer = sign_in(&host);
+    let running = curl(&files.path("crt"), &["-k", "-H", &bearer, &url(&host, "/v1/admin/system/check")]).unwrap().2;
+    let [cert, key] = ["crt", "key"].map(|kind| files.path(kind).to_str().unwrap().to_owned());
+    let check = ["check", "--json", "--base-url", BASE_URL, "--tls-cert", &cert, "--tls-key", &key];
+    for report in [running, serde_json::from_slice(&cardinal_on(&host, &check).stdout).unwrap()] {
+        let find = |code: &str| report["findings"].as_array().unwrap().iter().find(|it| it["code"] == code).unwrap();
+        let expired = find("tls-certificate-expired");
+        assert!(expired["severity"] == "error" && report["ok"] == false, "{report:#}");
+        assert_eq!(expired["found"], "it expired at 2026-04-01T00:00:00Z");
+        assert_eq!(find("tls-certificate-name")["found"], BASE_URL);
+    }
+    let addresses: Value = serde_json::from_slice(&fs::read(host.data().join("addresses.json")).unwrap()).unwrap();
+    let metrics = addresses["metrics"].as_str().unwrap().parse().unwrap();
+    let expires = async || {
+        let page = Client::new(metrics).get("/metrics").await;
+        let text = page.text();
+        let line = text.lines().find(|line| line.starts_with("cardinal_tls_certificate_expiry_timestamp_seconds "));
+        line.unwrap().rsplit(' ').next().unwrap().parse::<i64>().unwrap()
+    };
+    assert_eq!(expires().await, 1_775_001_600);
+    files.put("other", "key");
+    files.put("other", "crt");
+    eventually("the renewed one is served", async || curl(&known("other", "crt"), &[&url(&host, "/healthz")])).await;
+    assert!(expires().await > 4_000_000_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_signal_of_a_renewal_script_ends_nothing() {
     let files = Files::new("other");
     let host = files.settings().start().await;
@@ -153,7 +196,7 @@ async fn the_signal_of_a_renewal_script_ends_nothing() {
         kill_process(Pid::from_raw(process).unwrap(), Signal::HUP).unwrap();
     }
     eventually("the log says so", async || host.log().contains("SIGHUP changes nothing").then_some(())).await;
-    let url = format!("https://{}/healthz", host.address());
+    let url = url(&host, "/healthz");
     assert_eq!(curl(&known("other", "crt"), &[&url]).unwrap().0, 200);
     assert_eq!(host.worker_pid(), worker);
 }
@@ -183,7 +226,7 @@ async fn what_is_no_tls_costs_nobody_else_a_connection() {
         connection.write_all(beginning).await.unwrap();
         silent.push(connection);
     }
-    let url = format!("https://{}/healthz", host.address());
+    let url = url(&host, "/healthz");
     assert_eq!(curl(&known("other", "crt"), &[&url]).unwrap().0, 200);
     // What is no record is answered as HTTP is, and then it is over.
     for index in [3, 4, 5] {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 mod auth;
 mod cards;
+mod certificate;
 mod client;
 mod database;
 mod http;
@@ -28,6 +29,7 @@ mod tls;
 
 pub use auth::{Auth, DEFAULT_OIDC_MAX_SCOPES};
 pub use cards::Cards;
+pub use certificate::{Certificate, Validity};
 pub use client::{ClientSettings, HostEndpoint, Remote, RemoteSettings};
 pub use database::{BootstrapSettings, Database};
 pub use http::Http;

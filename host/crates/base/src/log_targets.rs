@@ -21,7 +21,7 @@ pub const CRATES: [LogCrate; 13] = [
     LogCrate {
         name: "base",
         shown: "cardinal",
-        modules: "account card_size clock codes coding config db_error exact hex hop_by_hop http_client \
+        modules: "account card_size causes clock codes coding config db_error exact hex hop_by_hop http_client \
                   input log_targets mac memory page password printable request_id schema scope seal secret_file spelling \
                   strict",
     },
@@ -71,7 +71,7 @@ pub const CRATES: [LogCrate; 13] = [
         name: "serve",
         shown: "cardinal",
         modules: "api app audit audit_action call client_errors http jobs lifecycle mcp openapi pages \
-                  pictures proxy request router server",
+                  pictures proxy request router server tls",
     },
     LogCrate {
         name: "store",

@@ -129,6 +129,12 @@ impl Number for u64 {
     }
 }
 
+impl Number for i64 {
+    fn write(self, text: &mut String) {
+        show(text, self);
+    }
+}
+
 impl Number for usize {
     fn write(self, text: &mut String) {
         show(text, self);

@@ -24,6 +24,7 @@ use crate::{
     pictures::Pictures,
     proxy::{Proxy, stored::StoredRoutes},
     router::{self, Router},
+    tls::Tls,
 };
 use cardinal_base::{
     clock::Clock, config::Config, http_client::HttpClient, page::Cursors, password, seal::SealingKey,
@@ -74,6 +75,8 @@ pub struct App {
     pub kinds: Kinds,
     pub jobs: Arc<Jobs>,
     pub pictures: Pictures,
+    /// Where the listeners speak TLS.
+    pub tls: Option<Arc<Tls>>,
     /// For requests of the host's own.
     pub http: HttpClient,
     pub documents: Documents,
@@ -100,6 +103,7 @@ pub struct Parts {
     pub log: Log,
     pub prober: Prober,
     pub routes: Vec<Route>,
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// Who may read plugins' lines along at a time: on a host, and as one user.
@@ -110,7 +114,7 @@ const SHORTEST_GOOD_PASSWORD: usize = 8;
 
 impl App {
     pub fn build(start: WorkerStart, parts: Parts, stop: &CancellationToken) -> anyhow::Result<Self> {
-        let Parts { pools, clock, link, log, prober, routes } = parts;
+        let Parts { pools, clock, link, log, prober, routes, tls } = parts;
         let (config, host_id) = (start.config, start.host_id);
         let ring = Ring::derive([start.token_secret.expose().as_bytes()]);
         let key = SealingKey::import(&start.sealing_key).context("the supervisor sent no key for plugins' settings")?;
@@ -166,6 +170,7 @@ impl App {
             telemetry,
             log,
             draining: AtomicBool::new(false),
+            tls,
             config,
             base_url,
             clock,

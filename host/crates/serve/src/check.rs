@@ -7,6 +7,7 @@ pub mod machine;
 pub mod provider;
 pub mod proxy;
 pub mod settings;
+pub mod tls;
 
 use std::{
     sync::Arc,
@@ -15,9 +16,13 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::sync::Mutex;
 
-use cardinal_base::{config::Config, schema::DateTime};
+use cardinal_base::{
+    config::{Certificate, Config},
+    schema::DateTime,
+};
 use cardinal_store::proxy_routes::ProxyRouteRow;
 use finding::{Counts, Finding};
 use machine::Asker;
@@ -38,14 +43,24 @@ pub struct SystemCheck {
 }
 
 impl SystemCheck {
-    pub async fn make(config: &Config, stored: &[ProxyRouteRow], host_id: uuid::Uuid, checked_at: String) -> Self {
+    pub async fn make(
+        config: &Config,
+        certificate: Option<&Certificate>,
+        stored: &[ProxyRouteRow],
+        host_id: uuid::Uuid,
+        now: OffsetDateTime,
+    ) -> Result<Self, time::error::Format> {
         let (provider, proxied) = tokio::join!(provider::check(config), proxy::check(config, stored));
         let mut findings = settings::check(config);
         findings.extend(machine::check(config, Asker::Worker));
+        findings.extend(
+            certificate.into_iter().flat_map(|certificate| tls::check(certificate, &config.http.base_url, now)),
+        );
         findings.extend(provider);
         findings.extend(proxied);
         let counts = Counts::from_findings(&findings);
-        Self { host_id, checked_at, ok: counts.error == 0, counts, findings }
+        let checked_at = now.format(&Rfc3339)?;
+        Ok(Self { host_id, checked_at, ok: counts.error == 0, counts, findings })
     }
 }
 

@@ -18,3 +18,4 @@ pub mod proxy;
 pub mod request;
 pub mod router;
 pub mod server;
+pub mod tls;

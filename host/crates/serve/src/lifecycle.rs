@@ -24,7 +24,8 @@ use crate::{
     api,
     app::{App, Parts},
     request::ListenerRole,
-    server::{self, Tls},
+    server,
+    tls::Tls,
 };
 use cardinal_base::{clock::Clock, config::Http};
 use cardinal_control::{
@@ -97,10 +98,11 @@ async fn serve(
     let pools = Pools::new(start.database.core.pg_config(), start.database.reaper.pg_config())?;
     let stop = CancellationToken::new();
     let uses = start.listeners.clone();
-    let parts = Parts { pools, clock: Clock::System, link: link.clone(), log, prober, routes: api::routes() };
+    let tls = tls(&start.config.http, &link).await;
+    let parts = Parts { pools, clock: Clock::System, link: link.clone(), log, prober, tls, routes: api::routes() };
     let app = Arc::new(App::build(start, parts, &stop)?);
     let mut serving = JoinSet::new();
-    for listener in listeners(sockets, &uses, tls(&app.config.http, &link).await)? {
+    for listener in listeners(sockets, &uses, app.tls.as_ref())? {
         serving.spawn(server::serve(Arc::clone(&app), listener, stop.clone(), grace));
     }
     app.proxy.warn_of_shared_origin();
@@ -149,12 +151,12 @@ async fn record_last(app: &App) {
 
 async fn tls(http: &Http, link: &SupervisorLink) -> Option<Arc<Tls>> {
     match &http.tls {
-        Some(_) => Some(Arc::new(Tls::new(link.clone()).await)),
+        Some(_) => Some(Arc::new(Tls::new(link.clone(), Clock::System).await)),
         None => None,
     }
 }
 
-fn listeners(sockets: Sockets, uses: &[ListenerUse], tls: Option<Arc<Tls>>) -> anyhow::Result<Vec<server::Listener>> {
+fn listeners(sockets: Sockets, uses: &[ListenerUse], tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<server::Listener>> {
     let local = server::Listener::local(sockets.local).context("taking over the local socket")?;
     let mut ready = vec![local];
     for (listener, purpose) in sockets.listeners.into_iter().zip(uses) {
@@ -164,7 +166,7 @@ fn listeners(sockets: Sockets, uses: &[ListenerUse], tls: Option<Arc<Tls>>) -> a
             ListenerUse::Admin => ListenerRole::Admin,
             ListenerUse::Metrics => ListenerRole::Metrics,
         };
-        let tls = tls.clone().filter(|_| door != ListenerRole::Metrics);
+        let tls = tls.filter(|_| door != ListenerRole::Metrics).cloned();
         ready.push(server::Listener::tcp(listener, door, tls).context("taking over a listening socket")?);
     }
     Ok(ready)

@@ -5,7 +5,6 @@ mod idle_queue;
 mod idle_timer;
 mod open_connection;
 mod repoll;
-mod tls;
 mod unread_head;
 
 use std::{
@@ -36,7 +35,6 @@ use self::{
     idle_timer::IdleTimer,
     open_connection::OpenConnection,
     repoll::repoll,
-    tls::Opening,
     unread_head::UnreadHead,
 };
 use crate::{
@@ -44,10 +42,9 @@ use crate::{
     app::App,
     http::{body::Body, paced::WriteTimeout, request_body::RequestBody},
     request::{self, ListenerRole, Peer, RefusalHold},
+    tls::{Opening, Tls},
 };
 use cardinal_control::{crash::descriptors, local_socket::HandoverReceiver};
-
-pub use self::tls::Tls;
 
 /// A request's headers must have arrived after this long; also the longest idle keep-alive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);

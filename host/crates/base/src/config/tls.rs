@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use super::secret::Secret;
+use super::{certificate::Certificate, secret::Secret};
 use crate::secret_file::{Readers, read_small, readers};
 
 /// The only protocol that the host speaks on these connections.
@@ -101,6 +101,11 @@ impl TlsPair {
         config.alpn_protocols = vec![HTTP_1.to_vec()];
         config.ticketer = aws_lc_rs::Ticketer::new().map_err(of_library)?;
         Ok(config)
+    }
+
+    /// The server's own certificate. None where its dates cannot be read.
+    pub fn certificate(&self) -> Option<Certificate> {
+        Certificate::new(self.chain().ok()?.swap_remove(0))
     }
 
     fn chain(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {

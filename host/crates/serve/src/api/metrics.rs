@@ -16,15 +16,20 @@ use super::{
     health,
     system::{self, PoolReport},
 };
-use crate::http::error::ApiResult;
+use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
     call::Call,
     http::{
         body::Body,
+        problem,
         reply::{self, Reply},
         request_body::RequestBody,
     },
+};
+use cardinal_base::{
+    codes,
+    request_id::{self, RequestId},
 };
 use cardinal_observe::{
     exposition::{self, Exposition, Kind, seconds},
@@ -53,23 +58,26 @@ async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
 
 /// The listener of `METRICS_ADDR`: one page, for whoever can reach it.
 pub async fn separate(app: &Arc<App>, request: &Request<RequestBody>) -> Reply {
-    const TEXT: &str = "text/plain; charset=utf-8";
-    let path = request.uri().path();
-    match *request.method() {
-        _ if path != "/metrics" => reply::text(StatusCode::NOT_FOUND, TEXT, "only /metrics is here\n"),
-        Method::GET | Method::HEAD => page(app).await,
-        _ => {
-            let mut refused = reply::text(StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET or HEAD\n");
-            refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-            refused
+    let refusal = match *request.method() {
+        _ if request.uri().path() != "/metrics" => {
+            ApiError::new(&codes::NOT_FOUND).detail("This address serves /metrics alone.")
         }
+        Method::GET | Method::HEAD => return page(app).await,
+        _ => ApiError::method_not_allowed([Method::GET].iter()),
+    };
+    let request_id = RequestId::from_headers(request.headers());
+    let mut refused = problem::respond(&refusal, &app.base_url, request_id.as_str());
+    if let Ok(id) = HeaderValue::from_str(request_id.as_str()) {
+        refused.headers_mut().insert(request_id::HEADER, id);
     }
+    refused
 }
 
 async fn page(app: &Arc<App>) -> Reply {
     let database_up = matches!(tokio::time::timeout(CONNECTION_TIMEOUT, health::ask_database(app)).await, Ok(Ok(())));
     let mut page = Exposition::default();
     host(&mut page, app, database_up);
+    tls(&mut page, app);
     requests(&mut page, app);
     pools(&mut page, app);
     traces(&mut page, app);
@@ -103,6 +111,13 @@ fn host(page: &mut Exposition, app: &App, database_up: bool) {
             }
         }
     }
+}
+
+fn tls(page: &mut Exposition, app: &App) {
+    let Some(certificate) = app.tls.as_ref().and_then(|tls| tls.certificate()) else { return };
+    let name = "cardinal_tls_certificate_expiry_timestamp_seconds";
+    let expires_at = certificate.expires_at.unix_timestamp();
+    page.single(name, Kind::Gauge, "When the TLS certificate in force expires.", expires_at);
 }
 
 fn requests(page: &mut Exposition, app: &App) {

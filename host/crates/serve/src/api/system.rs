@@ -146,8 +146,9 @@ async fn traffic(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
 async fn check(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     let make = async {
         let stored = app.proxy_routes.read(&app.pools.core, &app.proxy).await?;
-        let now = app.clock.now().format(&Rfc3339).map_err(ApiError::internal)?;
-        Ok::<_, ApiError>(SystemCheck::make(&app.config, &stored.lines, app.host_id, now).await)
+        let certificate = app.tls.as_ref().and_then(|tls| tls.certificate());
+        let made = SystemCheck::make(&app.config, certificate.as_ref(), &stored.lines, app.host_id, app.clock.now());
+        made.await.map_err(ApiError::internal)
     };
     reply::ok(&*app.last_check.read(make).await?)
 }

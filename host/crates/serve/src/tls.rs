@@ -7,9 +7,14 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use time::OffsetDateTime;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
+use cardinal_base::{
+    clock::Clock,
+    config::{Certificate, Validity},
+};
 use cardinal_control::link::{SupervisorLink, TlsReading};
 
 /// A client has this long to agree on keys.
@@ -18,11 +23,13 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// For its answer; meanwhile one client waits.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often the log says that the certificate will not do for long, or does no more.
+const EXPIRY_REPEAT: time::Duration = time::Duration::DAY;
 /// The first byte of a client that speaks TLS: the type of the record that its handshake begins with.
 const HANDSHAKE_RECORD: u8 = 22;
 
 /// How a connection to a TLS listener begins.
-pub(super) enum Opening {
+pub enum Opening {
     Encrypted(Box<TlsStream<TcpStream>>),
     /// It speaks HTTP in clear.
     InClear(TcpStream),
@@ -31,29 +38,38 @@ pub(super) enum Opening {
 /// The certificate of the listeners.
 pub struct Tls {
     supervisor: SupervisorLink,
+    clock: Clock,
     state: Mutex<State>,
 }
 
 struct State {
     /// None while there has been no certificate: no client comes in then, and all else goes on.
     acceptor: Option<TlsAcceptor>,
+    certificate: Option<Certificate>,
+    /// When the log said of it last that it expires or has expired.
+    warned_at: Option<OffsetDateTime>,
     /// What the supervisor said last.
     latest: TlsReading,
     looked_at: Instant,
 }
 
 impl Tls {
-    pub async fn new(supervisor: SupervisorLink) -> Self {
-        let tls = Self { supervisor, state: Mutex::new(State::new(Instant::now())) };
+    pub async fn new(supervisor: SupervisorLink, clock: Clock) -> Self {
+        let tls = Self { supervisor, clock, state: Mutex::new(State::new(Instant::now())) };
         tls.read_again().await;
         tls
+    }
+
+    /// That which is in force.
+    pub fn certificate(&self) -> Option<Certificate> {
+        self.state.lock().certificate.clone()
     }
 
     /// Agrees on keys with whoever connected.
     ///
     /// # Errors
     /// The client has gone, is too slow or speaks no TLS that is spoken here.
-    pub(super) async fn open(&self, stream: TcpStream) -> io::Result<Opening> {
+    pub async fn open(&self, stream: TcpStream) -> io::Result<Opening> {
         let opening = async {
             let mut first = [0];
             if stream.peek(&mut first).await? == 0 {
@@ -79,7 +95,11 @@ impl Tls {
 
     async fn read_again(&self) {
         match tokio::time::timeout(READ_TIMEOUT, self.supervisor.read_tls()).await {
-            Ok(Ok(read)) => self.state.lock().take(read),
+            Ok(Ok(read)) => {
+                let mut state = self.state.lock();
+                state.take(read);
+                state.warn_of_expiry(self.clock.now());
+            }
             // It is busy, or this worker is about to end; the old certificate does until then.
             unanswered => tracing::debug!(?unanswered, "the supervisor did not say which certificate is in force"),
         }
@@ -88,7 +108,8 @@ impl Tls {
 
 impl State {
     fn new(now: Instant) -> Self {
-        Self { acceptor: None, latest: TlsReading { pair: None, problem: None }, looked_at: now }
+        let latest = TlsReading { pair: None, problem: None };
+        Self { acceptor: None, certificate: None, warned_at: None, latest, looked_at: now }
     }
 
     /// Whether it is time to look at the files. One caller alone is told so.
@@ -117,12 +138,30 @@ impl State {
             match pair.server_config() {
                 Ok(config) => {
                     self.acceptor = Some(TlsAcceptor::from(Arc::new(config)));
-                    tracing::info!("a TLS certificate is in force");
+                    self.certificate = pair.certificate();
+                    self.warned_at = None;
+                    let expires_at = self.certificate.as_ref().map(|certificate| certificate.dates()[1].clone());
+                    tracing::info!(expires_at, "a TLS certificate is in force");
                 }
                 Err(error) => tracing::error!(%error, "the TLS files cannot be used"),
             }
         }
         self.latest = read;
+    }
+
+    fn warn_of_expiry(&mut self, now: OffsetDateTime) {
+        let Some(certificate) = &self.certificate else { return };
+        if self.warned_at.is_some_and(|at| now - at < EXPIRY_REPEAT) {
+            return;
+        }
+        let [begins_at, expires_at] = certificate.dates();
+        match certificate.validity(now) {
+            Validity::Valid => return,
+            Validity::ExpiresSoon => tracing::warn!(expires_at, "the TLS certificate expires soon and was not renewed"),
+            Validity::Expired => tracing::error!(expires_at, "the TLS certificate has expired: clients refuse it"),
+            Validity::NotYet => tracing::error!(begins_at, "the TLS certificate is not yet valid: clients refuse it"),
+        }
+        self.warned_at = Some(now);
     }
 }
 
