@@ -128,6 +128,7 @@ async fn what_a_slow_plugin_does_not_take_is_a_gap() {
         assert_eq!(next(&mut slow).await, Some(n.to_string()));
     }
     assert_eq!(next(&mut slow).await.as_deref(), Some("<overflow>"));
+    assert_eq!(echo.instance.notifications_dropped(), 500);
     notify(&echo.pool, &name, "heard again").await;
     assert_eq!(next(&mut slow).await.as_deref(), Some("heard again"));
 }

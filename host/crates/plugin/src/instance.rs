@@ -130,6 +130,11 @@ impl Instance {
         &self.scope.http
     }
 
+    /// Notifications that the plugin was too slow to take.
+    pub fn notifications_dropped(&self) -> u64 {
+        self.scope.listeners.dropped.read()
+    }
+
     /// Calls handler number `handler`. Dropping the future cancels the call.
     pub fn call(&self, handler: u32, call: CallParts<'_>) -> Call {
         Call::new(self.begin(handler, call))

@@ -25,12 +25,13 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::{
     channel::Channel,
-    queue::{Gap, Item, Queue},
+    queue::{Delivery, Gap, Item, Queue},
 };
 use crate::{
     connection::{ListeningSession, PluginPool},
     fault::Fault,
 };
+use cardinal_observe::shard::Counter;
 
 /// Streams of one instance.
 const MAX_LISTENERS: usize = 32;
@@ -49,6 +50,8 @@ pub struct Listeners {
     pool: Option<PluginPool>,
     runtime: Handle,
     state: Mutex<State>,
+    /// Notifications for which a listener had no room.
+    pub dropped: Counter,
     /// The listeners are others than before.
     changed: Notify,
     ended: CancellationToken,
@@ -92,6 +95,7 @@ impl Listeners {
             pool,
             runtime,
             state: Mutex::default(),
+            dropped: Counter::default(),
             changed: Notify::new(),
             ended: CancellationToken::new(),
         })
@@ -258,7 +262,9 @@ impl Listeners {
 
     fn deliver(&self, channel: &str, payload: &str) {
         for listener in self.listeners_of(channel) {
-            if listener.queue.push(payload) {
+            let Delivery::Overflow { again } = listener.queue.push(payload) else { continue };
+            self.dropped.count();
+            if !again {
                 tracing::warn!(plugin = self.plugin, "a plugin reads its notifications too slowly; some were dropped");
             }
         }

@@ -36,6 +36,18 @@ pub enum Item {
     Gap(Gap),
 }
 
+/// What became of a notification.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Delivery {
+    Queued,
+    /// There was no room for it.
+    Overflow {
+        /// Nor for those before it.
+        again: bool,
+    },
+    Closed,
+}
+
 /// A queue that one reads and the host fills. What comes while it is full is dropped, and a gap stands in its place.
 #[derive(Default)]
 pub struct Queue {
@@ -61,26 +73,26 @@ impl State {
 }
 
 impl Queue {
-    /// Puts a notification behind the others; `true` when it is the first for which there was no room.
-    pub fn push(&self, payload: &str) -> bool {
-        let overflows = {
+    /// Puts a notification behind the others.
+    pub fn push(&self, payload: &str) -> Delivery {
+        let delivery = {
             let mut state = self.state.lock();
             if state.is_closed {
-                return false;
+                return Delivery::Closed;
             }
             if state.has_room(payload) {
                 state.bytes += payload.len();
                 state.items.push_back(Item::Payload(payload.to_owned()));
-                false
+                Delivery::Queued
             } else if state.ends_with_gap() {
-                return false;
+                return Delivery::Overflow { again: true };
             } else {
                 state.items.push_back(Item::Gap(Gap::Overflow));
-                true
+                Delivery::Overflow { again: false }
             }
         };
         self.wake();
-        overflows
+        delivery
     }
 
     /// Says that there may have been notifications. One gap behind another says no more than the first.
@@ -151,14 +163,14 @@ mod tests {
     fn what_comes_too_fast_is_a_gap_in_its_place() {
         let queue = Queue::default();
         for n in 0..MAX_ITEMS {
-            assert!(!queue.push(&n.to_string()));
+            assert_eq!(queue.push(&n.to_string()), Delivery::Queued);
         }
-        assert!(queue.push("one too many"), "the first is told");
-        assert!(!queue.push("and another"), "the others are not");
+        assert_eq!(queue.push("one too many"), Delivery::Overflow { again: false });
+        assert_eq!(queue.push("and another"), Delivery::Overflow { again: true });
         queue.push_gap(Gap::Reconnected);
         assert_eq!(next(&queue), payload("0"));
         assert_eq!(next(&queue), payload("1"));
-        assert!(!queue.push("later"), "there is room again");
+        assert_eq!(queue.push("later"), Delivery::Queued, "there is room again");
         for n in 2..MAX_ITEMS {
             assert_eq!(next(&queue), payload(&n.to_string()));
         }
@@ -168,9 +180,10 @@ mod tests {
     #[test]
     fn bytes_are_bounded_and_given_back() {
         let (queue, half) = (Queue::default(), "x".repeat(MAX_BYTES / 2));
-        assert!(!queue.push(&half) && !queue.push(&half) && queue.push("x"));
+        assert_eq!([queue.push(&half), queue.push(&half)], [Delivery::Queued, Delivery::Queued]);
+        assert_eq!(queue.push("x"), Delivery::Overflow { again: false });
         assert_eq!((next(&queue), next(&queue), next(&queue)), (payload(&half), payload(&half), OVERFLOW));
-        assert!(!queue.push(&half));
+        assert_eq!(queue.push(&half), Delivery::Queued);
     }
 
     #[test]
@@ -178,7 +191,7 @@ mod tests {
         let queue = Queue::default();
         queue.push("last");
         queue.close();
-        queue.push("too late");
+        assert_eq!(queue.push("too late"), Delivery::Closed);
         queue.push_gap(Gap::Reconnected);
         assert_eq!((next(&queue), next(&queue)), (payload("last"), Poll::Ready(None)));
     }

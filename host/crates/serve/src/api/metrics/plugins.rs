@@ -48,6 +48,12 @@ pub(super) fn all(page: &mut Exposition, app: &App) {
             page.sample(name, &[("plugin", &active.manifest.name)], active.instance.in_flight());
         }
     }
+    let name = "cardinal_plugin_notifications_dropped_total";
+    if page.family(name, Kind::Counter, "Notifications that a plugin was too slow to take.") {
+        for active in snapshot.active() {
+            page.sample(name, &[("plugin", &active.manifest.name)], active.instance.notifications_dropped());
+        }
+    }
     memory(page, &snapshot);
     descriptors(page, app, &snapshot);
     let name = "cardinal_plugin_instances_resident";
