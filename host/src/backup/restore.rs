@@ -22,8 +22,8 @@ use cardinal_database::connect::{self, ConnectParams};
 use cardinal_schema::{
     dump, migrate,
     prepare::{self, Preparation, Prepared, SecretSource},
+    sealed_settings,
 };
-use cardinal_store::sealed_settings;
 use cardinal_supervisor::access::{Access, MissingDatabase};
 
 const RESTORED_SETTINGS_FILE: &str = "restored-settings.json";
@@ -218,8 +218,7 @@ impl Restore<'_> {
         let prepared = preparation.make().await?;
         let owner = preparation.owner_session().await?;
         let before = files.sealing_key.take().and_then(|text| SealingKey::import(&Secret::new(text)));
-        files.unreadable =
-            sealed_settings::seal_anew(&owner, before.as_ref(), &prepared.passwords.sealing_key()).await?;
+        files.unreadable = sealed_settings::reseal(&owner, before.as_ref(), &prepared.passwords.sealing_key()).await?;
         drop(owner);
         let provision = prepared.names.provision();
         let provisioner = preparation.login.with_login(&provision, prepared.passwords.for_role(&provision));

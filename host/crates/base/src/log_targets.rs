@@ -58,8 +58,8 @@ pub const CRATES: [LogCrate; 13] = [
     LogCrate {
         name: "schema",
         shown: "cardinal::db",
-        modules: "dump isolation keyed_tables migrate plugin_schema pooler prepare session_watch \
-                  sql_failure",
+        modules: "dump host_database isolation keyed_tables migrate plugin_schema pooler prepare sealed_settings \
+                  session_watch sql_failure",
     },
     LogCrate {
         name: "schema_sql",
@@ -80,7 +80,7 @@ pub const CRATES: [LogCrate; 13] = [
                   card_import card_list card_sources cards catalogue error event_log events \
                   identity_changes jobs kinds login_failures oidc_users old_rows plugin_jobs plugin_schedules plugin_confirmations \
                   plugin_owners plugin_service plugin_session plugin_state plugin_versions proxy_routes \
-                  rate_budgets reaper sealed_settings service_users sessions users views",
+                  rate_budgets reaper service_users sessions users views",
     },
     LogCrate {
         name: "supervisor",

@@ -32,6 +32,11 @@ pub enum UnsealError {
     Damaged,
 }
 
+/// What binds a secret among a plugin's settings: sealed there, it opens for no other plugin and under no other name.
+pub fn settings_place(plugin: &str, pointer: &str) -> String {
+    format!("plugin settings {plugin} {pointer}")
+}
+
 impl SealingKey {
     /// The key that belongs to the secret of the role passwords.
     pub fn derive(secret: &Secret) -> Self {

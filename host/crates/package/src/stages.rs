@@ -69,14 +69,15 @@ impl Scanned {
     pub fn examine(self, keys: &Keys) -> Result<Examined, Refusal> {
         self.folder?;
         let package = package::read_for(&self.path, &Owners::of_this_process())?;
-        let signed = keys.judge(package.signature.as_deref(), &package.signed_bytes());
-        Ok(Examined { package, signed })
+        let signature = package.signature.clone();
+        Ok(Examined::new(package, signature.as_deref(), keys))
     }
 }
 
 impl Examined {
-    /// A package that comes with the signature of its library in place of a file beside it.
-    pub fn with_signature(package: Package, signed: SignatureState) -> Self {
+    /// A package that was read, and the signature that came with it.
+    pub fn new(package: Package, signature: Option<&[u8]>, keys: &Keys) -> Self {
+        let signed = keys.judge(signature, &package.signed_bytes());
         Self { package, signed }
     }
 
@@ -112,16 +113,9 @@ impl Examined {
 }
 
 impl Trusted {
-    /// A package that is shown to who has made it or is about to install it. Nothing of it is loaded.
-    pub fn for_display(package: Package) -> Self {
-        Self(package)
-    }
-
-    /// Reads the manifest.
-    ///
     /// # Errors
-    /// It is not valid.
-    pub fn describe(self) -> Result<Described, Refusal> {
+    /// The manifest is not valid.
+    pub fn parse_manifest(self) -> Result<Described, Refusal> {
         let (manifest, warnings) = Manifest::read(&self.0.manifest)?;
         Ok(Described { package: self.0, manifest, warnings })
     }
@@ -147,13 +141,23 @@ impl Described {
     /// They do not fit.
     pub fn verify(self) -> Result<Verified, Refusal> {
         let Self { package, manifest, .. } = self;
-        compat::check_engine(&manifest.engine, &compat::core_version(), &compat::api_version())?;
-        compat::check_features(&manifest.requires)?;
-        let checked = preflight::check(&package.library)?;
-        if let Some(section) = checked.package {
-            same_manifest(&manifest, &package.manifest, section)?;
-        }
+        check_fit(&manifest, &package)?;
         Ok(Verified { package, manifest })
+    }
+}
+
+/// Whether a manifest fits this host and its library, which is looked at and not run. Also for a package that is only
+/// shown, to who has made it or is about to install it, and becomes no stage.
+///
+/// # Errors
+/// They do not fit.
+pub fn check_fit(manifest: &Manifest, package: &Package) -> Result<(), Refusal> {
+    compat::check_engine(&manifest.engine, &compat::core_version(), &compat::api_version())?;
+    compat::check_features(&manifest.requires)?;
+    let checked = preflight::check(&package.library)?;
+    match checked.package {
+        Some(section) => same_manifest(manifest, &package.manifest, section),
+        None => Ok(()),
     }
 }
 
@@ -236,7 +240,7 @@ mod tests {
         let (_root, folder) = package();
         let judged = |trust, lock: Option<Lock>| {
             let rule = TrustRule::new(trust, lock, Path::new("plugins.lock"));
-            examined(&folder).trust(&rule).and_then(Trusted::describe).map_err(|refusal| refusal.code).err()
+            examined(&folder).trust(&rule).and_then(Trusted::parse_manifest).map_err(|refusal| refusal.code).err()
         };
         assert_eq!(judged(Trust::Signed, Some(Lock::default())), Some(Code::SignatureMissing));
         assert_eq!(judged(Trust::Lock, Some(Lock::default())), Some(Code::HashNotTrusted));

@@ -68,7 +68,7 @@ pub fn inspect(path: &Path) -> (Inspection, Option<Package>) {
         }
     };
     seen.tell_files(&package);
-    let Judgement { manifest, warnings, refusal } = examine_for_display(package.clone());
+    let Judgement { manifest, warnings, refusal } = examine_for_display(&package);
     seen.warnings.extend(warnings);
     if let Some(manifest) = manifest {
         seen.tell_manifest(&manifest);
@@ -82,7 +82,7 @@ pub fn inspect(path: &Path) -> (Inspection, Option<Package>) {
 
 /// Why a host would turn a package away that need not lie anywhere yet. Blocks.
 pub fn refusal(package: &Package) -> Option<Refusal> {
-    examine_for_display(package.clone()).refusal
+    examine_for_display(package).refusal
 }
 
 impl Inspection {

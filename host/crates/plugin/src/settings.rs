@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use cardinal_base::{config::PluginNetworks, seal::SealingKey, spelling::nearest};
+use cardinal_base::{
+    config::PluginNetworks,
+    seal::{SealingKey, settings_place},
+    spelling::nearest,
+};
 use cardinal_package::{
     manifest::defaults,
     state::{Code, Refusal},
 };
-use cardinal_store::sealed_settings::place;
 
 pub mod secret;
 
@@ -27,7 +30,8 @@ impl StoredSettings {
     pub fn open(plugin: &str, settings: &Value, sealed: &BTreeMap<String, String>, key: &SealingKey) -> Self {
         let (mut document, mut secrets, mut unreadable) = (settings.clone(), BTreeMap::new(), BTreeSet::new());
         for (pointer, text) in sealed {
-            let value = key.open(&place(plugin, pointer), text).ok().and_then(|it| serde_json::from_slice(&it).ok());
+            let value =
+                key.open(&settings_place(plugin, pointer), text).ok().and_then(|it| serde_json::from_slice(&it).ok());
             match value {
                 Some(value) => drop(secrets.insert(pointer.clone(), value)),
                 None => drop(unreadable.insert(pointer.clone())),
@@ -60,7 +64,7 @@ pub fn seal(
     key: &SealingKey,
 ) -> anyhow::Result<BTreeMap<String, String>> {
     let seal = |(pointer, value): (String, Value)| {
-        let text = key.seal(&place(plugin, &pointer), value.to_string().as_bytes())?;
+        let text = key.seal(&settings_place(plugin, &pointer), value.to_string().as_bytes())?;
         Ok((pointer, text))
     };
     secrets.into_iter().map(seal).collect()

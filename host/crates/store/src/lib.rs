@@ -36,7 +36,6 @@ pub mod plugin_versions;
 pub mod proxy_routes;
 pub mod rate_budgets;
 pub mod reaper;
-pub mod sealed_settings;
 pub mod service_users;
 pub mod sessions;
 pub mod users;

@@ -26,7 +26,7 @@ use crate::{
 };
 use cardinal_base::{config::Secret, secret_file};
 use cardinal_database::connect::{self, ConnectParams, SocketDir};
-use cardinal_database::server;
+use cardinal_schema::host_database;
 use cluster::ClusterFolder;
 use installation::Installation;
 use relay::LogTail;
@@ -237,5 +237,5 @@ async fn stop(mut child: Child) {
 async fn make_database(login: &ConnectParams) -> anyhow::Result<()> {
     let dir = SocketDir::open(&login.host, login.port).context("opening the socket's folder")?;
     let client = connect::connect(&login.clone().through(&dir)).await.context("logging in to make the database")?;
-    server::make_database(&client, DATABASE).await
+    host_database::make(&client, DATABASE).await
 }

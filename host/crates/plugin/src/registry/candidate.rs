@@ -7,7 +7,7 @@ use cardinal_package::{
     manifest::{self, Hints, Manifest, Warning},
     package::{self, MANIFEST, Package},
     signature::{Keys, SignatureState},
-    stages::{Scanned, Trusted, Verified},
+    stages::{Scanned, Trusted, Verified, check_fit},
     state::{Code, Refusal},
     trust::TrustRule,
 };
@@ -77,6 +77,13 @@ impl PackageSummary {
         Self { sha256: Some(package.sha256.clone()), signed, ..about }
     }
 
+    fn set_manifest(&mut self, manifest: &Manifest, warnings: &[Warning]) {
+        let warning = |it: &Warning| format!("{MANIFEST} {}: {}", it.pointer, it.message);
+        self.api_prefix = manifest.api_prefix().map(str::to_owned);
+        self.warnings = warnings.iter().map(warning).collect();
+        self.manifest = Some(manifest.clone());
+    }
+
     /// A plugin that is known and does not lie in the folder.
     pub(super) fn absent(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::new(String::new(), Hints::default()) }
@@ -132,27 +139,32 @@ pub struct Judgement {
     pub refusal: Option<Refusal>,
 }
 
-pub fn examine_for_display(package: Package) -> Judgement {
-    let mut about = PackageSummary::from_package(&package, SignatureState::No);
-    let refusal = Candidate::from_trusted(Trusted::for_display(package), &mut about).err();
+pub fn examine_for_display(package: &Package) -> Judgement {
+    let mut about = PackageSummary::from_package(package, SignatureState::No);
+    let mut examine = || {
+        let (manifest, warnings) = Manifest::read(&package.manifest)?;
+        about.set_manifest(&manifest, &warnings);
+        check_fit(&manifest, package)?;
+        check_files(&manifest, package)
+    };
+    let refusal = examine().err();
     Judgement { manifest: about.manifest, warnings: about.warnings, refusal }
+}
+
+/// Holds schema.sql and the frontend against the rules; gives the frontend as it is served.
+fn check_files(manifest: &Manifest, package: &Package) -> Result<Option<Arc<Bundle>>, Refusal> {
+    check_sql(&manifest.name, package.schema_sql.as_deref())?;
+    let build = |main: &String| Bundle::build(&manifest.name, main, package.frontend.clone());
+    Ok(manifest.frontend_main.as_ref().map(build).transpose()?.map(Arc::new))
 }
 
 impl Candidate {
     /// Parses the manifest and checks everything that it says; `about` learns what there is to show. Blocks.
     pub(super) fn from_trusted(trusted: Trusted, about: &mut PackageSummary) -> Result<Self, Refusal> {
-        let described = trusted.describe()?;
-        let manifest = about.manifest.insert(described.manifest().clone());
-        about.api_prefix = manifest.api_prefix().map(str::to_owned);
-        let warning = |it: &Warning| format!("{MANIFEST} {}: {}", it.pointer, it.message);
-        about.warnings = described.warnings().iter().map(warning).collect();
+        let described = trusted.parse_manifest()?;
+        about.set_manifest(described.manifest(), described.warnings());
         let verified = described.verify()?;
-        let (manifest, package) = (verified.manifest(), verified.package());
-        check_sql(&manifest.name, package.schema_sql.as_deref())?;
-        let frontend = match &manifest.frontend_main {
-            Some(main) => Some(Arc::new(Bundle::build(&manifest.name, main, package.frontend.clone())?)),
-            None => None,
-        };
+        let frontend = check_files(verified.manifest(), verified.package())?;
         Ok(Self { verified, frontend })
     }
 

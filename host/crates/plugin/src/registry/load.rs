@@ -1,4 +1,4 @@
-//! The stages that run the plugin's code, each made from the one before: `Candidate` → [`Probed`] → [`Loaded`] →
+//! The stages that run the plugin's code, each made from the one before: `Approved` → [`Probed`] → [`Loaded`] →
 //! [`Migrated`] → [`Created`] → `Active`.
 
 use std::{
@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::{
     candidate::{Candidate, PackageError},
     entry::Service,
+    policy::Approved,
     snapshot::Snapshot,
 };
 use crate::{
@@ -120,7 +121,8 @@ impl Loader {
     }
 
     /// From an approved candidate to a plugin that can be called. The turn is given back while the database works.
-    pub(super) async fn load(&self, candidate: Candidate, settings: Value) -> Result<Service, PackageError> {
+    pub(super) async fn load(&self, approved: Approved) -> Result<Service, PackageError> {
+        let Approved { candidate, settings, .. } = approved;
         let manifest = candidate.manifest();
         let name = manifest.name.clone();
         let tag = shm::enlist(&manifest.name, &manifest.version.to_string(), candidate.sha256());

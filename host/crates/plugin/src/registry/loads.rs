@@ -67,12 +67,12 @@ impl Default for Loads {
 impl Loads {
     /// Begins to load a package, in a task of its own: one that breaks down takes no other with it.
     pub(super) fn begin(&self, loader: &Arc<Loader>, approved: Approved) -> Load {
-        let Approved { about, settings, candidate, instead_of, .. } = approved;
-        let (manifest, given) = (candidate.manifest().clone(), settings.clone());
+        let (about, instead_of) = (approved.about.clone(), approved.instead_of.clone());
+        let (manifest, settings) = (approved.candidate.manifest().clone(), approved.settings.clone());
         let (loader, bell) = (Arc::clone(loader), Arc::clone(&self.bell));
         let (done, outcome) = oneshot::channel();
         tokio::spawn(async move {
-            let load = tokio::spawn(async move { loader.load(candidate, given).await });
+            let load = tokio::spawn(async move { loader.load(approved).await });
             let loaded =
                 load.await.unwrap_or_else(|error| Err(PackageError::Failed(format!("Loading it failed: {error}"))));
             let _ = done.send(loaded);

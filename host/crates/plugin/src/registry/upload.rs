@@ -134,13 +134,14 @@ fn examine_upload(
     let unnamed = folder.join(UNNAMED);
     file.sync_all().map_err(not_written)?;
     let bytes = fs::read(&unnamed).map_err(RegistryError::internal)?;
-    let signed = Keys::load(keys).judge(Some(signature), &bytes);
+    let keys = Keys::load(keys);
+    let signed = keys.judge(Some(signature), &bytes);
     signed.demand().map_err(RegistryError::from)?; // before a byte of it is parsed
     drop(bytes);
     set_mode(&unnamed).map_err(not_written)?;
     let package = package::read(&unnamed).map_err(RegistryError::from)?;
     let mut about = PackageSummary::from_package(&package, signed.clone());
-    let trusted = Examined::with_signature(package, signed.clone()).trust_signer();
+    let trusted = Examined::new(package, Some(signature), &keys).trust_signer();
     let candidate = trusted.and_then(|trusted| Candidate::from_trusted(trusted, &mut about));
     let candidate = candidate.map_err(RegistryError::from)?;
     let manifest = candidate.manifest();

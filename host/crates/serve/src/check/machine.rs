@@ -19,7 +19,7 @@ const NO_ROOM: u64 = 128 << 20;
 const FEWEST_INODES: u64 = 10_000;
 /// A listener takes 10,000 connections; a proxied one is two descriptors.
 const MIN_FILES: u64 = 4_096;
-const TOO_MIN_FILES: u64 = 256;
+const MIN_USABLE_FILES: u64 = 256;
 const MIN_PROCESSES: u64 = 512;
 const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
@@ -145,7 +145,7 @@ fn file_limit(files: Option<u64>) -> Finding {
         Some(most) if most >= MIN_FILES => {
             return Finding::ok("file-limit", "ulimit -Hn", format!("{most} files may be open at the same time."));
         }
-        Some(most) if most < TOO_MIN_FILES => {
+        Some(most) if most < MIN_USABLE_FILES => {
             Finding::error("file-limit-low", "ulimit -Hn", "The host cannot serve with so few open files.")
                 .found(most.to_string())
         }

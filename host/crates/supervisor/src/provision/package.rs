@@ -85,7 +85,7 @@ fn judge(found: Examined, plugins: &Plugins) -> Result<Package, ProvisionFault> 
         ),
     };
     let rule = TrustRule::new(plugins.trust, lock, &plugins.lock_file);
-    let described = found.trust(&rule).and_then(Trusted::describe).map_err(fault)?;
+    let described = found.trust(&rule).and_then(Trusted::parse_manifest).map_err(fault)?;
     let (manifest, package) = described.into_parts();
     Ok(Package {
         version: manifest.version.to_string(),

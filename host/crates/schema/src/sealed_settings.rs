@@ -5,19 +5,14 @@ use std::collections::BTreeMap;
 use anyhow::Context as _;
 use tokio_postgres::{Client, types::Json};
 
-use cardinal_base::seal::SealingKey;
-
-/// What binds a sealed secret: it opens for no other plugin and under no other name.
-pub fn place(plugin: &str, pointer: &str) -> String {
-    format!("plugin settings {plugin} {pointer}")
-}
+use cardinal_base::seal::{SealingKey, settings_place};
 
 /// Seals what the key `before` opens with the key `now`. What `now` opens already stays; what neither opens stays too, and
-/// its plugins are named. Said as the owner of the core's tables.
+/// its plugins are named.
 ///
 /// # Errors
 /// As the server reports them.
-pub async fn seal_anew(owner: &Client, before: Option<&SealingKey>, now: &SealingKey) -> anyhow::Result<Vec<String>> {
+pub async fn reseal(owner: &Client, before: Option<&SealingKey>, now: &SealingKey) -> anyhow::Result<Vec<String>> {
     let asked = "SELECT plugin, sealed FROM public.plugin_state WHERE sealed <> '{}' ORDER BY plugin";
     let rows = owner.query(asked, &[]).await.context("reading the plugins' secret settings")?;
     let mut unreadable = Vec::new();
@@ -25,7 +20,7 @@ pub async fn seal_anew(owner: &Client, before: Option<&SealingKey>, now: &Sealin
         let (plugin, Json(mut sealed)): (String, Json<BTreeMap<String, String>>) =
             (row.try_get("plugin")?, row.try_get("sealed")?);
         for (pointer, text) in &mut sealed {
-            let place = place(&plugin, pointer);
+            let place = settings_place(&plugin, pointer);
             if now.open(&place, text).is_ok() {
                 continue;
             }
