@@ -208,9 +208,10 @@ fn names_are_the_fields_words() {
 /// In strings and comments, too, where clients, operators and readers meet them.
 #[test]
 fn texts_say_it_as_the_field_does() {
-    const PHRASES: [(&str, &str); 11] = [
+    const PHRASES: [(&str, &str); 12] = [
         ("written down", "recorded"),
         ("write down", "record"),
+        ("writes down", "records"),
         ("put down to", "attributed to"),
         ("put behind all others", "run at idle priority"),
         ("said anew", "set again"),

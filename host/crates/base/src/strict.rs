@@ -1,4 +1,4 @@
-//! Reads JSON into types as JSON means it.
+//! A serde deserializer that refuses an array for an object, and names no Rust type.
 //!
 //! What `serde` derives takes an array for an object's fields in their order, and names Rust types where it refuses. This
 //! deserializer stands between serde_json's and the type, around nested values, too. Enums are read as one of a few

@@ -280,7 +280,7 @@ impl Auth {
         Ok(last.unwrap_or(after))
     }
 
-    /// Writes down when keys were last used and sessions last seen; called every few seconds and at the end.
+    /// Records when keys were last used and sessions last seen; called every few seconds and at the end.
     pub async fn flush_uses(&self) -> Result<(), StoreError> {
         let uses = self.uses.take();
         if !uses.is_empty()

@@ -1,5 +1,4 @@
-//! What the host tells of itself: metrics, log lines, spans, trace context. Stands below everything that has something to
-//! tell, and knows none of it.
+//! Metrics, log lines, spans and trace context. Whoever counts or logs depends on this crate; it knows none of them.
 
 pub mod exposition;
 pub mod histogram;

@@ -339,7 +339,7 @@ impl Registry {
         entries
     }
 
-    /// Writes down what got into service. Of those that were `wanted`, what had been rolled back counts as taken back.
+    /// Records what got into service. Of those that were `wanted`, what had been rolled back counts as taken back.
     async fn record(&self, entries: &mut [Entry], wanted: impl Fn(&Entry) -> bool) {
         let decided = self.decided.load_full();
         for entry in entries.iter().filter(|entry| wanted(entry)) {

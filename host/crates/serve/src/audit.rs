@@ -71,7 +71,7 @@ impl Audit {
         Self { pool, clock, windows, calls, news: Notify::new() }
     }
 
-    /// Writes down what the call's caller did: the action that its route's row names.
+    /// Records what the call's caller did: the action that its route's row names.
     pub async fn done(&self, call: &CallHead, target: Option<String>, detail: Option<Value>) {
         match call.audits {
             Some(action) => self.done_as(call, action, target, detail).await,
@@ -85,7 +85,7 @@ impl Audit {
         self.done_by(actor, ip, call.request_id.to_string(), act, target, detail).await;
     }
 
-    /// Writes down an act of the call's caller on several targets, a line each.
+    /// Records an act of the call's caller on several targets, a line each.
     pub async fn done_to_each(&self, call: &CallHead, act: AuditAction, targets: Vec<(String, Value)>) {
         let (actor, ip) = Self::who(call);
         let actor = raw(&actor);
@@ -115,7 +115,7 @@ impl Audit {
         (actor, (!is_local).then_some(call.peer))
     }
 
-    /// Writes down what `actor` did. A row that can't be written doesn't undo what was done; the log has it instead.
+    /// Records what `actor` did. A row that can't be written doesn't undo what was done; the log has it instead.
     pub async fn done_by(
         &self,
         actor: Value,
@@ -133,7 +133,7 @@ impl Audit {
         self.add(&entry).await;
     }
 
-    /// Writes down a tool call, together with others that end meanwhile. The call waits for it only when too many do.
+    /// Records a tool call, together with others that end meanwhile. The call waits for it only when too many do.
     pub async fn called(&self, call: ToolCall) {
         match self.calls.push(call) {
             true => self.news.notify_one(),
@@ -145,7 +145,7 @@ impl Audit {
         self.clock.now()
     }
 
-    /// Writes down the tool calls that have ended, for who reads the log now.
+    /// Records the tool calls that have ended, for who reads the log now.
     pub async fn write_calls(&self) {
         self.calls.write(&self.pool).await;
     }
@@ -211,7 +211,7 @@ impl Audit {
         self.news.notified().await;
     }
 
-    /// Writes down what waits: tool calls, and refusals, the first of a window now, the rest when its minute is over, or
+    /// Records what waits: tool calls, and refusals, the first of a window now, the rest when its minute is over, or
     /// now when this is the end.
     pub async fn write_waiting(&self, is_end: bool) {
         self.write_calls().await;

@@ -281,7 +281,7 @@ async fn hold(jobs: &Jobs, id: Uuid, cancelled: &CancellationToken) {
     }
 }
 
-/// Writes down how a job ended.
+/// Records how a job ended.
 async fn settle(jobs: &Jobs, id: Uuid, end: &End, total: Option<i64>) -> Option<Job> {
     let (state, reason) = match end {
         End::Lost => {

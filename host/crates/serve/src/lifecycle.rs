@@ -117,7 +117,7 @@ async fn serve(
     Ok(())
 }
 
-/// Lets requests, jobs and plugins finish within `grace`, and writes down what waits in memory.
+/// Lets requests, jobs and plugins finish within `grace`, and records what waits in memory.
 async fn drain(
     app: &App,
     mut serving: JoinSet<()>,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
-/// Writes down an operator's word that the package's schema.sql may lose exactly this, once.
+/// Records an operator's word that the package's schema.sql may lose exactly this, once.
 pub async fn confirm(pool: &Pool, plugin: &str, sha256: &str, losses: &[String], by: &Value) -> Result<(), StoreError> {
     let sql = "INSERT INTO public.plugin_confirmations (plugin, sha256, losses, by) VALUES ($1, $2, $3, $4)
                ON CONFLICT (plugin, sha256) DO UPDATE

@@ -125,7 +125,7 @@ pub struct JobReport {
     pub checkpoint: Option<Value>,
 }
 
-/// Writes down how far a job of this process is, and holds its lease for longer. `None` when it is another's by now; else
+/// Records how far a job of this process is, and holds its lease for longer. `None` when it is another's by now; else
 /// whether somebody wants it stopped.
 pub async fn record(pool: &Pool, id: Uuid, runner: Runner, report: &JobReport) -> Result<Option<bool>, StoreError> {
     let mut client = pool.get().await?;

@@ -18,7 +18,7 @@ pub async fn all(pool: &Pool) -> Result<HashMap<String, Option<String>>, StoreEr
     Ok(owners)
 }
 
-/// Writes down who came first; a name that was nobody's in particular goes to its first signer.
+/// Records who came first; a name that was nobody's in particular goes to its first signer.
 pub async fn claim(pool: &Pool, plugin: &str, signer: Option<&str>) -> Result<(), StoreError> {
     let sql = "INSERT INTO public.plugin_owners AS o (plugin, signer) VALUES ($1, $2)
                ON CONFLICT (plugin) DO UPDATE SET signer = excluded.signer, since = now()

@@ -79,7 +79,7 @@ pub async fn losses(pool: &Pool) -> Result<HashMap<String, Vec<Loss>>, StoreErro
     Ok(losses)
 }
 
-/// Writes down that a package is in service, and forgets the oldest of many.
+/// Records that a package is in service, and forgets the oldest of many.
 pub async fn activated(pool: &Pool, plugin: &str, sha256: &str, version: &str) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let statement = client
@@ -138,7 +138,7 @@ pub async fn take_back(pool: &Pool, plugin: &str, packages: &[String]) -> Result
     Ok(client.execute(&statement, &[&plugin, &packages]).await? > 0)
 }
 
-/// Writes down an operator's word that the package's schema.sql may lose data. Nothing older can be gone back to from
+/// Records an operator's word that the package's schema.sql may lose data. Nothing older can be gone back to from
 /// then on.
 pub async fn confirm_destructive(
     pool: &Pool,

@@ -140,7 +140,7 @@ impl ControlService {
         }
     }
 
-    /// Writes down how a worker ended. Whether there is reason to hope that the next one will fare better.
+    /// Records how a worker ended. Whether there is reason to hope that the next one will fare better.
     pub fn record_exit(&mut self, death: WorkerExit) -> bool {
         let Some(crash) = death.crash else { return false };
         if let Some(culprit) = &crash.plugin {

@@ -1,10 +1,10 @@
-//! The descriptors that the host lives by, and the limit of open files. Both are the process's, so a plugin can reach for
-//! them. A filter of system calls refuses it what the host cannot do without (`vital.rs`). Standard input, output and error
-//! and the tripwires beside them are watched instead: when one of those goes, others that plugins may close have gone
-//! with it, and whoever goes on then serves one client what is another's. So the worker ends at once, and the record says
-//! whose code ran meanwhile.
+//! The descriptors that the host depends on, and the limit of open files. A plugin shares the process and can close or
+//! change both. A filter of system calls protects those that the host cannot do without (`vital.rs`). Standard input,
+//! output and error and the tripwires beside them are watched instead: when one of them is closed or replaced, the
+//! descriptors of connections may have been, too, and a client could get another client's data. So the worker ends at
+//! once, and the record says whose code ran meanwhile.
 //!
-//! They are looked at whenever a plugin's code has run, and every quarter of a second for everything else.
+//! They are checked whenever a plugin's code has run, and every quarter of a second for everything else.
 
 use std::{
     collections::BTreeSet,
@@ -23,8 +23,8 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{ending::end_for_descriptors, opened, shm, shown, tag::PluginTag, vital};
 
-/// How often everything is looked at.
-const LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// How often everything is checked.
+const CHECK_PAUSE: Duration = Duration::from_millis(250);
 /// Two listeners full of connections, proxied ones counted twice, and the rest.
 const MAX_FILES: u64 = 65_536;
 /// Descriptors that only new connections get when all others are taken, and the share of a low limit that they may be.
@@ -37,8 +37,8 @@ static STREAMS: OnceLock<Vec<OpenDescriptor>> = OnceLock::new();
 static UNGUARDED: OnceLock<Vec<OpenDescriptor>> = OnceLock::new();
 static WATCHING: AtomicBool = AtomicBool::new(false);
 static LIMIT: OnceLock<Limit> = OnceLock::new();
-/// One at a time sets the limit.
-static SETTING: Mutex<()> = Mutex::new(());
+/// Held by who sets the limit.
+static LIMIT_LOCK: Mutex<()> = Mutex::new(());
 
 /// A descriptor and what it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub fn known_limits() -> Vec<usize> {
 /// Runs `open` with the reserved descriptors within reach. It must not wait.
 pub fn with_reserve<T>(open: impl FnOnce() -> T) -> T {
     let Some(limit) = LIMIT.get() else { return open() };
-    let _alone = SETTING.lock();
+    let _alone = LIMIT_LOCK.lock();
     let raised = set(&limit.with_reserve);
     let opened = open();
     if let Err(error) = raised.and_then(|()| set(&limit.usual)) {
@@ -127,13 +127,13 @@ pub fn watch(is_guarded: bool) -> io::Result<()> {
     WATCHING.store(true, Ordering::SeqCst);
     thread::Builder::new().name("descriptors".to_owned()).spawn(|| {
         shown::be_ours();
-        let mut never_wait = NonBlockingDescriptors::default();
+        let mut non_blocking = NonBlockingDescriptors::default();
         while WATCHING.load(Ordering::SeqCst) {
             check();
             end_unless(are_kept(&UNGUARDED), PluginTag::NOBODY);
             put_limit_back();
-            never_wait.restore(vital::NUMBERS);
-            thread::sleep(LOOK_PAUSE);
+            non_blocking.restore(vital::NUMBERS);
+            thread::sleep(CHECK_PAUSE);
         }
     })?;
     Ok(())
@@ -154,25 +154,25 @@ pub fn check_tripwires() {
     end_unless(!WATCHING.load(Ordering::Relaxed) || !vital::is_tripped(), shown::shown());
 }
 
-/// Whether nothing was closed or replaced, as far as it is watched. May be asked in a signal handler.
+/// Whether all watched descriptors are intact. May be asked in a signal handler.
 pub fn are_whole() -> bool {
     !WATCHING.load(Ordering::Relaxed) || (!vital::is_tripped() && are_kept(&STREAMS))
 }
 
 fn are_kept(watched: &OnceLock<Vec<OpenDescriptor>>) -> bool {
-    watched.get().is_none_or(|watched| watched.iter().all(|known| look(known.descriptor) == Some(*known)))
+    watched.get().is_none_or(|watched| watched.iter().all(|known| stat_descriptor(known.descriptor) == Some(*known)))
 }
 
-fn end_unless(whole: bool, mark: PluginTag) {
-    if !whole && WATCHING.load(Ordering::SeqCst) {
-        end_for_descriptors(mark);
+fn end_unless(intact: bool, tag: PluginTag) {
+    if !intact && WATCHING.load(Ordering::SeqCst) {
+        end_for_descriptors(tag);
     }
 }
 
 /// Where no filter refuses it, a plugin can have changed the limit.
 fn put_limit_back() {
     let Some(limit) = LIMIT.get() else { return };
-    let Some(_alone) = SETTING.try_lock() else { return }; // a connection is being accepted
+    let Some(_alone) = LIMIT_LOCK.try_lock() else { return }; // a connection is being accepted
     let found = getrlimit(Resource::Nofile).current;
     if found == Some(limit.usual.rlim_cur) {
         return;
@@ -211,7 +211,7 @@ impl NonBlockingDescriptors {
     }
 }
 
-fn look(descriptor: RawFd) -> Option<OpenDescriptor> {
+fn stat_descriptor(descriptor: RawFd) -> Option<OpenDescriptor> {
     // SAFETY: a `stat` of zeros is one.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the out pointer is valid; a number that is no descriptor is an error.
@@ -233,24 +233,28 @@ mod tests {
     #[test]
     fn a_descriptor_that_was_replaced_is_another_one() {
         let (one, other) = (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), std::io::pipe().unwrap().0);
-        let before = look(one.as_raw_fd()).unwrap();
-        assert_eq!(look(one.as_raw_fd()), Some(before));
-        assert_ne!(look(other.as_raw_fd()).map(|it| it.inode), Some(before.inode));
-        assert_eq!(look(-1), None);
+        let before = stat_descriptor(one.as_raw_fd()).unwrap();
+        assert_eq!(stat_descriptor(one.as_raw_fd()), Some(before));
+        assert_ne!(stat_descriptor(other.as_raw_fd()).map(|it| it.inode), Some(before.inode));
+        assert_eq!(stat_descriptor(-1), None);
     }
 
     #[test]
     fn what_did_not_block_does_not_block_again() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let (number, mut never_wait) = (listener.as_raw_fd(), NonBlockingDescriptors::default());
+        let (number, mut non_blocking) = (listener.as_raw_fd(), NonBlockingDescriptors::default());
         let accept = || listener.accept().unwrap_err().kind();
-        assert_eq!(never_wait.restore([number, -1].into_iter()), 0, "one that blocks from the beginning is left alone");
+        assert_eq!(
+            non_blocking.restore([number, -1].into_iter()),
+            0,
+            "one that blocks from the beginning is left alone"
+        );
         listener.set_nonblocking(true).unwrap();
-        assert_eq!(never_wait.restore([number].into_iter()), 0);
+        assert_eq!(non_blocking.restore([number].into_iter()), 0);
         listener.set_nonblocking(false).unwrap();
-        assert_eq!(never_wait.restore([number].into_iter()), 1);
+        assert_eq!(non_blocking.restore([number].into_iter()), 1);
         assert_eq!(accept(), io::ErrorKind::WouldBlock);
-        assert_eq!(never_wait.restore([number].into_iter()), 0);
+        assert_eq!(non_blocking.restore([number].into_iter()), 0);
     }
 
     #[test]

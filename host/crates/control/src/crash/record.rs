@@ -79,7 +79,7 @@ pub struct ActivePlugin {
     pub calls: usize,
 }
 
-/// Longer text in the shared memory than any of ours is not ours.
+/// Bound for a text that is read from the shared memory, which a plugin may have overwritten.
 const TEXT_LIMIT: usize = 200;
 
 impl Crash {
@@ -140,7 +140,7 @@ impl Crash {
             Cause::Hang => "a standstill",
             Cause::Killed => "a kill from outside",
             Cause::Stopped => "a stop signal from outside",
-            Cause::Descriptors => "a change of the descriptors that the host lives by",
+            Cause::Descriptors => "a closed or replaced descriptor of the host",
             Cause::Blocked => "calls that never return",
         };
         match self.plugin.as_ref().and_then(|plugin| plugin.handler.as_ref()) {
@@ -182,15 +182,15 @@ fn cause(status: Option<ExitStatus>, standstill: Option<WorkerStall>, seen: Opti
 }
 
 fn culprit(shm: &CrashShm) -> Option<Culprit> {
-    let mark = PluginTag::of_bits(shm.end.mark.load(Ordering::Relaxed));
-    let page = shm.page(mark)?;
-    let handlers = page.handlers.read();
+    let tag = PluginTag::of_bits(shm.end.mark.load(Ordering::Relaxed));
+    let slot = shm.page(tag)?;
+    let handlers = slot.handlers.read();
     let offset = shm.end.offset.load(Ordering::Relaxed).checked_sub(1);
     Some(Culprit {
-        name: plain(page.name.read()),
-        version: plain(page.version.read()),
-        sha256: plain(page.sha256.read()),
-        handler: mark.handler_number().and_then(|at| handlers.lines().nth(at)).map(|line| plain(line.to_owned())),
+        name: plain(slot.name.read()),
+        version: plain(slot.version.read()),
+        sha256: plain(slot.sha256.read()),
+        handler: tag.handler_number().and_then(|at| handlers.lines().nth(at)).map(|line| plain(line.to_owned())),
         offset: offset.map(|offset| format!("{offset:#x}")),
     })
 }
@@ -203,8 +203,8 @@ fn in_flight(shm: &CrashShm) -> Vec<ActivePlugin> {
 }
 
 fn running(shm: &CrashShm, own_threads_alone: bool) -> Vec<ActivePlugin> {
-    let pages = shm.running(own_threads_alone).filter_map(|mark| shm.page(mark));
-    by_package(pages.map(|page| (page, 1)))
+    let slots = shm.running(own_threads_alone).filter_map(|tag| shm.page(tag));
+    by_package(slots.map(|slot| (slot, 1)))
 }
 
 /// One line a package, those with the highest count first.
@@ -216,7 +216,7 @@ fn by_package<'l>(counts: impl Iterator<Item = (&'l PluginSlot, usize)>) -> Vec<
     }
     let shown = packages.into_iter().map(|((plugin, sha256), (page, calls))| ActivePlugin {
         plugin: plain(plugin),
-        version: plain(page.version.read()),
+        version: plain(slot.version.read()),
         sha256: plain(sha256),
         calls,
     });

@@ -239,7 +239,7 @@ pub fn enlist(name: &str, version: &str, sha256: &str) -> PluginTag {
     PluginTag::of_page(free)
 }
 
-/// Writes down where the package's library lies.
+/// Records where the package's library lies.
 pub fn located(mark: PluginTag, at: Range<usize>) {
     if let Some(page) = mine().and_then(|shm| shm.page(mark)) {
         page.begin.store(at.start, Ordering::Relaxed);
@@ -247,7 +247,7 @@ pub fn located(mark: PluginTag, at: Range<usize>) {
     }
 }
 
-/// Writes down what the plugin's handlers are called, in the order of their numbers.
+/// Records what the plugin's handlers are called, in the order of their numbers.
 pub fn name_handlers(mark: PluginTag, names: impl Iterator<Item = String>) {
     if let Some(page) = mine().and_then(|shm| shm.page(mark)) {
         let lines: Vec<String> = names.map(|name| name.replace(['\n', '\0'], " ")).collect();

@@ -1,4 +1,4 @@
-//! The doors to the catalogue. Each acts for the call's user, or for the plugin's own outside any.
+//! Host functions on cards. In a call they act for its caller, otherwise for the plugin's own user.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) extern "C" fn list_cards(ctx: CtxId, call: CallId, query: Slice<'_>) 
     })
 }
 
-/// Waiting for an event is not waiting for the database.
+/// No [`CardCall`], whose time counts as the database's: this waits for an event.
 pub(super) extern "C" fn card_events(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes> {
     begin(ctx, |scope| {
         let (scope, call, query) = (Arc::clone(scope), call_of(ctx, call)?, text(query, "the query")?);

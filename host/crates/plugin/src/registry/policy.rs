@@ -167,7 +167,7 @@ impl Policy {
         }
     }
 
-    /// Writes down what got into service, and whose the names are.
+    /// Records what got into service, and whose the names are.
     pub(super) async fn claim(&self, entries: &[Entry], decided: &Decisions, core: &Pool) {
         for entry in entries.iter().filter(|entry| entry.service.is_some()) {
             if let Err(error) = self.claim_one(entry, decided, core).await {

@@ -98,8 +98,8 @@ fn disk(setting: &str, folder: &Path) -> Option<Finding> {
     let stat = match rustix::fs::statvfs(there) {
         Ok(stat) => stat,
         Err(error) => {
-            let told = Finding::warning("disk-unknown", setting, "The free disk space cannot be determined.");
-            return Some(told.found(format!("{}: {error}", there.display())));
+            let finding = Finding::warning("disk-unknown", setting, "The free disk space cannot be determined.");
+            return Some(finding.found(format!("{}: {error}", there.display())));
         }
     };
     Some(room(setting, folder, stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_favail, stat.f_files))
@@ -110,12 +110,18 @@ fn room(setting: &str, folder: &Path, free: u64, inodes: u64, all_inodes: u64) -
     let fix = format!("Free space on the disk of {place}, or choose another {setting}.");
     // Some file systems have no fixed number of inodes and say 0.
     if free < NO_ROOM || (all_inodes > 0 && inodes < FEWEST_INODES / 10) {
-        let told = Finding::error("disk-full", setting, format!("No space is left in {place}."));
-        return told.found(format!("{found}, {inodes} inodes")).expected(format!("{} MiB", LITTLE_ROOM >> 20)).fix(fix);
+        let finding = Finding::error("disk-full", setting, format!("No space is left in {place}."));
+        return finding
+            .found(format!("{found}, {inodes} inodes"))
+            .expected(format!("{} MiB", LITTLE_ROOM >> 20))
+            .fix(fix);
     }
     if free < LITTLE_ROOM || (all_inodes > 0 && inodes < FEWEST_INODES) {
-        let told = Finding::warning("disk-nearly-full", setting, format!("Little space is left in {place}."));
-        return told.found(format!("{found}, {inodes} inodes")).expected(format!("{} MiB", LITTLE_ROOM >> 20)).fix(fix);
+        let finding = Finding::warning("disk-nearly-full", setting, format!("Little space is left in {place}."));
+        return finding
+            .found(format!("{found}, {inodes} inodes"))
+            .expected(format!("{} MiB", LITTLE_ROOM >> 20))
+            .fix(fix);
     }
     Finding::ok("disk-space", setting, format!("{place}: {found}."))
 }
@@ -140,7 +146,7 @@ fn limits() -> Vec<Finding> {
 }
 
 fn file_limit(files: Option<u64>) -> Finding {
-    let told = match files {
+    let finding = match files {
         None => return Finding::ok("file-limit", "ulimit -Hn", "Open files are not limited."),
         Some(most) if most >= MIN_FILES => {
             return Finding::ok("file-limit", "ulimit -Hn", format!("{most} files may be open at the same time."));
@@ -154,7 +160,8 @@ fn file_limit(files: Option<u64>) -> Finding {
             Finding::warning("file-limit-low", "ulimit -Hn", message).found(most.to_string())
         }
     };
-    told.expected(format!("{MIN_FILES} or more"))
+    finding
+        .expected(format!("{MIN_FILES} or more"))
         .fix("Raise it: `ulimit -Hn 65536`, or LimitNOFILE=65536 of the service.")
 }
 
@@ -163,13 +170,14 @@ fn folder(data_dir: &Path, asker: Asker) -> Option<Finding> {
         return Some(Finding::ok("data-dir-new", "DATA_DIR", format!("{} will be created.", data_dir.display())));
     };
     if found.mode() & OTHERS_WRITE != 0 {
-        let told = Finding::error(
+        let finding = Finding::error(
             "data-dir-writable",
             "DATA_DIR",
             "DATA_DIR is writable by other users; the host refuses to start.",
         );
         return Some(
-            told.found(format!("{} has mode {:04o}", data_dir.display(), found.mode() & 0o7777))
+            finding
+                .found(format!("{} has mode {:04o}", data_dir.display(), found.mode() & 0o7777))
                 .expected("mode 0700")
                 .fix(format!("Run: chmod 0700 '{}'", data_dir.display())),
         );
@@ -204,10 +212,11 @@ fn secret(file: &Path, asker: Asker) -> Option<Finding> {
     if stat.mode() & OTHERS == 0 || stat.is_symlink() {
         return owner(file, stat.uid(), asker);
     }
-    let told =
+    let finding =
         Finding::error("secret-readable", file.display().to_string(), "Other users may read or change a secret.");
     Some(
-        told.found(format!("mode {:04o}", stat.mode() & 0o7777))
+        finding
+            .found(format!("mode {:04o}", stat.mode() & 0o7777))
             .expected("mode 0600")
             .fix(format!("Run: chmod 0600 '{}', and change the secret if someone may have read it.", file.display())),
     )

@@ -286,7 +286,7 @@ impl Run<'_> {
         })
     }
 
-    /// Writes down what was reported; a database that is away for a moment costs nothing.
+    /// Records what was reported; a database that is away for a moment costs nothing.
     async fn beat(&self) {
         if let Err(error) = self.record().await {
             tracing::warn!(job = %self.job.id, error = ?error, "failed to record the progress of a job");

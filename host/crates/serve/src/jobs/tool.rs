@@ -156,7 +156,7 @@ async fn part(jobs: &Jobs, job: &Job, task: &Task, at: &mut Place, cancelled: &C
     if stop { Err(End::Cancelled) } else { Ok(true) }
 }
 
-/// Writes down that these calls begin, then makes them.
+/// Records that these calls begin, then makes them.
 async fn call_wave(
     jobs: &Jobs,
     job: &Job,

@@ -22,9 +22,9 @@ use cardinal_plugin_host::progress::{Progress, ProgressReceiver};
 
 /// How often there is one.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
-/// What event streams take for nothing.
+/// A comment of the event stream: clients ignore it.
 const COMMENT: &[u8] = b": still running\n\n";
-/// The first of a stream on which nothing may come for long: after how many milliseconds to open it again when it breaks.
+/// Begins a stream: after how many milliseconds to open it again when it breaks.
 const OPENING: &[u8] = b"retry: 3000\n\n";
 const EMPTY_COMMENT: &[u8] = b":\n\n";
 
@@ -33,32 +33,31 @@ const REPORT_PAUSE: Duration = Duration::from_millis(100);
 /// What a report that brings nothing new counts up by: the protocol wants each number above the one before.
 const NUDGE: f64 = 1e-6;
 
-/// A client that has asked how far its call is.
+/// A client that has asked for the progress of its call.
 pub(super) struct Reporter {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     begun: Instant,
-    /// The number that it was told last.
-    told: Option<f64>,
+    last_sent: Option<f64>,
     /// What the plugin has said last.
     latest: Option<Progress>,
 }
 
 impl Reporter {
     pub(super) fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
-        Self { peer, token, begun: Instant::now(), told: None, latest: None }
+        Self { peer, token, begun: Instant::now(), last_sent: None, latest: None }
     }
 
     /// Passes a report on.
     async fn report(&mut self, progress: Progress) {
-        let done = self.told.map_or(progress.done, |told| progress.done.max(above(told)));
+        let done = self.last_sent.map_or(progress.done, |told| progress.done.max(above(told)));
         self.latest = Some(progress);
         self.send(done).await;
     }
 
     /// Says that the call goes on.
     async fn beat(&mut self) {
-        self.send(self.told.map_or(NUDGE, above)).await;
+        self.send(self.last_sent.map_or(NUDGE, above)).await;
     }
 
     async fn send(&mut self, done: f64) {
@@ -66,7 +65,7 @@ impl Reporter {
         let text = self.latest.as_ref().and_then(|latest| latest.text.clone()).unwrap_or_else(still);
         let mut progress = ProgressNotificationParam::new(self.token.clone(), done).with_message(text);
         progress.total = self.latest.as_ref().and_then(|latest| latest.total);
-        self.told = Some(done);
+        self.last_sent = Some(done);
         // A client that has gone away cancels the call by itself.
         let _ = self.peer.notify_progress(progress).await;
     }

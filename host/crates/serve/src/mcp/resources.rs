@@ -22,9 +22,9 @@ pub(super) const TEMPLATE: &str = "card://{id}";
 /// What a template's variable is called.
 pub(super) const VARIABLE: &str = "id";
 
-const PAGE: u32 = 50;
+const PAGE_SIZE: u32 = 50;
 /// Values that the protocol lets a completion have.
-const COMPLETED: usize = 100;
+const MAX_COMPLETIONS: usize = 100;
 /// Hexadecimal digits of an id.
 const DIGITS: usize = 32;
 
@@ -37,7 +37,7 @@ pub(super) fn template() -> ResourceTemplate {
 
 /// A page of the cards, newest first.
 pub(super) async fn list(cards: &Cards, cursor: Option<String>) -> ApiResult<ListResourcesResult> {
-    let query = ListQuery { limit: Some(PAGE), cursor, ..ListQuery::default() };
+    let query = ListQuery { limit: Some(PAGE_SIZE), cursor, ..ListQuery::default() };
     let listing = cards.catalogue.list(&query, false).await?;
     let mut result = ListResourcesResult::with_all_items(listing.cards.iter().map(describe).collect());
     result.next_cursor = cards.catalogue.next_cursor(&listing, listing.cards.len())?;
@@ -75,12 +75,12 @@ pub(super) async fn read(cards: &Cards, caller: &Caller, uri: &str) -> Result<Re
 pub(super) async fn complete(cards: &Cards, typed: &str) -> ApiResult<(Vec<String>, bool)> {
     let typed = typed.trim();
     let mut ids: Vec<Uuid> = Vec::new();
-    let most = i64::try_from(COMPLETED).unwrap_or(i64::MAX);
+    let limit = i64::try_from(MAX_COMPLETIONS).unwrap_or(i64::MAX);
     if let Some((first, last)) = ids_beginning(typed) {
-        ids = cardinal_store::cards::ids_between(&cards.pool, first, last, most + 1).await?;
+        ids = cardinal_store::cards::ids_between(&cards.pool, first, last, limit + 1).await?;
     }
     let query = ListQuery {
-        limit: Some(COMPLETED as u32),
+        limit: Some(MAX_COMPLETIONS as u32),
         filter: FilterQuery { q: Some(typed.to_owned()), ..FilterQuery::default() },
         ..ListQuery::default()
     };
@@ -98,8 +98,8 @@ pub(super) async fn complete(cards: &Cards, typed: &str) -> ApiResult<(Vec<Strin
             }
         }
     }
-    has_more |= ids.len() > COMPLETED;
-    ids.truncate(COMPLETED);
+    has_more |= ids.len() > MAX_COMPLETIONS;
+    ids.truncate(MAX_COMPLETIONS);
     Ok((ids.iter().map(Uuid::to_string).collect(), has_more))
 }
 

@@ -171,7 +171,7 @@ pub async fn ended(pool: &Pool, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
     Ok(rows.iter().map(|row: &Row| row.get(0)).collect())
 }
 
-/// Writes down what has expired, and forgets what is long over.
+/// Records what has expired, and forgets what is long over.
 pub async fn sweep(pool: &Pool) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let expire = "UPDATE public.mcp_approvals SET state = 'expired' \
