@@ -51,6 +51,16 @@ test('no value is so long that the list is wider than the window', async ({ page
   expect(await page.evaluate(() => scrollX)).toBe(0);
 });
 
+test('a list with many columns keeps its header above the first row', async ({ page }) => {
+  const columns = ['title', ...Array.from({ length: 12 }, (_, n) => `attributes.size_${n}`)].join(',');
+  await createCard(page, 'Many columns');
+  await page.goto(`/admin/cards?columns=${columns}`);
+  const header = page.getByRole('columnheader', { name: 'Title' });
+  await expect(header).toBeVisible();
+  const [above, row] = [await header.boundingBox(), await page.getByRole('row').nth(1).boundingBox()];
+  expect(above!.y + above!.height).toBeLessThanOrEqual(row!.y + 1);
+});
+
 test('Back returns to the place in the list and marks the row one came from', async ({ page }) => {
   const prefix = uniqueSku();
   const rows = Array.from({ length: 45 }, (_, n) => JSON.stringify({ title: `Row ${n}`, sku: `${prefix}-${n}` })).join('\n');

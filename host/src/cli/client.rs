@@ -78,7 +78,11 @@ fn refusal(out: &mut fmt::Formatter<'_>, status: StatusCode, problem: &Value) ->
     }
     for fault in problem["errors"].as_array().into_iter().flatten() {
         let of = |name: &str| fault[name].as_str().unwrap_or_default();
-        write!(out, "\n  {}: {}", of("pointer"), of("detail"))?;
+        let place = match of("pointer") {
+            "" => String::new(),
+            pointer => format!("{pointer}: "),
+        };
+        write!(out, "\n  {place}{}", of("detail"))?;
     }
     write!(out, "\n  ({status}, {}, request {})", text("code"), text("request_id"))
 }
@@ -229,6 +233,14 @@ mod tests {
         let told = failure.to_string();
         assert!(told.contains("The card is not valid.\n  /sku: It is missing."), "{told}");
         assert!(told.ends_with("(422 Unprocessable Entity, validation-failed, request r1)"), "{told}");
+    }
+
+    #[test]
+    fn a_fault_of_the_whole_body_has_no_empty_place() {
+        let problem = json!({"detail": "Some fields are not valid.", "code": "validation-failed", "request_id": "r1",
+            "errors": [{"pointer": "", "detail": "`nope` is unknown."}]});
+        let told = RequestError::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, problem }.to_string();
+        assert!(told.contains("not valid.\n  `nope` is unknown.\n"), "{told}");
     }
 
     #[test]

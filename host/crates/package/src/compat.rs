@@ -47,7 +47,7 @@ pub fn check_features(required: &[String]) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::new(Code::FeatureMissing, "The plugin requires a feature that this host does not have.")
-        .expected(format!("requires of {}", FEATURES.join(", ")))
+        .expected(format!("none but {}", FEATURES.join(", ")))
         .found(missing.join(", ")))
 }
 

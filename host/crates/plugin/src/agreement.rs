@@ -103,7 +103,8 @@ fn find_declared<'m>(
             "The manifest names another handler for a route than the plugin's router.",
         )
         .expected(format!("{method} {path} by `{handler}`"))
-        .found(format!("`{}`", export.name))),
+        .found(format!("`{}`", export.name))
+        .fix("Name the same handler for the route in backend.routes and in the plugin's router.")),
         _ => Ok(declared),
     }
 }

@@ -56,12 +56,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut told = String::new();
     if !args.quiet {
         let name = seen.name.as_deref().unwrap_or("the plugin");
-        let version = seen.version.as_deref().unwrap_or_default();
+        let version = seen.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
         told = match &seen.refusal {
-            Some(refusal) => format!("{name} {version} would be refused: {refusal}"),
-            None => {
-                format!("a host would accept {name} {version}; install it with `cardinal plugin install`")
-            }
+            Some(refusal) => format!("{name}{version} would be refused: {refusal}"),
+            None => format!("a host would accept {name}{version}; install it with `cardinal plugin install`"),
         };
         for warning in &seen.warnings {
             told.push_str(&format!("; warning: {warning}"));

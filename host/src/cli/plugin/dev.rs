@@ -169,8 +169,10 @@ impl Session<'_> {
             return Ok(plugins);
         }
         print_line("starting a host")?;
+        let levels = own_host::log_levels(&self.folder)?;
+        let settings: Vec<(&str, &str)> = levels.iter().map(|levels| ("LOG_LEVEL", levels.as_str())).collect();
         // Kept before it is waited for: it is ended in order, whenever this command is stopped.
-        let host = self.host.insert(OwnHost::launch(&own, own_host::free_address(self.args.listen), &[])?);
+        let host = self.host.insert(OwnHost::launch(&own, own_host::free_address(self.args.listen), &settings)?);
         host.until_it_serves().await?;
         self.client = Some(host.client());
         Ok(own_host::plugins_dir(&own))

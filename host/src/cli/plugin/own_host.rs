@@ -18,6 +18,7 @@ use tokio::process::{Child, Command};
 
 use crate::cli::client::Client;
 use cardinal_base::config::{self, Secret};
+use cardinal_package::{manifest, package::MANIFEST};
 use cardinal_supervisor::postgres::PrivatePostgres;
 
 /// A database that has to be made takes seconds; a busy machine needs several times that.
@@ -29,7 +30,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of the log, when it does not start.
 const SHOWN_LINES: usize = 12;
 /// Of the environment. Settings of another host are not meant for this one: least of all its DATABASE_URL.
-const KEPT_VARIABLES: [&str; 7] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "POSTGRES_BIN_DIR", "LOG_LEVEL"];
+const KEPT_VARIABLES: [&str; 8] =
+    ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "POSTGRES_BIN_DIR", "LOG_LEVEL", "PLUGIN_NETWORKS"];
 const KEPT_PREFIX: &str = "PLUGIN_SETTINGS_";
 
 pub(super) struct OwnHost {
@@ -156,6 +158,22 @@ pub(super) fn free_address(wished: SocketAddr) -> SocketAddr {
     }
 }
 
+/// `LOG_LEVEL` for a host that shows every line of the plugin in this folder, unless the environment has one.
+pub(super) fn log_levels(folder: &Path) -> anyhow::Result<Option<String>> {
+    if config::environment().any(|(name, _)| name.eq_ignore_ascii_case("LOG_LEVEL")) {
+        return Ok(None);
+    }
+    let file = folder.join(MANIFEST);
+    let text = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+    Ok(levels_of(&text))
+}
+
+/// A name that is wrong is told by the build.
+fn levels_of(manifest: &[u8]) -> Option<String> {
+    let name = manifest::hints(manifest).name.filter(|name| manifest::is_kebab(name))?;
+    Some(format!("info,plugin::{name}=trace"))
+}
+
 fn is_kept(name: &OsStr) -> bool {
     let name: OsString = name.to_ascii_uppercase();
     name.to_str().is_some_and(|name| KEPT_VARIABLES.contains(&name) || name.starts_with(KEPT_PREFIX))
@@ -168,7 +186,15 @@ mod tests {
     #[test]
     fn another_hosts_settings_are_not_handed_on() {
         assert!(is_kept("PATH".as_ref()) && is_kept("PLUGIN_SETTINGS_NOTES".as_ref()));
+        assert!(is_kept("PLUGIN_NETWORKS".as_ref()), "what the plugin may reach is the author's choice");
         assert!(!is_kept("DATABASE_URL".as_ref()) && !is_kept("PLUGINS_DIR".as_ref()));
+    }
+
+    #[test]
+    fn every_line_of_the_own_plugin_is_shown() {
+        assert_eq!(levels_of(br#"{"name": "notes"}"#).as_deref(), Some("info,plugin::notes=trace"));
+        assert_eq!(levels_of(br#"{"name": "a,b=off"}"#), None);
+        assert_eq!(levels_of(b"{"), None);
     }
 
     #[test]

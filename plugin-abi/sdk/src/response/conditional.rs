@@ -12,6 +12,15 @@ impl Response {
     ///
     /// Use what changes with every change of the content: a version number, a hash. A text with a quote in it makes no
     /// usable tag.
+    ///
+    /// The host says `cache-control: no-store` where the reply sets none, and then a browser keeps nothing to ask about:
+    /// for browsers, set `private, no-cache` (keep it, ask each time), or a `max-age`.
+    ///
+    /// ```
+    /// use cardinal_plugin::Response;
+    ///
+    /// let reply = Response::text("0123456789").etag("7").header("cache-control", "private, no-cache");
+    /// ```
     #[must_use]
     pub fn etag(self, version: &str) -> Self {
         self.header("etag", &format!("\"{version}\""))

@@ -145,8 +145,8 @@ impl<'a> Field<'a> {
             return None;
         }
         if let Err(error) = jsonschema::validator_for(self.value) {
-            let found = shorten(&error.to_string());
-            self.findings.problem(Code::BadManifest, &self.pointer, "a valid JSON Schema", found);
+            let (found, place) = (shorten(&error.to_string()), format!("{}{}", self.pointer, error.instance_path()));
+            self.findings.problem(Code::BadManifest, &place, "a valid JSON Schema", found);
             return None;
         }
         Some(self.value.clone())
@@ -217,7 +217,7 @@ fn describe(value: &Value) -> String {
     }
 }
 
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(SHOWN).collect();
     if short.len() < text.len() {
         short.push('…');

@@ -9,10 +9,14 @@ use super::{
     BODY_LIMIT, Backend, CONCURRENCY_LIMIT, CONNECTIONS_LIMIT, DeclaredRoute, Engine, Limits, Manifest, PATH_LIMIT,
     Problem, Problems, REQUIRES_LIMIT, ROUTES_LIMIT, Warning,
     contributes::{self, Contributes, ContributionContext},
-    field::{Field, Findings, LINE_LIMIT, Object, line, scope, timeout},
+    defaults,
+    field::{Field, Findings, LINE_LIMIT, Object, line, scope, shorten, timeout},
     is_kebab, is_plain_relative, is_prefix, is_reserved, jobs, mcp,
 };
 use crate::state::Code;
+
+/// Faults of default settings that are reported together.
+const REPORTED_DEFAULTS: usize = 8;
 
 const FIELDS: [&str; 16] = [
     "$schema",
@@ -83,13 +87,29 @@ fn whole(field: &Field) -> Option<Manifest> {
         backend,
         tools,
         prompts,
-        settings_schema: object.optional("settings_schema").and_then(|field| field.object_schema()).map(Value::Object),
+        settings_schema: settings_schema(&object),
         limits: limits(&object),
         name: String::new(),
         version: Version::new(0, 0, 0),
         engine: Engine { core_version: VersionReq::STAR, plugin_api_version: String::new() },
     };
     Some(Manifest { name: name?, version: version?, engine: engine?, ..manifest })
+}
+
+/// Defaults that do not fit are no error: an operator may have to set what has no good default.
+fn settings_schema(object: &Object) -> Option<Value> {
+    let field = object.optional("settings_schema")?;
+    let schema = Value::Object(field.object_schema()?);
+    let validator = jsonschema::validator_for(&schema).ok()?;
+    for error in validator.iter_errors(&Value::Object(defaults(&schema))).take(REPORTED_DEFAULTS) {
+        let place = error.instance_path().to_string();
+        let place = if place.is_empty() { "the settings" } else { &place };
+        let fault = shorten(&error.to_string());
+        field.warn(format!(
+            "The default settings do not fit; a host refuses the plugin until an operator sets them: {place}: {fault}."
+        ));
+    }
+    Some(schema)
 }
 
 fn name(object: &Object) -> Option<String> {

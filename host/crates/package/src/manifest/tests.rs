@@ -107,8 +107,20 @@ fn a_wrong_type_names_place_found_and_expected() {
     assert_eq!(problem("/provides_kinds", Some(json!("price"))).expected, "an array");
     assert_eq!(problem("/mcp/tools/0/requires_confirmation", Some(json!("yes"))).expected, "true or false");
     assert_eq!(problem("/limits/timeout_ms", Some(json!(0))).expected, "a whole number from 1 to 600000");
-    assert_eq!(problem("/settings_schema", Some(json!({"type": "nonsense"}))).pointer, "/settings_schema");
+    let nonsense = json!({"properties": {"size": {"type": "nonsense"}}});
+    assert_eq!(problem("/settings_schema", Some(nonsense)).pointer, "/settings_schema/properties/size/type");
     assert_eq!(problem("/settings_schema", Some(json!({"type": "array"}))).pointer, "/settings_schema");
+}
+
+#[test]
+fn default_settings_that_do_not_fit_are_a_warning() {
+    let warnings = |schema: Value| read(&with(minimal(), "/settings_schema", Some(schema))).unwrap().1;
+    let too_small = json!({"properties": {"size": {"type": "integer", "minimum": 1, "default": 0}}});
+    let found = warnings(too_small);
+    assert_eq!((found.len(), found[0].pointer.as_str()), (1, "/settings_schema"));
+    assert!(found[0].message.contains("/size: 0 is less than the minimum of 1"), "{found:?}");
+    assert!(warnings(json!({"required": ["token"]}))[0].message.contains("\"token\" is a required property"));
+    assert_eq!(warnings(json!({"required": ["size"], "properties": {"size": {"default": 2}}})), []);
 }
 
 #[test]

@@ -29,6 +29,7 @@ impl CurlLines<'_> {
     fn ask(&self, prefix: &str, route: &Value) -> String {
         let method = match route["method"].as_str().unwrap_or("GET") {
             "GET" => String::new(),
+            method @ ("POST" | "PUT" | "PATCH") => format!(" -X {method} {JSON} -d '{{}}'"),
             method => format!(" -X {}", plain(method)),
         };
         let parts: Vec<&str> = path_of(route).split('/').map(|part| self.filled(part)).collect();
@@ -44,7 +45,7 @@ impl CurlLines<'_> {
     }
 
     fn make_card(&self) -> String {
-        let body = r#"-H 'Content-Type: application/json' -d '{"sku": "CHAIR-1", "title": "Chair"}'"#;
+        let body = format!(r#"{JSON} -d '{{"sku": "CHAIR-1", "title": "Chair"}}'"#);
         let id = r#"grep -o '"id":"[^"]*"' | head -n 1 | cut -d '"' -f 4"#;
         format!("CARD=$({} -sS {body} '{}/v1/admin/master-cards' | {id})", self.curl(), self.url)
     }
@@ -55,6 +56,7 @@ impl CurlLines<'_> {
 }
 
 const CARD_VARIABLE: &str = "$CARD";
+const JSON: &str = "-H 'Content-Type: application/json'";
 
 fn path_of(route: &Value) -> &str {
     route["path"].as_str().unwrap_or("/")
@@ -85,6 +87,15 @@ mod tests {
         let (first, second) = ("/cards/C-1/notes", "/notes/{id}");
         let expected = [first, second].map(|path| format!("{CURL} 'http://h/v1/admin/plugins/notes{path}'"));
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_line_that_sends_something_has_a_body_to_fill() {
+        let item = json!({"api_prefix": "notes", "routes": [{"method": "POST", "path": "/a"}, {"method": "DELETE", "path": "/a"}]});
+        let found = CurlLines { url: "http://h", key: Path::new("/k"), card: None }.of_plugin(&item);
+        let url = "'http://h/v1/admin/plugins/notes/a'";
+        assert_eq!(found[0], format!("{CURL} -X POST {JSON} -d '{{}}' {url}"));
+        assert_eq!(found[1], format!("{CURL} -X DELETE {url}"));
     }
 
     #[test]
