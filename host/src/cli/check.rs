@@ -33,10 +33,15 @@ pub(super) struct Args {
     #[arg(long)]
     strict: bool,
     /// Judge the plugins by this version of the core, too
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = core_version)]
     core_version: Option<Version>,
     #[command(flatten)]
     settings: Settings,
+}
+
+/// A version of the core on the command line.
+pub(super) fn core_version(text: &str) -> Result<Version, &'static str> {
+    Version::parse(text).map_err(|_| "a version of the core has three numbers: 2.0.0")
 }
 
 pub(super) fn run(args: &Args) -> ExitCode {

@@ -11,7 +11,10 @@ use std::{
 use anyhow::Context as _;
 use semver::Version;
 
-use crate::cli::{check::finding_text, text::plain};
+use crate::cli::{
+    check::{core_version, finding_text},
+    text::plain,
+};
 use cardinal_package::{
     manifest::Manifest,
     package::{self, Form, Package},
@@ -47,7 +50,7 @@ pub(super) struct Args {
     #[arg(long)]
     open: bool,
     /// Judge it by this version of the core, too
-    #[arg(long, value_name = "CORE_VERSION")]
+    #[arg(long, value_name = "CORE_VERSION", value_parser = core_version)]
     against: Option<Version>,
     /// Print the verdict as JSON
     #[arg(long)]
