@@ -17,8 +17,11 @@ async fn an_attribute_is_set_whole_and_removed() {
     let value = json!({"amount": "9.90", "note": null});
     let other = make(1, json!({"price": {"amount": "1", "net": true}, "brand": "Acme"})).await;
     let same = make(2, json!({"price": value})).await;
-    let filter = json!({"q": word});
-    let wanted = |action: &str, args: Value, dry_run: bool| json!({"action": action, "filter": filter, "expected_count": 2, "args": args, "dry_run": dry_run});
+    let wanted = |action: &str, args: Value, dry_run: bool| {
+        let mut body = json!({"action": action, "filter": {"q": word}, "expected_count": 2, "dry_run": dry_run});
+        body["args"] = args;
+        body
+    };
     let set = json!({"key": "price", "value": value});
     let tried = over(owner, &start(owner, wanted("set_attribute", set.clone(), true)).await).await;
     assert_eq!((&tried["done"], &tried["counts"]), (&json!(2), &json!({"changed": 1, "unchanged": 1})), "{tried}");

@@ -37,7 +37,7 @@ pub struct Outcome {
 }
 
 /// An action in SQL: `$2` is the text that it is about, `$3` what the history says of it.
-struct Deed<'a> {
+struct ActionSql<'a> {
     argument: &'a str,
     change: Value,
     set: &'static str,
@@ -60,27 +60,31 @@ fn excess() -> String {
 }
 
 impl BulkAction {
-    fn deed(&self) -> Deed<'_> {
+    fn sql(&self) -> ActionSql<'_> {
         let attribute = |key: &str, value: Value| json!({"attributes": Map::from_iter([(key.to_owned(), value)])});
         match self {
-            Self::SetStatus(status) => Deed {
+            Self::SetStatus(status) => ActionSql {
                 argument: status,
                 change: json!({"status": status}),
                 set: "status = $2",
                 only: "c.status <> $2",
                 history: "update",
             },
-            Self::Delete => {
-                Deed { argument: "", change: json!({}), set: "deleted_at = now()", only: "true", history: "delete" }
-            }
-            Self::RemoveSource(key) => Deed {
+            Self::Delete => ActionSql {
+                argument: "",
+                change: json!({}),
+                set: "deleted_at = now()",
+                only: "true",
+                history: "delete",
+            },
+            Self::RemoveSource(key) => ActionSql {
                 argument: key,
                 change: json!({"source_key": key}),
                 set: "attributes = jsonb_set(c.attributes, '{sources}', (c.attributes->'sources') - $2)",
                 only: "c.attributes->'sources' ? $2",
                 history: "remove_source",
             },
-            Self::SetAttribute(key, value) => Deed {
+            Self::SetAttribute(key, value) => ActionSql {
                 argument: key,
                 change: attribute(key, value.clone()),
                 set: "attributes = c.attributes || ($3->'attributes')",
@@ -88,7 +92,7 @@ impl BulkAction {
                 only: "(c.attributes->$2)::text IS DISTINCT FROM ($3->'attributes'->$2)::text",
                 history: "update",
             },
-            Self::RemoveAttribute(key) => Deed {
+            Self::RemoveAttribute(key) => ActionSql {
                 argument: key,
                 change: attribute(key, Value::Null),
                 set: "attributes = c.attributes - $2",
@@ -99,12 +103,12 @@ impl BulkAction {
     }
 
     /// The cards `$1` that there are.
-    fn found(&self, deed: &Deed<'_>) -> String {
+    fn found(&self, parts: &ActionSql<'_>) -> String {
         let excess = if matches!(self, Self::SetAttribute(..)) { excess() } else { "NULL::integer".to_owned() };
         format!(
             "SELECT c.id, {} AS is_due, {excess} AS excess FROM public.master_cards c \
              WHERE c.id = ANY($1) AND c.deleted_at IS NULL ORDER BY c.id",
-            deed.only
+            parts.only
         )
     }
 }
@@ -117,7 +121,7 @@ pub async fn apply(
     actor: &Value,
     job: Uuid,
 ) -> Result<Outcome, StoreError> {
-    let deed = action.deed();
+    let parts = action.sql();
     let unlisted = match action {
         BulkAction::RemoveSource(_) => {
             "unlisted AS (DELETE FROM public.card_source_index s USING changed c WHERE s.card_id = c.id AND s.source_key = $2), "
@@ -133,28 +137,28 @@ pub async fn apply(
            SELECT n.id, c.id, c.version, $5, '{}', $3 FROM changed c \
            JOIN unnest($1, $4) AS n (card_id, id) ON n.card_id = c.id) \
          SELECT f.id, f.excess, c.id IS NOT NULL AS is_changed FROM found f LEFT JOIN changed c ON c.id = f.id",
-        action.found(&deed),
-        deed.set,
-        deed.history
+        action.found(&parts),
+        parts.set,
+        parts.history
     );
-    let mut change = deed.change;
+    let mut change = parts.change;
     change["job"] = json!(job);
     let history: Vec<Uuid> = ids.iter().map(|_| Uuid::now_v7()).collect();
     let types = [Type::UUID_ARRAY, Type::TEXT, Type::JSONB, Type::UUID_ARRAY, Type::JSONB];
     let statement = work.prepare_typed_cached(&sql, &types).await?;
-    let values: [&(dyn ToSql + Sync); 5] = [&ids, &deed.argument, &change, &history, actor];
+    let values: [&(dyn ToSql + Sync); 5] = [&ids, &parts.argument, &change, &history, actor];
     outcome(ids, &work.query(&statement, &values).await?)
 }
 
 /// What [`apply`] would do to these cards as they are now.
 pub async fn preview(work: &Transaction<'_>, action: &BulkAction, ids: &[Uuid]) -> Result<Outcome, StoreError> {
-    let deed = action.deed();
+    let parts = action.sql();
     let sql = format!(
         "SELECT f.id, f.excess, f.is_due AND f.excess IS NULL AS is_changed FROM ({}) AS f",
-        action.found(&deed)
+        action.found(&parts)
     );
     let statement = work.prepare_typed_cached(&sql, &[Type::UUID_ARRAY, Type::TEXT, Type::JSONB]).await?;
-    let values: [&(dyn ToSql + Sync); 3] = [&ids, &deed.argument, &deed.change];
+    let values: [&(dyn ToSql + Sync); 3] = [&ids, &parts.argument, &parts.change];
     outcome(ids, &work.query(&statement, &values).await?)
 }
 
