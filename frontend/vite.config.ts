@@ -7,6 +7,7 @@ import { nestStyles } from './build/nest-styles.ts';
 import { publish } from './build/publish.ts';
 import { secondPass } from './build/second-pass.ts';
 import { packedTemplates } from './build/templates.ts';
+import { sharedTemplates } from './build/shared-templates.ts';
 import { textsInPlace } from './build/texts.ts';
 
 /** The running host that `npm run dev` talks to. */
@@ -20,6 +21,7 @@ export default defineConfig({
     svelte({ compilerOptions: { runes: true, cssHash: shortHash(join(import.meta.dirname, 'src')), discloseVersion: false, fragments: 'tree' } }),
     packedTemplates(import.meta.dirname),
     frameWithoutStyles(),
+    sharedTemplates(),
     secondPass(),
     nestStyles(),
     publish(),

@@ -35,3 +35,35 @@ test('what is ticked changes its status, which is taken back, and is exported al
   await page.getByRole('dialog').getByRole('button', { name: 'Make draft' }).click();
   await expect(row(2)).toContainText('Draft');
 });
+
+test('an attribute of what is ticked is set after a dry run, and removed again', async ({ page }) => {
+  const prefix = uniqueSku();
+  const rows = ['Acme', 'Nordhem'].map((brand, n) => JSON.stringify({ title: `Branded ${n}`, sku: `${prefix}-${n}`, attributes: { brand } })).join('\n');
+  await signedIn(page, 'POST', '/master-cards/import', rows, 'application/x-ndjson');
+  await page.goto(`/admin/cards?q=${prefix}&sort=sku&columns=sku,attributes.brand`);
+  const row = (n: number) => page.getByRole('row', { name: `Branded ${n}` });
+  const edit = async () => {
+    for (const n of [0, 1]) await row(n).getByRole('checkbox').check();
+    await page.getByRole('toolbar').getByRole('button', { name: 'Edit attribute…' }).click();
+  };
+  const dialog = page.getByRole('dialog', { name: 'Edit an attribute of 2 cards' });
+  await edit();
+  await expect(dialog.getByLabel('Attribute name')).toBeFocused();
+  await dialog.getByLabel('Attribute name').fill('brand');
+  await dialog.getByLabel('Value').fill('Acme');
+  await expectAccessible(page);
+  await expectReflows(page);
+  await dialog.getByRole('button', { name: 'Dry run' }).click();
+  await expect(dialog.getByRole('status')).toHaveText('Dry run: 1 changed, 1 unchanged');
+  await dialog.getByRole('button', { name: 'Change 1 card' }).click();
+  for (const n of [0, 1]) await expect(row(n)).toContainText('Acme');
+
+  await page.keyboard.press('Escape');
+  await edit();
+  await dialog.getByLabel('Attribute name').fill('brand');
+  await dialog.getByLabel('Type').selectOption('Remove the attribute');
+  await expect(dialog.getByLabel('Value')).toBeHidden();
+  await dialog.getByRole('button', { name: 'Dry run' }).click();
+  await dialog.getByRole('button', { name: 'Change 2 cards' }).click();
+  for (const n of [0, 1]) await expect(row(n)).not.toContainText('Acme');
+});

@@ -1,3 +1,5 @@
+import { ask } from './ui/ask.svelte.ts';
+
 /** Where the user is, as the URL says it: all state that is worth a link lives there. */
 
 const BASE = '/admin';
@@ -8,7 +10,8 @@ interface Place {
   search: URLSearchParams;
 }
 
-type Guard = () => boolean;
+/** What is lost with the page, as a question. */
+type Guard = () => string;
 /** What has to be there before the page at a path can be shown; null when all is. */
 type Prepare = (path: string) => Promise<unknown> | null;
 
@@ -29,6 +32,8 @@ class Router {
   /** The path that was asked for and whose page is not there yet; the one before it stays, with all that is in it. */
   coming = $state.raw<string | null>(null);
   #guard: Guard | null = null;
+  /** The move that was agreed to and is under way: it is not asked about again. */
+  #agreed = false;
   #prepare: Prepare = () => null;
   /** Of the latest `go`: an earlier one that is still waiting goes nowhere. */
   #turn = 0;
@@ -42,7 +47,18 @@ class Router {
     addEventListener('popstate', (event) => {
       const { index = 0 } = (event.state ?? {}) as Kept;
       if (index === this.#index) return;
-      if (this.#leaves(read()) && !this.mayLeave()) return history.go(this.#index - index);
+      const agreed = this.#agreed;
+      this.#agreed = false;
+      if (this.#guard && !agreed && this.#leaves(read())) {
+        const [back, again] = [this.#index - index, index - this.#index];
+        history.go(back);
+        void this.mayLeave().then((may) => {
+          if (!may) return;
+          this.#agreed = true;
+          history.go(again);
+        });
+        return;
+      }
       this.#scrolls.set(this.#index, scrollY);
       this.#turn += 1;
       this.coming = null;
@@ -58,7 +74,11 @@ class Router {
   /** Goes to `to` (`/cards?q=x`, below `/admin`). */
   go(to: string, options: { replace?: boolean } = {}): void {
     const target = read(new URL(BASE + to, location.origin));
-    if (this.#leaves(target) && !this.mayLeave()) return;
+    if (this.#guard && this.#leaves(target)) void this.mayLeave().then((may) => may && this.#go(target, to, options));
+    else this.#go(target, to, options);
+  }
+
+  #go(target: Place, to: string, options: { replace?: boolean }): void {
     const turn = (this.#turn += 1);
     const waiting = this.#leaves(target) ? this.#prepare(target.path) : null;
     this.coming = waiting && target.path;
@@ -135,8 +155,8 @@ class Router {
   }
 
   /** Asks, when something would be lost with the page. */
-  mayLeave(): boolean {
-    return this.#guard?.() ?? true;
+  async mayLeave(): Promise<boolean> {
+    return !this.#guard || ask(this.#guard());
   }
 
   /** Ordinary links work as ordinary links: new tab, copy, middle click. A plain click stays in the app. */

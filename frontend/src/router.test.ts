@@ -36,15 +36,22 @@ it('does not fill the history with what has not changed', async () => {
 
 it('asks before a page with unsaved changes is left, not for a change of its query', async () => {
   const router = await at('/admin/cards/1');
-  const guard = vi.fn(() => false);
+  const { asking } = await import('./ui/ask.svelte.ts');
+  const guard = vi.fn(() => 'Leave?');
   const stop = router.guard(guard);
   router.set({ tab: 'raw' });
   expect(guard).not.toHaveBeenCalled();
   router.go('/cards');
+  expect(asking.question?.text).toBe('Leave?');
+  asking.answer(false);
+  await Promise.resolve();
   expect(here()).toBe('/admin/cards/1?tab=raw');
-  stop();
   router.go('/cards');
-  expect(here()).toBe('/admin/cards');
+  asking.answer(true);
+  await vi.waitFor(() => expect(here()).toBe('/admin/cards'));
+  stop();
+  router.go('/plugins');
+  expect(here()).toBe('/admin/plugins');
 });
 
 it('follows plain clicks on its own links and leaves every other click to the browser', async () => {

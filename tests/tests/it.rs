@@ -40,6 +40,7 @@ mod it {
     mod import_faults;
     mod independence;
     mod jobs;
+    mod jobs_attributes;
     mod key_lineage;
     mod keys;
     mod kills;

@@ -1,3 +1,5 @@
+import { fromServer } from '../i18n/catalogue.svelte.ts';
+
 /** One field that the server refused; `pointer` is a JSON pointer into the body that was sent. */
 export interface FieldProblem {
   pointer: string;
@@ -79,7 +81,7 @@ export function networkError(): ApiError {
 export function fieldError(error: unknown, pointer: string): string | undefined {
   if (!(error instanceof ApiError)) return undefined;
   const found = error.errors.filter((e) => e.pointer === pointer || e.pointer.startsWith(`${pointer}/`));
-  return found.length ? found.map((e) => e.detail).join(' ') : undefined;
+  return found.length ? fromServer(FIELDS[error.code] ? error.code : '', found.map((e) => e.detail).join(' ')) : undefined;
 }
 
 /** `Retry-After` comes as seconds or as a date. */

@@ -41,12 +41,14 @@ export interface JobError {
 }
 
 export interface NewJob {
-  action: 'archive' | 'activate' | 'draft' | 'delete' | 'remove_source' | 'plugin_tool';
+  action: 'archive' | 'activate' | 'draft' | 'delete' | 'remove_source' | 'set_attribute' | 'remove_attribute' | 'plugin_tool';
   ids?: string[];
   filter?: CardFilter;
   /** How many cards the filter picks; with another number by now, nothing is done. */
   expected_count?: number;
   args?: JsonObject;
+  /** Change nothing, only count what would change. */
+  dry_run?: boolean;
 }
 
 const jobPath = (id: string) => `/jobs/${encodeURIComponent(id)}`;

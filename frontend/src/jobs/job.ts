@@ -2,7 +2,12 @@ import { isOver, type Job } from '../api/jobs.ts';
 import { t } from '../i18n/jobs.ts';
 
 /** What a job does, in words. */
-export function jobTitle({ action, args, total, plugin, name }: Job): string {
+export function jobTitle(job: Job): string {
+  const title = titleOf(job);
+  return job.args.dry_run === true && job.action !== 'import' ? `${t('dryRun')} · ${title}` : title;
+}
+
+function titleOf({ action, args, total, plugin, name }: Job): string {
   const n = total ?? 0;
   switch (action) {
     case 'import': return [args.dry_run === true ? t('check') : t('import'), args.file].filter(Boolean).join(' · ');
@@ -12,6 +17,8 @@ export function jobTitle({ action, args, total, plugin, name }: Job): string {
     case 'draft': return t('draft', { n });
     case 'delete': return t('delete', { n });
     case 'remove_source': return t('removeSource', { source: String(args.source_key ?? ''), n });
+    case 'set_attribute': return t('setAttribute', { name: String(args.key), n });
+    case 'remove_attribute': return t('removeAttribute', { name: String(args.key), n });
     case 'plugin_tool': return t('runTool', { tool: String(args.tool ?? ''), n });
     case 'plugin_job': return `${plugin ?? ''}: ${name ?? ''}`;
     default: return action;

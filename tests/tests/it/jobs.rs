@@ -20,7 +20,7 @@ async fn number(host: &Host, sql: &str, word: &str) -> i64 {
 }
 
 /// The job as soon as it is over. A worker that is being started again is waited for.
-async fn over(user: &User, id: &str) -> Value {
+pub(super) async fn over(user: &User, id: &str) -> Value {
     eventually("the job is over", async || {
         let answer = user.call(Method::GET, &format!("{JOBS}/{id}")).try_send().await.ok()?;
         let job = (answer.status == 200).then(|| answer.json()["item"].clone())?;
@@ -29,7 +29,7 @@ async fn over(user: &User, id: &str) -> Value {
     .await
 }
 
-async fn start(user: &User, body: Value) -> String {
+pub(super) async fn start(user: &User, body: Value) -> String {
     let answer = user.post(JOBS, &body).await;
     let item = answer.expect(202)["item"].clone();
     let id = item["id"].as_str().unwrap().to_owned();
@@ -119,6 +119,18 @@ async fn what_makes_no_sense_is_refused_field_by_field() {
         (json!({"action": "archive", "ids": [id], "args": {"x": 1}}), "/args/x"),
         (json!({"action": "archive", "ids": [id], "expected_count": -1}), "/expected_count"),
         (json!({"action": "remove_source", "ids": [id]}), "/args/source_key"),
+        (json!({"action": "set_attribute", "ids": [id], "args": {"value": 1}}), "/args/key"),
+        (json!({"action": "set_attribute", "ids": [id], "args": {"key": "sources", "value": {}}}), "/args/key"),
+        (json!({"action": "set_attribute", "ids": [id], "args": {"key": "x"}}), "/args/value"),
+        (json!({"action": "set_attribute", "ids": [id], "args": {"key": "x", "value": null}}), "/args/value"),
+        (json!({"action": "set_attribute", "ids": [id], "args": {"key": "x", "value": "\u{0}"}}), "/args/value"),
+        (
+            json!({"action": "set_attribute", "ids": [id], "args": {"key": "x", "value": "x".repeat(65_536)}}),
+            "/args/value",
+        ),
+        (json!({"action": "remove_attribute", "ids": [id], "args": {"key": "x", "value": 1}}), "/args/value"),
+        (json!({"action": "plugin_tool", "ids": [id], "dry_run": true}), "/dry_run"),
+        (json!({"action": "plugin_job", "plugin": "x", "name": "y", "dry_run": true}), "/dry_run"),
         (json!({"action": "plugin_tool", "ids": [id]}), "/args/tool"),
         (json!({"action": "plugin_tool", "ids": [id], "args": {"tool": ["x"]}}), "/args/tool"),
         (json!({"action": "plugin_tool", "ids": [id], "args": {"tool": "x", "arguments": []}}), "/args/arguments"),

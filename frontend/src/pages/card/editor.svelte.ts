@@ -205,6 +205,8 @@ export class CardEditor {
     const { draft } = rebase(this.base, this.draft, saved);
     this.base = saved;
     this.draft = draft;
+    // The server is back: that it was away says nothing any more.
+    if (this.error instanceof ApiError && this.error.code === 'network') this.error = null;
     this.#publish(saved);
   }
 

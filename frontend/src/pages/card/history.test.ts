@@ -24,6 +24,11 @@ it('says of each version what every field was before and after', () => {
   expect(versions[0]?.rows.find((row) => row.field === 'title')).toEqual({ field: 'title', before: 'b', after: 'a' });
 });
 
+it('takes the value that a job gives for the whole attribute', () => {
+  const [set] = versionsOf([line('update', { attributes: { size: { w: null } }, job: 'j' }), ...all.slice(-1)]);
+  expect(set?.rows).toEqual([{ field: 'attributes.size', before: { h: 1, w: 2 }, after: { w: null } }]);
+});
+
 it('shows what was sent where the beginning is not there', () => {
   expect(versionsOf(all.slice(1, 2))[0]?.rows).toEqual([{ field: 'status', before: undefined, after: 'active' }, { field: 'attributes.brand', before: undefined, after: 'y' }]);
 });

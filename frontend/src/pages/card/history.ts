@@ -48,7 +48,8 @@ function apply(state: JsonObject | null, { action, change }: HistoryLine): JsonO
       if (name === 'sources') continue;
       if (whole) after[key] = value;
       else if (value === null) delete after[key];
-      else after[key] = merged(after[key], value);
+      // A job that gives many cards an attribute gives it whole.
+      else after[key] = change.job === undefined ? merged(after[key], value) : value;
     }
   } else if (whole && state) {
     for (const [key, value] of Object.entries(state)) if (key.startsWith('attributes.')) after[key] = value;

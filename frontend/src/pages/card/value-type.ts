@@ -11,6 +11,9 @@ export const TYPE_ICONS: Record<ValueType, IconName> = { text: 'text', number: '
 /** Types that a new attribute can have, with what it begins as. */
 export const BLANK_VALUES = { text: '', number: 0, boolean: false, list: [], money: { amount: '', currency: 'EUR' }, picture: 'https://', json: {} } satisfies Partial<Record<ValueType, Json>>;
 
+/** A type that an attribute can be given. */
+export type NewType = keyof typeof BLANK_VALUES;
+
 const MAX_MEMBERS = 12;
 const DECIMAL = /^-?\d+(\.\d+)?$/;
 

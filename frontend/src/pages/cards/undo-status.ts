@@ -14,13 +14,19 @@ export function jobsBack(action: string, before: ReadonlyMap<string, CardStatus>
     .filter(({ ids }) => ids.length);
 }
 
-/** Says when a job that changed the status of cards is over, and offers to take it back. */
-export async function offerUndo(job: Job, before: ReadonlyMap<string, CardStatus>): Promise<void> {
-  const back = jobsBack(job.action, before);
-  if (!back.length) return;
+/** The job once it is over. */
+export async function finished(job: Job): Promise<Job> {
   while (!isOver(job)) {
     await new Promise((resolve) => setTimeout(resolve, PROGRESS_MS));
     job = await getJob(job.id);
   }
+  return job;
+}
+
+/** Says when a job that changed the status of cards is over, and offers to take it back. */
+export async function offerUndo(job: Job, before: ReadonlyMap<string, CardStatus>): Promise<void> {
+  const back = jobsBack(job.action, before);
+  if (!back.length) return;
+  job = await finished(job);
   if (job.counts.changed) toasts.undoable(`${jobTitle(job)}: ${stateWord(job)}`, () => Promise.all(back.map(createJob)));
 }

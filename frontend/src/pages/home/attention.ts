@@ -3,6 +3,7 @@ import type { Kind } from '../../api/kinds.ts';
 import type { Sample } from '../../api/metrics.ts';
 import type { System } from '../../api/system.ts';
 import type { ApiKey, RegisteredPlugin } from '../../api/types.ts';
+import { fromServer } from '../../i18n/catalogue.svelte.ts';
 import { t } from '../../i18n/home.ts';
 import { formatSince, formatRelative } from '../../plugin-host/format.ts';
 import { formatShare } from '../../ui/figures.ts';
@@ -40,7 +41,7 @@ export function ofPlugins(plugins: readonly RegisteredPlugin[], samples: readonl
     if (isBroken(plugin.counters)) return [{ ...base, tone: 'bad', text: t('pluginPaused', { title }) }];
     if (needsAttention(plugin)) {
       const { tone, word, meaning } = standingOf(plugin);
-      return [{ ...base, tone: tone === 'bad' ? 'bad' : 'warn', text: plugin.state === 'active' ? t('pluginKept', { title }) : t('pluginState', { title, state: word }), more: plugin.refusal?.reason ?? plugin.reason ?? meaning, at: plugin.quarantine?.since }];
+      return [{ ...base, tone: tone === 'bad' ? 'bad' : 'warn', text: plugin.state === 'active' ? t('pluginKept', { title }) : t('pluginState', { title, state: word }), more: plugin.refusal ? fromServer(plugin.refusal.code, plugin.refusal.reason) : (plugin.reason ?? meaning), at: plugin.quarantine?.since }];
     }
     const { failedShare } = ratesOf(plugin, samples);
     const failures = plugin.counters ? plugin.counters.errors + plugin.counters.panics + plugin.counters.timeouts : 0;

@@ -72,6 +72,17 @@ impl Object {
         }
     }
 
+    /// Sets the members of `other` whole; one that is null is removed.
+    pub fn replace_members(&mut self, other: &Self) {
+        for (name, value) in &other.0 {
+            if value.get() == "null" {
+                self.0.remove(name);
+            } else {
+                self.0.insert(name.clone(), value.clone());
+            }
+        }
+    }
+
     /// Applies `patch` as RFC 7396 says. The depth of what a client sends is checked before.
     pub fn merge(&mut self, patch: &Self) -> serde_json::Result<()> {
         for (name, value) in &patch.0 {

@@ -49,7 +49,7 @@ pub struct Replay(Option<Fields>);
 impl Replay {
     pub fn take(&mut self, line: HistoryStep) -> Result<(), CardError> {
         let is_whole = line.is_whole();
-        let Sent { title, sku, status, attributes, .. } = line.change;
+        let Sent { title, sku, status, attributes, job, .. } = line.change;
         if is_whole {
             self.0 = Some(Fields { status: Status::default().name().to_owned(), ..Fields::default() });
         }
@@ -60,6 +60,7 @@ impl Replay {
         match attributes {
             // Its own nulls are values: only those of a patch remove.
             Some(attributes) if is_whole => fields.attributes = attributes,
+            Some(attributes) if job.is_some() => fields.attributes.replace_members(&attributes),
             Some(attributes) => fields.attributes.merge(&attributes)?,
             None => {}
         }
@@ -88,6 +89,8 @@ pub struct Sent {
     status: Option<String>,
     attributes: Option<Object>,
     version: Option<IgnoredAny>,
+    /// The job that gave many cards an attribute: its value takes the place of the one before, and merges with nothing.
+    job: Option<IgnoredAny>,
 }
 
 impl HistoryStep {
@@ -140,6 +143,14 @@ mod tests {
         assert_eq!(attributes(&lines[..5]), json!({"x": {"y": null, "z": 1}, "w": 2}));
         assert_eq!(attributes(&lines), json!({"x": {"y": null}, "w": 2}));
         assert_eq!((after(5).status.as_str(), after(6).status.as_str()), ("draft", "active"));
+    }
+
+    #[test]
+    fn an_attribute_of_a_job_takes_the_place_of_the_one_before() {
+        let set = ("update", json!({"attributes": {"x": {"z": null}}, "job": "j"}));
+        let removed = ("update", json!({"attributes": {"x": null}, "job": "j"}));
+        assert_eq!(attributes(&[made(), set.clone()]), json!({"x": {"z": null}}));
+        assert_eq!(attributes(&[made(), set, removed]), json!({}));
     }
 
     #[test]

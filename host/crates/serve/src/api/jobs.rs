@@ -62,8 +62,10 @@ pub(super) fn routes() -> Vec<Route> {
                     .notes(
                         "Cards are those of `ids`, or those that `filter` matches now. A filter needs \
                          `expected_count`: if it matches a different number of cards, nothing is done. `purge` \
-                         and plugins' tools need their own scopes, too. `plugin_job` takes `plugin`, `name` and \
-                         `args` instead of cards.",
+                         and plugins' tools need their own scopes, too. `set_attribute` gives each card the \
+                         value whole, where a patch of one card merges objects. With `dry_run` the job's `counts` \
+                         say how many cards would change, and its errors which would become too large. \
+                         `plugin_job` takes `plugin`, `name` and `args` instead of cards.",
                     )
                     .accepted::<Item<JobShown>>()
                     .refuses(&[&codes::COUNT_MOVED]);

@@ -10,7 +10,7 @@ use cardinal_cards::{
     card::Status,
     error::CardError,
     filter::{Filter, FilterQuery},
-    source::KEY_LIMIT,
+    source::{self, KEY_LIMIT},
 };
 use cardinal_identity::auth::caller::{Caller, insufficient};
 use cardinal_plugin_host::registry::Registry;
@@ -18,6 +18,12 @@ use cardinal_store::{card_bulk::BulkAction, jobs::Expectation};
 
 /// Cards that can be named one by one; more are picked by a filter.
 pub const IDS_LIMIT: usize = 10_000;
+
+/// Bytes of a value that cards are given. Each card's history keeps it.
+const VALUE_LIMIT: usize = 64 << 10;
+
+/// The argument under which a job says that it only counts, as an import does.
+pub(super) const DRY_RUN: &str = "dry_run";
 
 /// A bulk action, as it is asked for.
 #[derive(Debug, Deserialize)]
@@ -27,6 +33,8 @@ pub struct BulkRequest {
     pub(super) ids: Option<Vec<Uuid>>,
     pub(super) filter: Option<FilterQuery>,
     pub(super) expected_count: Option<i64>,
+    #[serde(default)]
+    pub(super) dry_run: bool,
     #[serde(default)]
     pub(super) args: Map<String, Value>,
 }
@@ -39,6 +47,8 @@ pub enum Action {
     Draft,
     Delete,
     RemoveSource,
+    SetAttribute,
+    RemoveAttribute,
     PluginTool,
 }
 
@@ -64,25 +74,30 @@ impl Action {
             Self::Draft => "draft",
             Self::Delete => "delete",
             Self::RemoveSource => "remove_source",
+            Self::SetAttribute => "set_attribute",
+            Self::RemoveAttribute => "remove_attribute",
             Self::PluginTool => "plugin_tool",
         }
     }
 
     /// As it is stored.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Archive, Self::Activate, Self::Draft, Self::Delete, Self::RemoveSource, Self::PluginTool]
-            .into_iter()
-            .find(|action| action.name() == name)
+        let statuses = [Self::Archive, Self::Activate, Self::Draft];
+        let others = [Self::Delete, Self::RemoveSource, Self::SetAttribute, Self::RemoveAttribute, Self::PluginTool];
+        statuses.into_iter().chain(others).find(|action| action.name() == name)
     }
 
     /// What is done to each card; `None` is a tool's business.
     pub fn deed(self, args: &Value) -> Option<BulkAction> {
+        let text = |name: &str| args.get(name)?.as_str().map(str::to_owned);
         match self {
             Self::Archive => Some(BulkAction::SetStatus(Status::Archived.name())),
             Self::Activate => Some(BulkAction::SetStatus(Status::Active.name())),
             Self::Draft => Some(BulkAction::SetStatus(Status::Draft.name())),
             Self::Delete => Some(BulkAction::Delete),
-            Self::RemoveSource => Some(BulkAction::RemoveSource(args.get("source_key")?.as_str()?.to_owned())),
+            Self::RemoveSource => Some(BulkAction::RemoveSource(text("source_key")?)),
+            Self::SetAttribute => Some(BulkAction::SetAttribute(text("key")?, args.get("value")?.clone())),
+            Self::RemoveAttribute => Some(BulkAction::RemoveAttribute(text("key")?)),
             Self::PluginTool => None,
         }
     }
@@ -121,9 +136,13 @@ impl BulkRequest {
         if self.action == Action::PluginTool {
             tool::Task::read(&self.args)?.check(caller, registry)?;
         }
+        let mut args = self.args;
+        if self.dry_run {
+            args.insert(DRY_RUN.to_owned(), Value::Bool(true));
+        }
         Ok(Bulk {
             action: self.action,
-            args: self.args,
+            args,
             cards,
             expected: Expectation { count: self.expected_count, digest: None },
         })
@@ -133,12 +152,17 @@ impl BulkRequest {
 fn check_args(action: Action, args: &Map<String, Value>) -> ApiResult<()> {
     let known: &[&str] = match action {
         Action::RemoveSource => &["source_key"],
+        Action::SetAttribute => &["key", "value"],
+        Action::RemoveAttribute => &["key"],
         Action::PluginTool => &["tool", "arguments", "card_argument"],
         Action::Archive | Action::Activate | Action::Draft | Action::Delete => &[],
     };
     if let Some(unknown) = args.keys().find(|name| !known.contains(&name.as_str())) {
         let pointer = format!("/args/{}", cardinal_base::input::escape(unknown));
         return Err(ApiError::invalid(pointer, "This action has no such argument."));
+    }
+    if matches!(action, Action::SetAttribute | Action::RemoveAttribute) {
+        check_attribute(args, action == Action::SetAttribute)?;
     }
     if action == Action::RemoveSource {
         let key = args.get("source_key").and_then(Value::as_str).unwrap_or_default();
@@ -150,6 +174,29 @@ fn check_args(action: Action, args: &Map<String, Value>) -> ApiResult<()> {
         }
     }
     Ok(())
+}
+
+/// The same of an attribute's name and value as for a card by itself.
+fn check_attribute(args: &Map<String, Value>, is_set: bool) -> ApiResult<()> {
+    let key = args.get("key").and_then(Value::as_str).unwrap_or_default();
+    if key.is_empty() || key.contains('\0') {
+        return Err(ApiError::invalid("/args/key", "The name of an attribute is needed."));
+    }
+    if key == "sources" {
+        return Err(ApiError::invalid("/args/key", "Sources are written by plugins, not through the card."));
+    }
+    if !is_set {
+        return Ok(());
+    }
+    let value = args.get("value").filter(|value| !value.is_null());
+    let Some(value) = value.map(Value::to_string) else {
+        return Err(ApiError::invalid("/args/value", "A value is needed; `remove_attribute` removes the attribute."));
+    };
+    if value.len() > VALUE_LIMIT {
+        let detail = format!("The value has {} bytes; at most {VALUE_LIMIT} are accepted.", value.len());
+        return Err(ApiError::invalid("/args/value", detail));
+    }
+    source::check_member(&value).map_err(|broken| ApiError::invalid("/args/value", broken.detail))
 }
 
 fn distinct(mut ids: Vec<Uuid>) -> ApiResult<Vec<Uuid>> {

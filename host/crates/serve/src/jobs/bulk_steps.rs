@@ -9,12 +9,12 @@ use uuid::Uuid;
 
 use super::{
     End, Jobs, StepError,
-    bulk::Action,
+    bulk::{self, Action},
     fault, may_pass,
     step::{ATTEMPTS, MAX_WAIT, pause, rights_gone, starter, went_on},
     tool,
 };
-use cardinal_base::codes;
+use cardinal_base::{card_size, codes};
 use cardinal_store::{
     card_bulk::{self, BulkAction},
     jobs::{self, Job, Step},
@@ -71,10 +71,15 @@ async fn part(jobs: &Jobs, job: &Job, deed: &BulkAction, number: i32) -> Result<
     let mut client = jobs.pool.get().await?;
     let work = client.transaction().await?;
     let Some(ids) = jobs::part(&work, job.id, number).await? else { return Ok(None) };
-    let outcome = card_bulk::apply(&work, deed, &ids, &job.actor, job.id).await?;
+    let outcome = if job.args[bulk::DRY_RUN] == true {
+        card_bulk::preview(&work, deed, &ids).await?
+    } else {
+        card_bulk::apply(&work, deed, &ids, &job.actor, job.id).await?
+    };
+    let too_large = outcome.too_large.into_iter().map(|(id, bytes)| too_large(id, bytes));
     let step = Step {
         done: outcome.changed + outcome.unchanged,
-        errors: outcome.missing.into_iter().map(missing).collect(),
+        errors: outcome.missing.into_iter().map(missing).chain(too_large).collect(),
         counts: vec![("changed", outcome.changed), ("unchanged", outcome.unchanged)],
         from: (number, 0),
         next_part: number + 1,
@@ -87,4 +92,9 @@ async fn part(jobs: &Jobs, job: &Job, deed: &BulkAction, number: i32) -> Result<
 
 fn missing(id: Uuid) -> Value {
     fault(("id", Value::from(id.to_string())), codes::NOT_FOUND.name, "There is no such card, or it is deleted.")
+}
+
+fn too_large(id: Uuid, bytes: i32) -> Value {
+    let detail = card_size::describe_excess(&bytes.to_string());
+    fault(("id", Value::from(id.to_string())), codes::CARD_TOO_LARGE.name, detail)
 }

@@ -12,6 +12,8 @@ use super::{
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_cards::filter::FilterQuery;
 
+const NO_DRY_RUN: &str = "Only the plugin knows what would change.";
+
 /// What is to be done, and to which cards.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +28,10 @@ pub struct JobRequest {
     plugin: Option<String>,
     /// With `plugin_job`: the job's name in the plugin's manifest.
     name: Option<String>,
+    /// Change nothing, only count what would change. Not with `plugin_tool` and `plugin_job`.
+    #[serde(default)]
+    dry_run: bool,
+    /// `remove_source` needs `source_key`; `set_attribute` `key` and `value`; `remove_attribute` `key`.
     #[serde(default)]
     args: Map<String, Value>,
 }
@@ -38,6 +44,8 @@ enum JobAction {
     Draft,
     Delete,
     RemoveSource,
+    SetAttribute,
+    RemoveAttribute,
     PluginTool,
     PluginJob,
 }
@@ -52,13 +60,15 @@ pub enum JobRequestKind {
 impl JobRequest {
     /// 422 for members that the action does not have.
     pub fn split(self) -> ApiResult<JobRequestKind> {
-        let Self { action, ids, filter, expected_count, plugin, name, args } = self;
+        let Self { action, ids, filter, expected_count, plugin, name, dry_run, args } = self;
         let action = match action {
             JobAction::Archive => Action::Archive,
             JobAction::Activate => Action::Activate,
             JobAction::Draft => Action::Draft,
             JobAction::Delete => Action::Delete,
             JobAction::RemoveSource => Action::RemoveSource,
+            JobAction::SetAttribute => Action::SetAttribute,
+            JobAction::RemoveAttribute => Action::RemoveAttribute,
             JobAction::PluginTool => Action::PluginTool,
             JobAction::PluginJob => {
                 let has = [
@@ -67,6 +77,7 @@ impl JobRequest {
                     ("expected_count", expected_count.is_some()),
                 ];
                 refuse(&has, "A plugin's job is not for cards; what it works on is said in `args`.")?;
+                refuse(&[("dry_run", dry_run)], NO_DRY_RUN)?;
                 let needed = |member: Option<String>, pointer: &str| {
                     member.ok_or_else(|| ApiError::invalid(pointer, "With `plugin_job` this is required."))
                 };
@@ -75,7 +86,8 @@ impl JobRequest {
             }
         };
         refuse(&[("plugin", plugin.is_some()), ("name", name.is_some())], "This belongs to the action `plugin_job`.")?;
-        Ok(JobRequestKind::Bulk(BulkRequest { action, ids, filter, expected_count, args }))
+        refuse(&[("dry_run", dry_run && action == Action::PluginTool)], NO_DRY_RUN)?;
+        Ok(JobRequestKind::Bulk(BulkRequest { action, ids, filter, expected_count, dry_run, args }))
     }
 }
 

@@ -160,7 +160,7 @@ impl Arguments {
                 let pointer = format!("/attributes/sources/{}", escape(key));
                 Vec::from_iter(kind.map(|kind| json!({"pointer": pointer, "before": {"kind": kind}})))
             }
-            Action::PluginTool => Vec::new(),
+            Action::SetAttribute | Action::RemoveAttribute | Action::PluginTool => Vec::new(),
         }
     }
 }
