@@ -198,8 +198,9 @@ fn unpromised(entry: &ToolEntry, result: &JsonObject) -> Option<String> {
 /// An object, and its text. Both have every digit of the text.
 pub(super) fn structured(value: Value, text: String) -> CallToolResult {
     let exact = exact::first_inexact(&text).and_then(|_| exact_content::stand_in(&text));
-    let mut result = CallToolResult::structured(exact.unwrap_or(value));
-    result.content = vec![ContentBlock::text(text)];
+    // The library's own way writes the value once more, to make a text of it.
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(exact.unwrap_or(value));
     result
 }
 
