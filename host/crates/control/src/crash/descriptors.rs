@@ -119,8 +119,8 @@ pub fn watch(is_guarded: bool) -> io::Result<()> {
     if shm::mine().is_none() {
         return Ok(()); // nobody would start the next worker
     }
-    let unguarded = if is_guarded { Vec::new() } else { vital::NUMBERS.filter_map(look).collect() };
-    let streams = STANDARD_STREAMS.into_iter().filter_map(look).collect();
+    let unguarded = if is_guarded { Vec::new() } else { vital::NUMBERS.filter_map(stat_descriptor).collect() };
+    let streams = STANDARD_STREAMS.into_iter().filter_map(stat_descriptor).collect();
     if STREAMS.set(streams).and(UNGUARDED.set(unguarded)).is_err() {
         return Err(io::Error::other("descriptors are watched already"));
     }

@@ -216,7 +216,7 @@ fn by_package<'l>(counts: impl Iterator<Item = (&'l PluginSlot, usize)>) -> Vec<
     }
     let shown = packages.into_iter().map(|((plugin, sha256), (page, calls))| ActivePlugin {
         plugin: plain(plugin),
-        version: plain(slot.version.read()),
+        version: plain(page.version.read()),
         sha256: plain(sha256),
         calls,
     });
