@@ -26,7 +26,9 @@ const MAX_WAITING_LINES: usize = 64;
 /// of it. Nothing but messages is written to standard output; what goes wrong besides is on standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example, in a client's configuration:
+Example:
+  cardinal mcp stdio --url https://shop.example.com --key-file cardinal.key
+In a client's configuration:
   {\"mcpServers\": {\"cardinal\": {\"command\": \"cardinal\",
     \"args\": [\"mcp\", \"stdio\", \"--url\", \"https://shop.example.com\", \"--key-file\", \"/home/ada/cardinal.key\"]}}}")]
 pub(super) struct Args {

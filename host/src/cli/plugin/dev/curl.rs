@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn a_line_that_sends_something_has_a_body_to_fill() {
-        let item = json!({"api_prefix": "notes", "routes": [{"method": "POST", "path": "/a"}, {"method": "DELETE", "path": "/a"}]});
+        let routes = json!([{"method": "POST", "path": "/a"}, {"method": "DELETE", "path": "/a"}]);
+        let item = json!({"api_prefix": "notes", "routes": routes});
         let found = CurlLines { url: "http://h", key: Path::new("/k"), card: None }.of_plugin(&item);
         let url = "'http://h/v1/admin/plugins/notes/a'";
         assert_eq!(found[0], format!("{CURL} -X POST {JSON} -d '{{}}' {url}"));
