@@ -53,12 +53,20 @@ test('no value is so long that the list is wider than the window', async ({ page
 
 test('a list with many columns keeps its header above the first row', async ({ page }) => {
   const columns = ['title', ...Array.from({ length: 12 }, (_, n) => `attributes.size_${n}`)].join(',');
-  await createCard(page, 'Many columns');
-  await page.goto(`/admin/cards?columns=${columns}`);
+  const prefix = uniqueSku();
+  const rows = Array.from({ length: 15 }, (_, n) => JSON.stringify({ title: `Many columns ${n}`, sku: `${prefix}-${n}` })).join('\n');
+  await signedIn(page, 'POST', '/master-cards/import', rows, 'application/x-ndjson');
+  await page.goto(`/admin/cards?q=${prefix}&columns=${columns}`);
   const header = page.getByRole('columnheader', { name: 'Title' });
   await expect(header).toBeVisible();
   const [above, row] = [await header.boundingBox(), await page.getByRole('row').nth(1).boundingBox()];
   expect(above!.y + above!.height).toBeLessThanOrEqual(row!.y + 1);
+  await page.setViewportSize({ width: 1000, height: 320 });
+  await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+  await expect.poll(() => page.evaluate(() => scrollY)).toBeGreaterThan(100);
+  await expect.poll(async () => Math.round((await header.boundingBox())!.y), 'it stays below the bar').toBe(52);
+  await page.setViewportSize({ width: 360, height: 640 });
+  await expect(page.getByRole('link', { name: 'Many columns 14' })).toBeVisible();
 });
 
 test('Back returns to the place in the list and marks the row one came from', async ({ page }) => {
