@@ -24,6 +24,16 @@ use abi_stable::StableAbi;
 ///
 /// The lender keeps them alive and unchanged until that call returns; nobody frees anything. An argument of a
 /// future-returning function is read before the function returns: the future never borrows it.
+///
+/// ```
+/// use cardinal_plugin_abi::Slice;
+///
+/// /// A function of the other side, which keeps nothing of what is lent.
+/// extern "C" fn count_lines(csv: Slice<'_>) -> usize {
+///     csv.get().split(|byte| *byte == b'\n').count()
+/// }
+/// assert_eq!(count_lines(Slice::text("sku,cents\nL1,990")), 2);
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy)]
 pub struct Slice<'a> {
@@ -39,11 +49,24 @@ unsafe impl Sync for Slice<'_> {}
 
 impl<'a> Slice<'a> {
     /// Lends `bytes`, which are not copied.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::Slice;
+    ///
+    /// let picture = vec![0x47, 0x49, 0x46];
+    /// assert_eq!(Slice::new(&picture).get().as_ptr(), picture.as_ptr()); // the same bytes
+    /// ```
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { ptr: bytes.as_ptr(), len: bytes.len(), lifetime: PhantomData }
     }
 
     /// Lends the bytes of `text`, without an end mark.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::Slice;
+    ///
+    /// assert_eq!(Slice::text("9.90 €").get(), "9.90 €".as_bytes());
+    /// ```
     pub const fn text(text: &'a str) -> Self {
         Self::new(text.as_bytes())
     }
@@ -51,6 +74,13 @@ impl<'a> Slice<'a> {
     /// Returns the lent bytes; none for a null pointer.
     ///
     /// They live as long as the call that lends them, not as long as this value.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::Slice;
+    ///
+    /// assert_eq!(Slice::new(b"990").get(), b"990");
+    /// assert_eq!(Slice::default().get(), b"");
+    /// ```
     pub const fn get(&self) -> &'a [u8] {
         if self.ptr.is_null() {
             return &[];
@@ -62,6 +92,13 @@ impl<'a> Slice<'a> {
     /// Returns the lent bytes as text, `None` when they are not UTF-8.
     ///
     /// It takes time in proportion to the length: the other side's word is not enough.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::Slice;
+    ///
+    /// assert_eq!(Slice::text("Lamp").as_text(), Some("Lamp"));
+    /// assert_eq!(Slice::new(b"\xff").as_text(), None);
+    /// ```
     pub fn as_text(&self) -> Option<&'a str> {
         std::str::from_utf8(self.get()).ok()
     }
@@ -77,6 +114,14 @@ impl Default for Slice<'_> {
 ///
 /// They never change. They may be kept after the call that gave them, and after the plugin has stopped: the library of
 /// either side stays loaded. A panic of their owner's drop is contained on its own side.
+///
+/// ```
+/// use cardinal_plugin_abi::Bytes;
+///
+/// let answer = Bytes::from(String::from(r#"{"title":"Lamp"}"#));
+/// let kept = std::thread::spawn(move || answer).join().unwrap(); // any thread may hold it, and drop it
+/// assert_eq!(kept.get(), br#"{"title":"Lamp"}"#);
+/// ```
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct Bytes {
@@ -98,6 +143,13 @@ impl Bytes {
 
     /// Wraps bytes that live as long as the program (the libraries are never unloaded). Nothing is copied, and nothing
     /// freed.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::Bytes;
+    ///
+    /// static EMPTY_LIST: Bytes = Bytes::from_static(b"[]");
+    /// assert_eq!(EMPTY_LIST.as_text(), Some("[]"));
+    /// ```
     pub const fn from_static(bytes: &'static [u8]) -> Self {
         Self { ptr: bytes.as_ptr(), len: bytes.len(), owner: ptr::null_mut(), free: None }
     }
@@ -105,6 +157,13 @@ impl Bytes {
     /// Hands over a vector without copying it, except that spare capacity is shrunk away.
     ///
     /// It is freed in this library, by the allocator that it came from.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::Bytes;
+    ///
+    /// let prices = Bytes::from_vec(b"sku,cents\n".to_vec());
+    /// assert_eq!(prices.get().len(), 10);
+    /// ```
     pub fn from_vec(bytes: Vec<u8>) -> Self {
         if bytes.is_empty() {
             return Self::EMPTY;
@@ -142,6 +201,13 @@ impl Bytes {
     }
 
     /// Returns the bytes, for as long as this value lives.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::Bytes;
+    ///
+    /// let price = Bytes::from_static(b"990");
+    /// assert_eq!(price.get(), b"990");
+    /// ```
     pub fn get(&self) -> &[u8] {
         if self.len == 0 {
             return &[];
@@ -152,6 +218,13 @@ impl Bytes {
     }
 
     /// Returns the bytes as text, `None` when they are not UTF-8. They are checked by each call.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::Bytes;
+    ///
+    /// assert_eq!(Bytes::from("Lamp".to_owned()).as_text(), Some("Lamp"));
+    /// assert_eq!(Bytes::from_static(b"\xff").as_text(), None);
+    /// ```
     pub fn as_text(&self) -> Option<&str> {
         std::str::from_utf8(self.get()).ok()
     }

@@ -68,6 +68,16 @@ pub unsafe fn guard<T>(out: *mut T, err: *mut Error, body: impl FnOnce() -> Resu
 ///
 /// It is for functions that have no place to report to: drops, wakers, log lines. The panic hook of this side has reported
 /// the panic by then.
+///
+/// ```
+/// use cardinal_plugin_abi::door;
+///
+/// /// A drop that the other side calls, which has no place for an error.
+/// extern "C" fn free() -> u8 {
+///     if door::contain(|| panic!("on purpose")) { door::READY } else { door::PANICKED }
+/// }
+/// assert_eq!(free(), door::PANICKED);
+/// ```
 pub fn contain(body: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(()) => true,
@@ -79,6 +89,13 @@ pub fn contain(body: impl FnOnce()) -> bool {
 }
 
 /// Returns the text of a panic's payload, and drops the payload safely: its own drop may panic.
+///
+/// ```
+/// use cardinal_plugin_abi::door;
+///
+/// let payload = std::panic::catch_unwind(|| panic!("no price for {}", "L1")).unwrap_err();
+/// assert_eq!(door::payload_message(payload), "no price for L1");
+/// ```
 pub fn payload_message(payload: Box<dyn Any + Send>) -> String {
     let text = match payload.downcast_ref::<&'static str>() {
         Some(text) => (*text).to_owned(),

@@ -20,6 +20,15 @@ pub const ABI_STABLE_0_11: u32 = 11;
 /// What a library exports as [`ENTRY_SYMBOL`]: a static, read before any of its functions is called.
 ///
 /// Nothing in it is abi_stable's: a library in another language writes it by hand, with [`NO_CHECKER`].
+///
+/// ```
+/// use cardinal_plugin_abi::{API_VERSION, Entry, LAYOUT_HASH};
+///
+/// /// What a host looks at before it calls anything.
+/// fn is_ours(entry: &Entry) -> bool {
+///     entry.size as usize >= size_of::<Entry>() && entry.api == API_VERSION && entry.layout_hash == LAYOUT_HASH
+/// }
+/// ```
 #[repr(C)]
 #[derive(Debug)]
 pub struct Entry {
@@ -80,11 +89,31 @@ extern "C" fn layouts() -> *const () {
 
 impl PluginModuleRef {
     /// Returns the table as [`Entry::open`] gives it: the address of a static, which is never freed.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{Error, PluginModuleRef, door};
+    ///
+    /// /// What the `open` of an entry does with the library's table.
+    /// ///
+    /// /// # Safety
+    /// /// Both pointers are valid for a write.
+    /// unsafe fn give(table: PluginModuleRef, out: *mut *const (), err: *mut Error) -> u8 {
+    ///     // SAFETY: as the caller promises.
+    ///     unsafe { door::guard(out, err, || Ok(table.into_raw())) }
+    /// }
+    /// ```
     pub fn into_raw(self) -> *const () {
         self.to_prefix_ref().to_raw_ptr().cast()
     }
 
     /// Returns the table that [`Entry::open`] gave; `None` for a null pointer.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::PluginModuleRef;
+    ///
+    /// // SAFETY: a null pointer is allowed.
+    /// assert!(unsafe { PluginModuleRef::from_raw(std::ptr::null()) }.is_none());
+    /// ```
     ///
     /// # Safety
     /// `table` is null, or a static root table of this API whose layouts were found to be these.

@@ -15,6 +15,13 @@ use crate::Bytes;
 
 /// What went wrong. `code` says who may act on it, `message` is for people, `details` is a JSON
 /// object for programs (may be empty).
+///
+/// ```
+/// use cardinal_plugin_abi::{Error, error};
+///
+/// let busy = Error { flags: error::flags::RETRY, ..Error::new(error::UNAVAILABLE, "The pool is exhausted.") };
+/// assert!(busy.code == error::UNAVAILABLE && busy.details.get().is_empty());
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Debug, Default)]
 pub struct Error {
@@ -57,12 +64,23 @@ pub const TIMED_OUT: u32 = 11;
 pub const REPLY: u32 = 12;
 /// The host does not offer this function (it is older than the plugin expects).
 pub const UNSUPPORTED: u32 = 13;
-/// Another server was not reached, or its answer did not come whole; `details.kind` says why ([`http_kind`]). The
-/// message has the cause, for the log.
+/// Another server was not asked or not reached, or its answer did not come whole; `details.kind` says why
+/// ([`http_kind`]). The message has the cause, for the log.
 pub const HTTP: u32 = 14;
 
 /// Values of `kind` in the details of an [`HTTP`] error; an unknown one is as good as `broken-off`.
+///
+/// ```
+/// use cardinal_plugin_abi::{Error, error::{self, http_kind}};
+///
+/// let details = format!(r#"{{"kind":"{}"}}"#, http_kind::TIMED_OUT);
+/// let error = Error { details: details.into(), ..Error::new(error::HTTP, "the shop did not answer in 15 s") };
+/// assert_eq!(error.details.as_text(), Some(r#"{"kind":"timed-out"}"#));
+/// ```
 pub mod http_kind {
+    /// The URL is none, or not one that the host asks. The message says what is wrong with it and is for the client, whose
+    /// URL it may be.
+    pub const INVALID_URL: &str = "invalid-url";
     /// Every address of the server is in a network that the operator has not opened.
     pub const ADDRESS_REFUSED: &str = "address-refused";
     /// The name was not found.
@@ -80,6 +98,13 @@ pub mod http_kind {
 }
 
 /// Bits of [`Error::flags`]. Either side ignores and passes on those that it does not know.
+///
+/// ```
+/// use cardinal_plugin_abi::error::flags;
+///
+/// let set = flags::HOST | flags::RETRY;
+/// assert!(set & flags::RETRY != 0 && set & flags::PUBLIC == 0);
+/// ```
 pub mod flags {
     /// Trying the same again later may help. Either side may set it.
     pub const RETRY: u32 = 1;
@@ -93,16 +118,36 @@ pub mod flags {
 
 impl Error {
     /// Makes an error with a code and a message, without flags and details.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{Error, error};
+    ///
+    /// let error = Error::new(error::INVALID_ARGUMENT, "the query is not JSON");
+    /// assert_eq!((error.code, error.flags), (error::INVALID_ARGUMENT, 0));
+    /// ```
     pub fn new(code: u32, message: impl Into<String>) -> Self {
         Self { code, flags: 0, message: Bytes::from(message.into()), details: Bytes::EMPTY }
     }
 
     /// Makes the error that stands for a caught panic.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{Error, error};
+    ///
+    /// assert_eq!(Error::panicked("no price for L1").code, error::PANICKED);
+    /// ```
     pub fn panicked(message: impl Into<String>) -> Self {
         Self::new(PANICKED, message)
     }
 
     /// Returns the message, with a replacement for what is not UTF-8.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{Bytes, Error};
+    ///
+    /// let foreign = Error { message: Bytes::from_static(b"no pr\xffce"), ..Error::default() };
+    /// assert_eq!(foreign.text(), "no pr\u{fffd}ce");
+    /// ```
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.message.get()).into_owned()
     }

@@ -16,6 +16,16 @@ pub const LISTEN: u32 = 19;
 
 /// Numbers that are kept for what was thought of before the freeze. `get_extension` answers null for each of them until
 /// its table is defined here; a number means the same in both directions and never changes its meaning.
+///
+/// ```
+/// use cardinal_plugin_abi::extension::reserved;
+///
+/// /// Of a library without extensions.
+/// extern "C" fn get_extension(_: u32) -> *const () {
+///     std::ptr::null()
+/// }
+/// assert!(get_extension(reserved::HEALTH).is_null());
+/// ```
 pub mod reserved {
     /// Events of the catalogue, handed to the plugin.
     pub const EVENTS: u32 = 2;
@@ -50,6 +60,20 @@ pub mod reserved {
 }
 
 /// How much memory the code of a library holds: the table behind [`MEMORY`]. A library that does not count has none.
+///
+/// ```
+/// use cardinal_plugin_abi::extension::{MEMORY, Memory, MemoryUse};
+///
+/// extern "C" fn read() -> MemoryUse {
+///     MemoryUse { allocated: 5_000, freed: 1_000 } // what the library's allocator has counted
+/// }
+/// static TABLE: Memory = Memory { read };
+///
+/// extern "C" fn get_extension(id: u32) -> *const () {
+///     if id == MEMORY { (&raw const TABLE).cast() } else { std::ptr::null() }
+/// }
+/// assert!(!get_extension(MEMORY).is_null());
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]
 pub struct Memory {
@@ -59,6 +83,13 @@ pub struct Memory {
 }
 
 /// What was counted since the library was opened.
+///
+/// ```
+/// use cardinal_plugin_abi::extension::MemoryUse;
+///
+/// let (before, after) = (MemoryUse { allocated: 5_000, freed: 1_000 }, MemoryUse { allocated: 9_000, freed: 5_000 });
+/// assert_eq!((after.held(), after.allocated - before.allocated), (4_000, 4_000));
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
@@ -86,6 +117,16 @@ impl MemoryUse {
 /// The host resolves the name, refuses addresses that its operator has not opened, connects to the very address that it
 /// checked, and keeps connections for the next request to the same server. It follows no redirects. 32 requests of an
 /// instance are under way at once, 256 wait.
+///
+/// ```
+/// use cardinal_plugin_abi::{CtxId, Fut, Reply, Slice, extension::HttpClient, record::{self, http_request}};
+///
+/// /// Asks for a page, for as long as the instance lives.
+/// fn get(client: &HttpClient, ctx: CtxId, url: &str) -> Fut<Reply> {
+///     let request = record::write(&[(http_request::URL, url.as_bytes())]);
+///     (client.send)(ctx, 0, Slice::new(&request))
+/// }
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]
 pub struct HttpClient {
@@ -105,6 +146,15 @@ pub struct HttpClient {
 /// The handler of a job is an export named `job:<name>`, for a job of the manifest's `backend.jobs`. It runs as a call
 /// whose kind ([`crate::record::attr::CALL_KIND`]) is `job`, with the arguments as its body. Its reply says how it ended:
 /// 202 that it has stopped before its end because it was asked to, any other success that it is done.
+///
+/// ```
+/// use cardinal_plugin_abi::{Bytes, CtxId, Fut, Slice, extension::Jobs, record::{self, job_start}};
+///
+/// /// Queues a job for the plugin itself; the answer is `{"id"}`.
+/// fn start(jobs: &Jobs, ctx: CtxId, name: &str) -> Fut<Bytes> {
+///     (jobs.start)(ctx, 0, Slice::new(&record::write(&[(job_start::NAME, name.as_bytes())])))
+/// }
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]
 pub struct Jobs {
@@ -128,6 +178,15 @@ pub struct Jobs {
 ///
 /// The host listens on one connection for all of an instance's streams, one of the plugin's `limits.db_connections`. An
 /// instance has 32 streams at most.
+///
+/// ```
+/// use cardinal_plugin_abi::{CtxId, Fut, Slice, Stream, extension::Channels, record::{self, listen}};
+///
+/// /// Listens for as long as the instance lives.
+/// fn hear(channels: &Channels, ctx: CtxId, name: &str) -> Fut<Stream> {
+///     (channels.listen)(ctx, 0, Slice::new(&record::write(&[(listen::CHANNEL, name.as_bytes())])))
+/// }
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]
 pub struct Channels {
@@ -150,6 +209,17 @@ pub struct Channels {
 
 impl HostApiRef {
     /// Returns the host's jobs; `None` when it has none.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{CallId, CtxId, HostApiRef, Slice};
+    ///
+    /// /// Says how far a job is; nothing on a host that has none.
+    /// fn report(host: HostApiRef, ctx: CtxId, call: CallId, report: &[u8]) {
+    ///     if let Some(jobs) = host.jobs() {
+    ///         (jobs.report)(ctx, call, Slice::new(report));
+    ///     }
+    /// }
+    /// ```
     pub fn jobs(self) -> Option<&'static Jobs> {
         let table = (self.get_extension())(JOBS);
         // SAFETY: the number leads to this table or to nothing, and what it leads to is static.
@@ -157,6 +227,14 @@ impl HostApiRef {
     }
 
     /// Returns the host's HTTP client; `None` when it has none.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{Error, HostApiRef, error, extension::HttpClient};
+    ///
+    /// fn client(host: HostApiRef) -> Result<&'static HttpClient, Error> {
+    ///     host.http_client().ok_or_else(|| Error::new(error::UNSUPPORTED, "this host has no HTTP client"))
+    /// }
+    /// ```
     pub fn http_client(self) -> Option<&'static HttpClient> {
         let table = (self.get_extension())(HTTP_CLIENT);
         // SAFETY: the number leads to this table or to nothing, and what it leads to is static.
@@ -164,6 +242,15 @@ impl HostApiRef {
     }
 
     /// Returns the host's notifications; `None` when it has none.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{Bytes, CtxId, Fut, HostApiRef, Slice};
+    ///
+    /// /// What PostgreSQL calls a channel, on a host that has notifications.
+    /// fn channel(host: HostApiRef, ctx: CtxId, name: &str) -> Option<Fut<Bytes>> {
+    ///     host.listen().map(|channels| (channels.channel)(ctx, Slice::text(name)))
+    /// }
+    /// ```
     pub fn listen(self) -> Option<&'static Channels> {
         let table = (self.get_extension())(LISTEN);
         // SAFETY: the number leads to this table or to nothing, and what it leads to is static.

@@ -36,6 +36,16 @@ use crate::{
 ///
 /// **Dropping.** Whoever holds it owns it and drops it once, on any thread. Dropping it before it is ready cancels the
 /// work. A panic in its drop is contained. It is freed by the side that made it.
+///
+/// ```
+/// use std::{pin::Pin, task::{Context, Waker}};
+/// use cardinal_plugin_abi::{Fut, error};
+///
+/// let mut price = Fut::new(async { Ok(990_u64) });
+/// let mut poll = || Pin::new(&mut price).poll(&mut Context::from_waker(Waker::noop()));
+/// assert!(poll().is_ready());
+/// assert!(poll().map(|again| again.unwrap_err().code == error::BAD_HANDLE).is_ready());
+/// ```
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct Fut<T> {
@@ -55,6 +65,18 @@ impl<T> Fut<T> {
     ///
     /// Its output `T` is written into memory of the other side as it is, so it must be a type of this crate or plain data.
     /// What the future holds is dropped as soon as it is ready.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{Answer, Fut};
+    ///
+    /// /// A function of a table: it says at once what the future stands for.
+    /// extern "C" fn count_prices() -> Fut<Answer> {
+    ///     Fut::new(async { Ok(1_200.into()) })
+    /// }
+    /// # use std::{pin::Pin, task::{Context, Poll, Waker}};
+    /// # let polled = Pin::new(&mut count_prices()).poll(&mut Context::from_waker(Waker::noop()));
+    /// # assert!(matches!(polled, Poll::Ready(Ok(Answer { number: 1_200, .. }))));
+    /// ```
     pub fn new<F>(future: F) -> Self
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -64,6 +86,15 @@ impl<T> Fut<T> {
     }
 
     /// Makes a future that is ready: its first poll gives `outcome`.
+    ///
+    /// ```
+    /// use std::{pin::Pin, task::{Context, Poll, Waker}};
+    /// use cardinal_plugin_abi::{Error, Fut, error};
+    ///
+    /// let mut refused: Fut<u64> = Fut::ready(Err(Error::new(error::FORBIDDEN, "This needs the scope `cards:read`.")));
+    /// let polled = Pin::new(&mut refused).poll(&mut Context::from_waker(Waker::noop()));
+    /// assert!(matches!(polled, Poll::Ready(Err(error)) if error.code == error::FORBIDDEN));
+    /// ```
     pub fn ready(outcome: Result<T, Error>) -> Self
     where
         T: Send + 'static,
@@ -75,6 +106,20 @@ impl<T> Fut<T> {
     /// ([`crate::error::PANICKED`]).
     ///
     /// It is for functions that read what the other side lends before they begin to wait.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{Answer, Fut, Slice};
+    ///
+    /// extern "C" fn count(skus: Slice<'_>) -> Fut<Answer> {
+    ///     Fut::guarded(|| {
+    ///         let count = skus.as_text().unwrap_or_default().split(',').count() as u64; // before it returns
+    ///         async move { Ok(count.into()) }
+    ///     })
+    /// }
+    /// # use std::{pin::Pin, task::{Context, Poll, Waker}};
+    /// # let polled = Pin::new(&mut count(Slice::text("L1,L2"))).poll(&mut Context::from_waker(Waker::noop()));
+    /// # assert!(matches!(polled, Poll::Ready(Ok(Answer { number: 2, .. }))));
+    /// ```
     pub fn guarded<F>(make: impl FnOnce() -> F) -> Self
     where
         T: Send + 'static,

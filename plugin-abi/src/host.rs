@@ -6,15 +6,53 @@ use crate::{Bytes, Fut, Slice, Stream};
 
 /// The number of a plugin instance's context. The host gives it at `create` and refuses it after the instance's retirement.
 /// Like every number here but a statement's it is random and a secret of its holder.
+///
+/// ```
+/// use cardinal_plugin_abi::{Bytes, CtxId, HostApiRef};
+///
+/// fn settings(host: HostApiRef, ctx: CtxId) -> Bytes {
+///     (host.settings())(ctx)
+/// }
+/// ```
 pub type CtxId = u64;
 /// The number of a call in flight, refused once the call is over; 0 means no call (the plugin itself is at work).
+///
+/// ```
+/// use cardinal_plugin_abi::CallId;
+///
+/// const NO_CALL: CallId = 0; // the plugin itself is at work
+/// ```
 pub type CallId = u64;
 /// The number of a database connection that is checked out, refused once it was given back.
+///
+/// ```
+/// use cardinal_plugin_abi::{CtxId, HostApiRef, host::ConnId};
+///
+/// fn give_back(host: HostApiRef, ctx: CtxId, conn: ConnId) {
+///     (host.db_release())(ctx, conn);
+/// }
+/// ```
 pub type ConnId = u64;
 /// The number of a prepared statement. It counts the statements of one connection and means nothing on another.
+///
+/// ```
+/// use cardinal_plugin_abi::{Answer, CtxId, Fut, HostApiRef, Slice, host::{ConnId, StmtId}};
+///
+/// /// Runs a statement of this connection that takes no parameters.
+/// fn run(host: HostApiRef, ctx: CtxId, conn: ConnId, statement: StmtId) -> Fut<Answer> {
+///     (host.db_execute())(ctx, conn, statement, Slice::default())
+/// }
+/// ```
 pub type StmtId = u64;
 
 /// A UUID. (A struct: C has no way to pass an array by value.)
+///
+/// ```
+/// use cardinal_plugin_abi::host::Id;
+///
+/// let id = Id::from(0x0190_d3a0_0000_7000_8000_0000_0000_0001_u128.to_be_bytes());
+/// assert_eq!(id.bytes[..2], [0x01, 0x90]);
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id {
@@ -29,6 +67,13 @@ impl From<[u8; 16]> for Id {
 }
 
 /// What a host function answers when it is a number, with room to grow.
+///
+/// ```
+/// use cardinal_plugin_abi::Answer;
+///
+/// let changed_rows = Answer::from(3);
+/// assert!(changed_rows.number == 3 && changed_rows.extra.get().is_empty());
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Debug, Default)]
 pub struct Answer {
@@ -45,6 +90,16 @@ impl From<u64> for Answer {
 }
 
 /// Numbers that [`HostApi::cancelled`] answers. A reader treats one that it does not know like the others: it stops.
+///
+/// ```
+/// use cardinal_plugin_abi::host::cancel;
+///
+/// /// Whether the work may be begun again at once.
+/// fn goes_on_elsewhere(reason: u64) -> bool {
+///     matches!(reason, cancel::STOPPING | cancel::JOB)
+/// }
+/// assert!(goes_on_elsewhere(cancel::STOPPING) && !goes_on_elsewhere(cancel::DEADLINE));
+/// ```
 pub mod cancel {
     /// The call is over: its reply was sent, or its client has gone.
     pub const CALL_ENDED: u64 = 1;
@@ -72,6 +127,16 @@ pub mod cancel {
 /// * JSON is UTF-8; a result's JSON may gain fields.
 ///
 /// The table grows at the end only, as [`crate::PluginModule`] does.
+///
+/// ```
+/// use cardinal_plugin_abi::{Bytes, CallId, CtxId, Fut, HostApiRef, Slice, host::Id};
+///
+/// /// Reads a card, and leaves a line in the log. Plugins see the table by its reference.
+/// fn read(host: HostApiRef, ctx: CtxId, call: CallId, card: Id) -> Fut<Bytes> {
+///     (host.log())(ctx, call, 4, Slice::text("reading a card"), Slice::default(), Slice::default());
+///     (host.read_card())(ctx, call, card)
+/// }
+/// ```
 #[repr(C)]
 #[derive(StableAbi)]
 #[sabi(kind(Prefix(prefix_ref = HostApiRef, prefix_fields = HostApiPrefix)))]

@@ -14,6 +14,41 @@ use crate::{Answer, Bytes, CtxId, Error, Fut, HostApiRef, Slice, Stream, host::C
 /// from [`create`](Self::create), belong to the plugin, and are given back to
 /// [`destroy`](Self::destroy) exactly once, after every future and stream of the instance has been dropped.
 /// All functions but `create` and `destroy` may be called from any thread, many at a time.
+///
+/// ```
+/// use cardinal_plugin_abi::{
+///     Answer, Bytes, CallId, CtxId, Error, Fut, HostApiRef, PluginModule, Reply, Request, Slice,
+///     abi_stable::prefix_type::PrefixTypeTrait, door, error::BAD_HANDLE,
+/// };
+///
+/// extern "C" fn describe() -> Bytes {
+///     Bytes::from_static(br#"{"name":"empty","version":"1.0.0","sdk":"","rustc":""}"#)
+/// }
+/// unsafe extern "C" fn create(_: HostApiRef, _: CtxId, _: Slice<'_>, out: *mut *const (), _: *mut Error) -> u8 {
+///     // SAFETY: the host gives an `out` that is valid for a write.
+///     unsafe { out.write(std::ptr::null()) };
+///     door::READY
+/// }
+/// unsafe extern "C" fn exports(_: *const ()) -> Bytes {
+///     Bytes::from_static(b"[]")
+/// }
+/// unsafe extern "C" fn call(_: *const (), _: u32, _: CallId, _: Request) -> Fut<Reply> {
+///     Fut::ready(Err(Error::new(BAD_HANDLE, "there is no handler of this number")))
+/// }
+/// unsafe extern "C" fn shutdown(_: *const ()) -> Fut<Answer> {
+///     Fut::ready(Ok(Answer::default()))
+/// }
+/// unsafe extern "C" fn destroy(_: *const ()) -> u8 {
+///     door::READY
+/// }
+/// extern "C" fn get_extension(_: u32) -> *const () {
+///     std::ptr::null()
+/// }
+///
+/// let module = PluginModule { describe, create, exports, call, shutdown, destroy, get_extension };
+/// let module = module.leak_into_prefix(); // static, as a root table has to be
+/// assert!((module.describe())().as_text().unwrap().contains("empty"));
+/// ```
 #[repr(C)]
 #[derive(StableAbi)]
 #[sabi(kind(Prefix(prefix_ref = PluginModuleRef, prefix_fields = PluginModulePrefix)))]
@@ -52,6 +87,14 @@ pub struct PluginModule {
 }
 
 /// One call of a handler. Moved into the plugin; everything in it is freed by dropping it.
+///
+/// ```
+/// use cardinal_plugin_abi::{Request, record::{self, attr}};
+///
+/// let head = record::write(&[(attr::METHOD, b"POST"), (attr::PATH, b"/prices")]);
+/// let request = Request { head: head.into(), body: b"L1,990\n".to_vec().into(), ..Request::default() };
+/// assert!(request.stream.is_none() && record::field(request.head.get(), attr::PATH) == b"/prices");
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Debug, Default)]
 pub struct Request {
@@ -70,6 +113,14 @@ pub struct Request {
 }
 
 /// What a handler answers.
+///
+/// ```
+/// use cardinal_plugin_abi::{Reply, pairs};
+///
+/// let headers = pairs::write([(&b"content-type"[..], &b"text/plain"[..])]);
+/// let reply = Reply { status: 200, headers: headers.into(), body: b"9.90".to_vec().into(), ..Reply::default() };
+/// assert_eq!(pairs::read(reply.headers.get()).unwrap().count(), 1);
+/// ```
 #[repr(C)]
 #[derive(StableAbi, Debug, Default)]
 pub struct Reply {

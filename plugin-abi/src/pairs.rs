@@ -21,6 +21,14 @@ const ENTRY: usize = 8;
 ///
 /// Names and values are bytes as they are: the reader decides whether they are text. Each may have up to 4 GiB, which
 /// nothing that is written here comes near.
+///
+/// ```
+/// use cardinal_plugin_abi::pairs;
+///
+/// let buffer = pairs::write([(&b"sku"[..], &b"L1"[..])]);
+/// assert_eq!(pairs::read(&buffer).unwrap().next(), Some((&b"sku"[..], &b"L1"[..])));
+/// assert!(pairs::write([]).is_empty());
+/// ```
 pub fn write<'a, I>(pairs: I) -> Vec<u8>
 where
     I: IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -49,6 +57,13 @@ where
 /// lengths that do not add up.
 ///
 /// Nothing is copied. All lengths are checked here, once, so any bytes may be given.
+///
+/// ```
+/// use cardinal_plugin_abi::pairs;
+///
+/// assert_eq!(pairs::read(b"").unwrap().count(), 0);
+/// assert!(pairs::read(&[0xff; 32]).is_none());
+/// ```
 pub fn read(buffer: &[u8]) -> Option<Pairs<'_>> {
     if buffer.is_empty() {
         return Some(Pairs { buffer, left: 0, entry: 0, at: 0 });
@@ -64,6 +79,16 @@ pub fn read(buffer: &[u8]) -> Option<Pairs<'_>> {
 }
 
 /// The pairs of a buffer that [`read`] has checked, in their order; they borrow from it.
+///
+/// ```
+/// use cardinal_plugin_abi::pairs::{self, Pairs};
+///
+/// fn find<'a>(mut pairs: Pairs<'a>, wanted: &[u8]) -> Option<&'a [u8]> {
+///     pairs.find(|(name, _)| *name == wanted).map(|(_, value)| value)
+/// }
+/// let headers = pairs::write([(&b"accept"[..], &b"text/csv"[..]), (b"etag", b"7")]);
+/// assert_eq!(find(pairs::read(&headers).unwrap(), b"etag"), Some(&b"7"[..]));
+/// ```
 #[derive(Clone)]
 pub struct Pairs<'a> {
     buffer: &'a [u8],

@@ -15,6 +15,14 @@
 /// Numbers of the fields of a request's head ([`crate::Request::head`]).
 ///
 /// Text is UTF-8; a path, a query and header values are as they came.
+///
+/// ```
+/// use cardinal_plugin_abi::record::{self, attr};
+///
+/// let head = record::write(&[(attr::CALL_KIND, b"tool"), (attr::TOOL, b"plugin_prices_get")]);
+/// assert_eq!(record::field(&head, attr::TOOL), b"plugin_prices_get");
+/// assert_eq!(record::field(&head, attr::METHOD), b""); // a tool has none
+/// ```
 pub mod attr {
     /// The method, upper case; empty in a tool call.
     pub const METHOD: u32 = 1;
@@ -59,6 +67,13 @@ pub mod attr {
 }
 
 /// Numbers of what an instance is made with (`about` of [`crate::PluginModule`]'s `create`).
+///
+/// ```
+/// use cardinal_plugin_abi::record::{self, instance};
+///
+/// let about = record::write(&[(instance::GENERATION, b"3"), (instance::CORE_VERSION, b"1.2.0")]);
+/// assert_eq!(record::field(&about, instance::CORE_VERSION), b"1.2.0");
+/// ```
 pub mod instance {
     /// The generation of the instance, decimal: one more with every instance that the host makes.
     pub const GENERATION: u32 = 1;
@@ -69,6 +84,13 @@ pub mod instance {
 }
 
 /// Numbers of [`crate::Reply::extra`]. Both are reserved: no host acts on them yet.
+///
+/// ```
+/// use cardinal_plugin_abi::{Reply, record::{self, reply}};
+///
+/// let extra = Reply::default().extra;
+/// assert_eq!(record::field(extra.get(), reply::TRAILERS), b"");
+/// ```
 pub mod reply {
     /// The reply takes its connection over for another protocol.
     pub const UPGRADE: u32 = 1;
@@ -77,6 +99,13 @@ pub mod reply {
 }
 
 /// Numbers of the start of a job ([`crate::extension::Jobs`]).
+///
+/// ```
+/// use cardinal_plugin_abi::record::{self, job_start};
+///
+/// let start = record::write(&[(job_start::NAME, b"import"), (job_start::ARGS, br#"{"supplier":"oak-and-co"}"#)]);
+/// assert_eq!(record::field(&start, job_start::NAME), b"import");
+/// ```
 pub mod job_start {
     /// The job's name in the manifest.
     pub const NAME: u32 = 1;
@@ -85,6 +114,13 @@ pub mod job_start {
 }
 
 /// Numbers of a job's report ([`crate::extension::Jobs`]). What is absent stays as it was.
+///
+/// ```
+/// use cardinal_plugin_abi::record::{self, job_report};
+///
+/// let report = record::write(&[(job_report::DONE, b"7"), (job_report::TEXT, b"Reading prices")]);
+/// assert_eq!(record::field(&report, job_report::TOTAL), b""); // stays as it was
+/// ```
 pub mod job_report {
     /// Items that are done, decimal.
     pub const DONE: u32 = 1;
@@ -99,6 +135,18 @@ pub mod job_report {
 }
 
 /// Numbers of a request to another server ([`crate::extension::HttpClient`]).
+///
+/// ```
+/// use cardinal_plugin_abi::{pairs, record::{self, http_request}};
+///
+/// let headers = pairs::write([(&b"accept"[..], &b"text/csv"[..])]);
+/// let request = record::write(&[
+///     (http_request::URL, b"https://shop.example/prices.csv"),
+///     (http_request::HEADERS, &headers),
+///     (http_request::TIMEOUT_MS, b"5000"),
+/// ]);
+/// assert_eq!(record::field(&request, http_request::METHOD), b""); // counts as GET
+/// ```
 pub mod http_request {
     /// The method; GET when it is empty.
     pub const METHOD: u32 = 1;
@@ -117,18 +165,39 @@ pub mod http_request {
 }
 
 /// Numbers of [`crate::Reply::extra`] when the reply is another server's.
+///
+/// ```
+/// use cardinal_plugin_abi::record::{self, http_answer};
+///
+/// let extra = record::write(&[(http_answer::ADDRESS, b"192.0.2.7:443")]);
+/// assert_eq!(record::field(&extra, http_answer::ADDRESS), b"192.0.2.7:443");
+/// ```
 pub mod http_answer {
     /// The address and port that were connected to, as text.
     pub const ADDRESS: u32 = 1;
 }
 
 /// Numbers of what is listened to ([`crate::extension::Channels`]).
+///
+/// ```
+/// use cardinal_plugin_abi::record::{self, listen};
+///
+/// let request = record::write(&[(listen::CHANNEL, b"prices")]);
+/// assert_eq!(record::field(&request, listen::CHANNEL), b"prices");
+/// ```
 pub mod listen {
     /// The plugin's own name of the channel: 1 to 100 bytes of UTF-8.
     pub const CHANNEL: u32 = 1;
 }
 
 /// Numbers of a notification, which is one piece of the stream of [`crate::extension::Channels`].
+///
+/// ```
+/// use cardinal_plugin_abi::record::{self, notification};
+///
+/// let heard = record::write(&[(notification::PAYLOAD, b"L1")]);
+/// assert!(record::field(&heard, notification::GAP).is_empty(), "nothing was missed");
+/// ```
 pub mod notification {
     /// What was sent along; empty when nothing was, and in a gap.
     pub const PAYLOAD: u32 = 1;
@@ -141,6 +210,13 @@ const HEAD: usize = 4;
 const ENTRY: usize = 12;
 
 /// Writes a record. Of two fields with one number the first is read. A field that would end beyond 4 GiB reads as empty.
+///
+/// ```
+/// use cardinal_plugin_abi::record;
+///
+/// let record = record::write(&[(1, b"L1"), (2, b"990")]);
+/// assert_eq!(record::field(&record, 2), b"990");
+/// ```
 pub fn write(fields: &[(u32, &[u8])]) -> Vec<u8> {
     let table = HEAD + ENTRY * fields.len();
     let total = fields.iter().map(|(_, value)| value.len()).sum::<usize>();
@@ -162,6 +238,14 @@ pub fn write(fields: &[(u32, &[u8])]) -> Vec<u8> {
 }
 
 /// Returns the field `number` of `record`; empty when it is absent or the record is malformed. Any bytes may be given.
+///
+/// ```
+/// use cardinal_plugin_abi::record;
+///
+/// let record = record::write(&[(1, b"L1")]);
+/// assert_eq!((record::field(&record, 1), record::field(&record, 2)), (&b"L1"[..], &b""[..]));
+/// assert_eq!(record::field(b"nonsense", 1), b"");
+/// ```
 pub fn field(record: &[u8], number: u32) -> &[u8] {
     entries(record)
         .find(|entry| entry.0 == number)

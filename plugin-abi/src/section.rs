@@ -75,6 +75,13 @@ pub const TARGET: usize = 24;
 impl Header {
     /// Makes the header of the library that is being compiled. It is right in the plugin's own crate only: target and panic
     /// strategy are those of the compilation that evaluates it.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::section::{HEADER_MAGIC, Header};
+    ///
+    /// static HEADER: Header = Header::of_this_build(); // in a library with `#[unsafe(link_section = ".crd_hdr")]`
+    /// assert_eq!(HEADER.magic, HEADER_MAGIC);
+    /// ```
     pub const fn of_this_build() -> Self {
         let panic = if cfg!(panic = "unwind") { PANIC_UNWIND } else { PANIC_ABORT };
         Self {
@@ -92,6 +99,15 @@ impl Header {
 
     /// Reads a section; `None` when it is not such a header: shorter than 64 bytes, or without the magic. The caller judges
     /// format and API.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::section::{HEADER_MAGIC, Header};
+    ///
+    /// let mut section = [0; 64];
+    /// section[..8].copy_from_slice(&HEADER_MAGIC);
+    /// assert!(Header::read(&section).is_some_and(|header| header.api == [0; 4]));
+    /// assert!(Header::read(&section[..63]).is_none());
+    /// ```
     pub fn read(section: &[u8]) -> Option<Self> {
         let bytes: &[u8; 64] = section.get(..64)?.try_into().ok()?;
         let (magic, rest) = bytes.split_first_chunk()?;
@@ -117,6 +133,13 @@ impl Header {
     }
 
     /// Returns the target as text, up to its first zero. What is not UTF-8 is replaced.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::section::Header;
+    ///
+    /// let target = Header::of_this_build().target_text(); // `x86_64-linux-gnu`
+    /// assert!(target.starts_with(std::env::consts::ARCH));
+    /// ```
     pub fn target_text(&self) -> String {
         let end = self.target.iter().position(|byte| *byte == 0).unwrap_or(self.target.len());
         String::from_utf8_lossy(&self.target[..end]).into_owned()
@@ -174,6 +197,12 @@ const ENV: &str = if cfg!(target_env = "gnu") {
 };
 
 /// Returns the number of bytes that [`write_package`] needs: its `N`.
+///
+/// ```
+/// use cardinal_plugin_abi::section::package_size;
+///
+/// assert_eq!(package_size(&[("manifest.json", b"{}")]), 12 + 8 + 13 + 2);
+/// ```
 pub const fn package_size(files: &[(&str, &[u8])]) -> usize {
     let mut size = 12;
     let mut i = 0;
@@ -186,6 +215,14 @@ pub const fn package_size(files: &[(&str, &[u8])]) -> usize {
 
 /// Lays out [`PACKAGE_SECTION`] at compile time: magic, `count: u32`, and for each file
 /// `{name_length: u32, data_length: u32, name, data}`. Nothing is compressed or aligned.
+///
+/// ```
+/// use cardinal_plugin_abi::section::{PACKAGE_MAGIC, package_size, write_package};
+///
+/// const FILES: &[(&str, &[u8])] = &[("manifest.json", b"{}")];
+/// static SECTION: [u8; package_size(FILES)] = write_package(FILES);
+/// assert!(SECTION.starts_with(&PACKAGE_MAGIC));
+/// ```
 ///
 /// # Panics
 /// When `N` is less than [`package_size`] says, which stops the compilation. Names are the author's to keep plain: a host
@@ -220,6 +257,14 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// Why a section is not a package. Its `Display` says what was found in its place.
+///
+/// ```
+/// use cardinal_plugin_abi::section::{Malformed, read_package};
+///
+/// let found = read_package(b"\x7fELF").unwrap_err();
+/// assert_eq!(found, Malformed::Magic);
+/// assert_eq!(found.to_string(), "something that does not begin as a package does");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// It does not begin with [`PACKAGE_MAGIC`].
@@ -258,6 +303,15 @@ const SHOWN: usize = 100;
 ///
 /// Nothing is copied: what is returned lies within `section`, whatever lengths that announces. The sizes of single files
 /// are the caller's to check.
+///
+/// ```
+/// use cardinal_plugin_abi::section::{Malformed, package_size, read_package, write_package};
+///
+/// const FILES: &[(&str, &[u8])] = &[("manifest.json", b"{}")];
+/// const SECTION: [u8; package_size(FILES)] = write_package(FILES);
+/// assert_eq!(read_package(&SECTION).unwrap(), FILES);
+/// assert_eq!(read_package(&SECTION[..20]), Err(Malformed::Cut));
+/// ```
 ///
 /// # Errors
 /// The section is not such a package: see [`Malformed`].

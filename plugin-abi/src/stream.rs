@@ -43,11 +43,47 @@ use crate::{
 /// on.)
 ///
 /// The other side polls and drops it, by one thread at a time but not always the same.
+///
+/// ```
+/// use std::{pin::Pin, task::{Context, Poll, Waker}};
+/// use cardinal_plugin_abi::{Bytes, Error, Stream, stream::Source};
+///
+/// struct Countdown(u8);
+///
+/// impl Source for Countdown {
+///     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+///         let piece = (self.0 > 0).then(|| Ok(self.0.to_string().into()));
+///         self.0 = self.0.saturating_sub(1);
+///         Poll::Ready(piece)
+///     }
+/// }
+///
+/// let mut stream = Stream::new(Countdown(2));
+/// let mut next = || stream.poll_next(&mut Context::from_waker(Waker::noop()));
+/// assert!(matches!(next(), Poll::Ready(Some(Ok(piece))) if piece.get() == b"2"));
+/// ```
 pub trait Source: Send {
     /// Returns the next piece; `None` ends the stream. It is not called again after an end or an error.
     ///
     /// A piece may be empty and may have any size: the receiver bounds what it keeps. A panic ends the stream like an
     /// error, with [`crate::error::PANICKED`].
+    ///
+    /// ```
+    /// use std::{pin::Pin, task::{Context, Poll}};
+    /// use cardinal_plugin_abi::{Bytes, Error, error, stream::Source};
+    ///
+    /// /// Fails with what kept it from beginning.
+    /// struct BrokenSource(Option<Error>);
+    ///
+    /// impl Source for BrokenSource {
+    ///     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+    ///         Poll::Ready(self.0.take().map(Err))
+    ///     }
+    /// }
+    /// # let mut source = BrokenSource(Some(Error::new(error::DATABASE, "the table is gone")));
+    /// # let polled = Pin::new(&mut source).poll_next(&mut Context::from_waker(std::task::Waker::noop()));
+    /// # assert!(matches!(polled, Poll::Ready(Some(Err(error))) if error.code == error::DATABASE));
+    /// ```
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>>;
 }
 
@@ -56,6 +92,22 @@ pub trait Source: Send {
 ///
 /// Whoever holds it owns it, and may read and drop it on any thread. Its source is freed as soon as it has ended or
 /// failed, else with the stream.
+///
+/// ```
+/// use cardinal_plugin_abi::{Error, Stream};
+///
+/// /// Reads a body of at most 1 MiB.
+/// async fn collect(mut body: Stream) -> Result<Vec<u8>, Error> {
+///     let mut whole = Vec::new();
+///     while let Some(piece) = body.next().await {
+///         whole.extend_from_slice(piece?.get());
+///         if whole.len() > 1 << 20 {
+///             break; // dropping the stream cancels the rest
+///         }
+///     }
+///     Ok(whole)
+/// }
+/// ```
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct Stream {
@@ -72,12 +124,35 @@ impl Stream {
     pub const NONE: Self = Self { data: ptr::null_mut(), poll: None, drop: None };
 
     /// Hands `source` over, boxed. The other side polls and drops it: hence `Send` and `'static`.
+    ///
+    /// ```
+    /// use std::{pin::Pin, task::{Context, Poll, Waker}};
+    /// use cardinal_plugin_abi::{Bytes, Error, Stream, stream::Source};
+    ///
+    /// # struct Countdown(u8);
+    /// #
+    /// # impl Source for Countdown {
+    /// #     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+    /// #         let piece = (self.0 > 0).then(|| Ok(self.0.to_string().into()));
+    /// #         self.0 = self.0.saturating_sub(1);
+    /// #         Poll::Ready(piece)
+    /// #     }
+    /// # }
+    /// let body = Stream::new(Countdown(3));
+    /// assert!(!body.is_none());
+    /// ```
     pub fn new<S: Source + 'static>(source: S) -> Self {
         let cell: Box<Cell<S>> = Box::new(Some(source));
         Self { data: Box::into_raw(cell).cast(), poll: Some(poll_cell::<S>), drop: Some(drop_cell::<S>) }
     }
 
     /// Returns whether this is [`Stream::NONE`]. A stream that has ended is not.
+    ///
+    /// ```
+    /// use cardinal_plugin_abi::{Reply, Stream};
+    ///
+    /// assert!(Reply::default().stream.is_none() && Stream::NONE.is_none());
+    /// ```
     pub fn is_none(&self) -> bool {
         self.poll.is_none()
     }
@@ -85,6 +160,24 @@ impl Stream {
     /// Polls for the next piece; `None` at the end, and for ever after. An error is the last thing that comes before that.
     ///
     /// While it is pending, the waker of the last poll is woken when there is something to fetch.
+    ///
+    /// ```
+    /// use std::{pin::Pin, task::{Context, Poll, Waker}};
+    /// use cardinal_plugin_abi::{Bytes, Error, Stream, stream::Source};
+    ///
+    /// # struct Countdown(u8);
+    /// #
+    /// # impl Source for Countdown {
+    /// #     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+    /// #         let piece = (self.0 > 0).then(|| Ok(self.0.to_string().into()));
+    /// #         self.0 = self.0.saturating_sub(1);
+    /// #         Poll::Ready(piece)
+    /// #     }
+    /// # }
+    /// let (mut stream, mut cx) = (Stream::new(Countdown(1)), Context::from_waker(Waker::noop()));
+    /// assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(Some(Ok(_)))));
+    /// assert!(matches!(stream.poll_next(&mut cx), Poll::Ready(None)));
+    /// ```
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         let Some(poll) = self.poll else { return Poll::Ready(None) };
         let mut out = MaybeUninit::uninit();
@@ -105,6 +198,30 @@ impl Stream {
     }
 
     /// Returns the next piece. A future that is dropped loses no piece.
+    ///
+    /// ```
+    /// use std::{pin::Pin, task::{Context, Poll, Waker}};
+    /// use cardinal_plugin_abi::{Bytes, Error, Stream, stream::Source};
+    ///
+    /// # struct Countdown(u8);
+    /// #
+    /// # impl Source for Countdown {
+    /// #     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+    /// #         let piece = (self.0 > 0).then(|| Ok(self.0.to_string().into()));
+    /// #         self.0 = self.0.saturating_sub(1);
+    /// #         Poll::Ready(piece)
+    /// #     }
+    /// # }
+    /// let count = async {
+    ///     let (mut stream, mut count) = (Stream::new(Countdown(3)), 0);
+    ///     while let Some(piece) = stream.next().await {
+    ///         count += piece?.get().len();
+    ///     }
+    ///     Ok::<usize, Error>(count)
+    /// };
+    /// # let polled = std::pin::pin!(count).poll(&mut Context::from_waker(Waker::noop()));
+    /// # assert!(matches!(polled, Poll::Ready(Ok(3))));
+    /// ```
     pub async fn next(&mut self) -> Option<Result<Bytes, Error>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }

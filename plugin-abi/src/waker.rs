@@ -38,6 +38,16 @@ use abi_stable::StableAbi;
 /// again.
 ///
 /// The functions contain the panics of the waker, except `clone`, which aborts the process: it has no place for an error.
+///
+/// ```
+/// use std::task::Waker;
+/// use cardinal_plugin_abi::waker::{RawWaker, with_waker};
+///
+/// let woken = RawWaker::lend(Waker::noop(), |raw| {
+///     // SAFETY: `lend` keeps `raw` valid during the call.
+///     unsafe { with_waker(raw, |cx| cx.waker().wake_by_ref()) }
+/// });
+/// ```
 #[repr(C)]
 #[derive(StableAbi)]
 pub struct RawWaker {
@@ -54,6 +64,13 @@ impl RawWaker {
     ///
     /// The receiver clones it, or wakes it by reference during the poll; it does not drop it nor wake it by value. A waker
     /// that came over this very border goes back as what it was, so that the other side wakes its own directly.
+    ///
+    /// ```
+    /// use std::task::Waker;
+    /// use cardinal_plugin_abi::waker::RawWaker;
+    ///
+    /// assert!(RawWaker::lend(Waker::noop(), |raw| !raw.is_null()));
+    /// ```
     pub fn lend<R>(waker: &Waker, poll: impl FnOnce(*const RawWaker) -> R) -> R {
         match Self::behind(waker) {
             Some(raw) => poll(raw),
@@ -118,6 +135,17 @@ unsafe extern "C" fn drop_waker(data: *const (), vtable: *const ()) {
 ///
 /// The std waker that `poll` sees is borrowed: it costs nothing until it is cloned. A clone is a box of this side around a
 /// clone of the other, and may be kept as long as it is wanted.
+///
+/// ```
+/// use std::{pin::pin, task::{Poll, Waker}};
+/// use cardinal_plugin_abi::waker::{RawWaker, with_waker};
+///
+/// let polled = RawWaker::lend(Waker::noop(), |raw| {
+///     // SAFETY: `lend` keeps `raw` valid during the call.
+///     unsafe { with_waker(raw, |cx| pin!(async { 990 }).poll(cx)) }
+/// });
+/// assert_eq!(polled, Poll::Ready(990));
+/// ```
 ///
 /// # Safety
 /// `raw` must point to a [`RawWaker`] that stays valid during this call.

@@ -28,6 +28,21 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 ///
 /// Deal with the items, then keep the `cursor`, best in the transaction that writes what was made of them: then each event
 /// has its effect once.
+///
+/// ```
+/// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+/// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// # let ctx = host.context();
+/// # cardinal_plugin::block_on(async {
+/// let first = ctx.card_events(None, 100).await?;
+/// if first.restart {
+///     // nothing was read before: look at all cards
+/// }
+/// let next = ctx.card_events(Some(first.cursor), 100).await?;
+/// assert!(next.items.is_empty() && !next.restart);
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CardEvents {
@@ -82,6 +97,18 @@ impl CardEvent {
     /// Returns the plugin whose source was written or removed; `None` for other events.
     ///
     /// A plugin that writes to the cards that it follows skips its own events with it, or it follows itself for ever.
+    ///
+    /// ```
+    /// use cardinal_plugin::{CardEvent, json, serde_json};
+    ///
+    /// let written: CardEvent = serde_json::from_value(json!({
+    ///     "id": 7, "type": "card.enriched", "at": "2026-01-01T00:00:00Z", "source_key": "ratings:shop",
+    /// }))?;
+    /// assert_eq!(written.plugin(), Some("ratings"));
+    /// let created = json!({ "id": 8, "type": "card.created", "at": "2026-01-01T00:00:00Z" });
+    /// assert_eq!(serde_json::from_value::<CardEvent>(created)?.plugin(), None);
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// ```
     pub fn plugin(&self) -> Option<&str> {
         self.rest.get("source_key")?.as_str()?.split_once(':').map(|(plugin, _)| plugin)
     }
@@ -91,6 +118,17 @@ impl CardEvent {
 ///
 /// A host may report changes that this SDK does not know, as [`Unknown`](Self::Unknown). Treat them like
 /// [`Updated`](Self::Updated): look at the card again.
+///
+/// ```
+/// use cardinal_plugin::CardChange;
+///
+/// /// Whether there is still a card to look at.
+/// fn is_there(change: CardChange) -> bool {
+///     !matches!(change, CardChange::Deleted | CardChange::Purged)
+/// }
+/// assert!(is_there(CardChange::Enriched) && is_there(CardChange::Unknown));
+/// assert!(!is_there(CardChange::Purged));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum CardChange {
@@ -163,6 +201,21 @@ impl PluginContext {
 
     /// Reads like [`card_events`](Self::card_events), but waits up to 30 seconds for the first event. The page is empty
     /// when none came.
+    ///
+    /// ```
+    /// use cardinal_plugin::{CardChange, json, testing::test_card};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # cardinal_plugin::block_on(async {
+    /// let begin = ctx.next_card_events(None, 100).await?.cursor; // at once: a first reader has to look at all cards
+    /// host.add_card(test_card("Lamp", json!({})));
+    /// let page = ctx.next_card_events(Some(begin), 100).await?;
+    /// assert_eq!(page.items[0].what, CardChange::Created);
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     ///
     /// # Errors
     /// Those of [`card_events`](Self::card_events).

@@ -69,6 +69,17 @@ impl Card {
     ///
     /// This is how plugins exchange data: a reader picks entries by their kind. An entry that is not shaped as a source is
     /// left out. The map is made anew by each call, so keep it when you need it twice.
+    ///
+    /// ```
+    /// use cardinal_plugin::{json, testing::test_card};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let price = json!({ "kind": "price", "data": { "eur": "9.90" }, "plugin": "shop" });
+    /// let lamp = host.add_card(test_card("Lamp", json!({ "attributes": { "sources": { "shop:lamp": price } } })));
+    /// let sources = host.card(lamp).sources();
+    /// assert_eq!(sources["shop:lamp"].data["eur"], "9.90");
+    /// ```
     pub fn sources(&self) -> BTreeMap<String, Source> {
         let Some(Value::Object(sources)) = self.attributes.get("sources") else { return BTreeMap::new() };
         let source = |(key, value): (&String, &Value)| Some((key.clone(), Source::deserialize(value).ok()?));
@@ -78,12 +89,40 @@ impl Card {
     /// Returns the sources of one kind, by source key, whichever plugin wrote them.
     ///
     /// A manifest lists the kinds that its plugin reads in `reads_kinds`.
+    ///
+    /// ```
+    /// use cardinal_plugin::Card;
+    ///
+    /// /// The best rating that any plugin has found.
+    /// fn best_rating(card: &Card) -> Option<u64> {
+    ///     card.sources_of("rating").into_values().filter_map(|source| source.data["stars"].as_u64()).max()
+    /// }
+    /// # use cardinal_plugin::{json, testing::test_card};
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let rating = |stars| json!({ "kind": "rating", "data": { "stars": stars } });
+    /// # let note = json!({ "kind": "note", "data": {} });
+    /// # let sources = json!({ "shop:lamp": rating(3), "forum:lamp": rating(5), "notes:all": note });
+    /// # let lamp = host.add_card(test_card("Lamp", json!({ "attributes": { "sources": sources } })));
+    /// # assert_eq!(best_rating(&host.card(lamp)), Some(5));
+    /// ```
     pub fn sources_of(&self, kind: &str) -> BTreeMap<String, Source> {
         self.sources().into_iter().filter(|(_, source)| source.kind == kind).collect()
     }
 }
 
 /// An entry of a card's `attributes.sources`. The host has checked the kind and who wrote it, not the shape of the data.
+///
+/// ```
+/// use cardinal_plugin::{Source, json, serde_json};
+///
+/// let source: Source = serde_json::from_value(json!({
+///     "kind": "price", "data": { "eur": "9.90" }, "plugin": "shop", "plugin_version": "1.4.0",
+/// }))?;
+/// assert_eq!((source.kind.as_str(), source.plugin.as_deref()), ("price", Some("shop")));
+/// assert_eq!(source.data["eur"], "9.90");
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Source {
@@ -129,11 +168,40 @@ pub struct CardQuery {
 
 impl CardQuery {
     /// Selects all cards that are not deleted, the newest first, 50 on a page.
+    ///
+    /// ```
+    /// use cardinal_plugin::{CardQuery, json, testing::test_card};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # cardinal_plugin::block_on(async {
+    /// host.add_card(test_card("Lamp", json!({})));
+    /// let page = ctx.list_cards(CardQuery::new()).await?;
+    /// assert_eq!(page.items[0].title, "Lamp");
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets the number of cards on a page: 1 to 200, 50 when it is not set. The host refuses any other number.
+    ///
+    /// ```
+    /// use cardinal_plugin::CardQuery;
+    ///
+    /// # use cardinal_plugin::{json, testing::test_card};
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # ["Lamp", "Chair", "Table"].map(|title| host.add_card(test_card(title, json!({}))));
+    /// # cardinal_plugin::block_on(async {
+    /// let page = ctx.list_cards(CardQuery::new().limit(2)).await?;
+    /// assert!(page.items.len() == 2 && page.next_cursor.is_some());
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn limit(self, limit: u32) -> Self {
         self.with("limit", limit.into())
@@ -141,6 +209,24 @@ impl CardQuery {
 
     /// Goes on where [`CardPage::next_cursor`] of the same query left off. With another query the cursor is refused; the
     /// limit may differ.
+    ///
+    /// ```
+    /// use cardinal_plugin::CardQuery;
+    ///
+    /// # use cardinal_plugin::{json, testing::test_card};
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # ["Lamp", "Chair", "Table"].map(|title| host.add_card(test_card(title, json!({}))));
+    /// # cardinal_plugin::block_on(async {
+    /// let query = CardQuery::new().sort("title").limit(2);
+    /// let first = ctx.list_cards(query.clone()).await?;
+    /// let Some(cursor) = first.next_cursor else { return Ok(()) };
+    /// let second = ctx.list_cards(query.cursor(&cursor)).await?;
+    /// assert_eq!(second.items[0].title, "Table");
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn cursor(self, cursor: &str) -> Self {
         self.with("cursor", cursor.into())
@@ -148,6 +234,22 @@ impl CardQuery {
 
     /// Sorts by `title`, `sku`, `created_at` or `updated_at`; with `-` before it, descending. It is `-created_at` when it
     /// is not set.
+    ///
+    /// ```
+    /// use cardinal_plugin::CardQuery;
+    ///
+    /// # use cardinal_plugin::{json, testing::test_card};
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # ["Lamp", "Chair", "Table"].map(|title| host.add_card(test_card(title, json!({}))));
+    /// # cardinal_plugin::block_on(async {
+    /// let page = ctx.list_cards(CardQuery::new().sort("-title")).await?;
+    /// let titles: Vec<_> = page.items.iter().map(|card| card.title.as_str()).collect();
+    /// assert_eq!(titles, ["Table", "Lamp", "Chair"]);
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn sort(self, sort: &str) -> Self {
         self.with("sort", sort.into())
@@ -155,30 +257,111 @@ impl CardQuery {
 
     /// Selects cards with this text in the title or the SKU, in any case. From three characters on it matches anywhere, a
     /// shorter one at the beginning. At most 200 characters.
+    ///
+    /// ```
+    /// use cardinal_plugin::CardQuery;
+    ///
+    /// # use cardinal_plugin::{json, testing::test_card};
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # ["Desk lamp", "Chair"].map(|title| host.add_card(test_card(title, json!({}))));
+    /// # cardinal_plugin::block_on(async {
+    /// let lamps = ctx.list_cards(CardQuery::new().text("LAMP")).await?;
+    /// assert_eq!((lamps.items.len(), lamps.items[0].title.as_str()), (1, "Desk lamp"));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn text(self, q: &str) -> Self {
         self.with("q", q.into())
     }
 
     /// Selects cards with this status: `draft`, `active` or `archived`.
+    ///
+    /// ```
+    /// use cardinal_plugin::{CardQuery, json, testing::test_card};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # cardinal_plugin::block_on(async {
+    /// host.add_card(test_card("Lamp", json!({})));
+    /// host.add_card(test_card("Chair", json!({ "status": "draft" })));
+    /// let drafts = ctx.list_cards(CardQuery::new().status("draft")).await?;
+    /// assert_eq!((drafts.items.len(), drafts.items[0].title.as_str()), (1, "Chair"));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn status(self, status: &str) -> Self {
         self.with("status", status.into())
     }
 
     /// Selects cards with at least one source of this kind.
+    ///
+    /// ```
+    /// use cardinal_plugin::CardQuery;
+    ///
+    /// # use cardinal_plugin::{json, testing::test_card};
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # let sources = json!({ "shop:lamp": { "kind": "price", "data": {}, "plugin": "shop" } });
+    /// # host.add_card(test_card("Lamp", json!({ "attributes": { "sources": sources } })));
+    /// # host.add_card(test_card("Chair", json!({})));
+    /// # cardinal_plugin::block_on(async {
+    /// let priced = ctx.list_cards(CardQuery::new().kind("price")).await?;
+    /// assert_eq!((priced.items.len(), priced.items[0].title.as_str()), (1, "Lamp"));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn kind(self, kind: &str) -> Self {
         self.with("kind", kind.into())
     }
 
     /// Selects cards without any source of this kind: the ones that an enricher has still to look at.
+    ///
+    /// ```
+    /// use cardinal_plugin::CardQuery;
+    ///
+    /// # use cardinal_plugin::{json, testing::test_card};
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # let sources = json!({ "shop:lamp": { "kind": "price", "data": {}, "plugin": "shop" } });
+    /// # host.add_card(test_card("Lamp", json!({ "attributes": { "sources": sources } })));
+    /// # host.add_card(test_card("Chair", json!({})));
+    /// # cardinal_plugin::block_on(async {
+    /// let unpriced = ctx.list_cards(CardQuery::new().missing_kind("price").sort("created_at")).await?;
+    /// assert_eq!((unpriced.items.len(), unpriced.items[0].title.as_str()), (1, "Chair"));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn missing_kind(self, kind: &str) -> Self {
         self.with("missing_kind", kind.into())
     }
 
     /// Selects cards with at least one source that this plugin wrote.
+    ///
+    /// ```
+    /// use cardinal_plugin::CardQuery;
+    ///
+    /// # use cardinal_plugin::{json, testing::test_card};
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # let sources = json!({ "shop:lamp": { "kind": "price", "data": {}, "plugin": "shop" } });
+    /// # host.add_card(test_card("Lamp", json!({ "attributes": { "sources": sources } })));
+    /// # host.add_card(test_card("Chair", json!({})));
+    /// # cardinal_plugin::block_on(async {
+    /// let of_the_shop = ctx.list_cards(CardQuery::new().plugin("shop")).await?;
+    /// assert_eq!((of_the_shop.items.len(), of_the_shop.items[0].title.as_str()), (1, "Lamp"));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn plugin(self, plugin: &str) -> Self {
         self.with("plugin", plugin.into())
@@ -186,6 +369,14 @@ impl CardQuery {
 
     /// Sets any parameter of `GET /v1/admin/master-cards` by its name, for those that have no method here: `updated_since`,
     /// `deleted`, and those that came later than this SDK. `fields` makes cards that [`Card`] cannot be read from.
+    ///
+    /// ```
+    /// use cardinal_plugin::{CardQuery, json, serde_json};
+    ///
+    /// let query = CardQuery::new().limit(20).with("updated_since", "2026-01-01T00:00:00Z".into());
+    /// assert_eq!(serde_json::to_value(query)?, json!({ "limit": 20, "updated_since": "2026-01-01T00:00:00Z" }));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// ```
     #[must_use]
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.fields.insert(name.to_owned(), value);
@@ -194,6 +385,20 @@ impl CardQuery {
 }
 
 /// A page of cards.
+///
+/// ```
+/// use cardinal_plugin::{CardQuery, json, testing::test_card};
+///
+/// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+/// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// # let ctx = host.context();
+/// # cardinal_plugin::block_on(async {
+/// host.add_card(test_card("Lamp", json!({})));
+/// let page = ctx.list_cards(CardQuery::new()).await?;
+/// assert_eq!((page.items.len(), page.next_cursor), (1, None));
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CardPage {
@@ -208,6 +413,17 @@ pub struct CardPage {
 /// ([`service_user`](crate::PluginContext::service_user)).
 ///
 /// In tests `testing::test_user` makes one.
+///
+/// ```
+/// use cardinal_plugin::testing::{TestRequest, test_user};
+///
+/// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+/// # let host = TestHost::new(r#"{ "name": "notes", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// let ctx = host.call_context(TestRequest::get("/").user(test_user("Ada", &["cards:read"])));
+/// let user = ctx.user()?;
+/// assert_eq!((user.name.as_str(), user.scopes), ("Ada", vec!["cards:read".to_owned()]));
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct User {
@@ -227,6 +443,16 @@ pub struct User {
 /// How a user was authenticated.
 ///
 /// The host may add kinds: treat [`Unknown`](Self::Unknown) as a user about whom only the scopes are known.
+///
+/// ```
+/// use cardinal_plugin::{User, UserKind};
+///
+/// /// Programs get the numbers, people a sentence.
+/// fn wants_numbers(user: &User) -> bool {
+///     matches!(user.kind, UserKind::ApiKey | UserKind::Plugin)
+/// }
+/// assert!(!wants_numbers(&cardinal_plugin::testing::test_user("Ada", &[])));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -136,11 +136,27 @@ impl PluginContext {
     }
 
     /// Returns the plugin's name, as in its manifest: kebab-case, at most 40 characters.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "notes", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// assert_eq!(ctx.name(), "notes");
+    /// let own_key = format!("{}:all", ctx.name()); // a source key begins with the plugin's name
+    /// assert_eq!(own_key, "notes:all");
+    /// ```
     pub fn name(&self) -> &str {
         &self.core.about.name
     }
 
     /// Returns the plugin's version, as in its manifest: semver.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "notes", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// assert_eq!(format!("{}/{}", ctx.name(), ctx.version()), "notes/1.0.0");
+    /// ```
     pub fn version(&self) -> &str {
         &self.core.about.version
     }
@@ -286,6 +302,19 @@ impl PluginContext {
     /// pool.
     ///
     /// The pool keeps this context: connections are taken in its call.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Pool, Result};
+    ///
+    /// /// Knows of the database and of nothing else that a context has.
+    /// async fn count_prices(pool: &Pool) -> Result<i64> {
+    ///     pool.get().await?.query_one_as("SELECT count(*) FROM prices", &[]).await.map(|(count,)| count)
+    /// }
+    ///
+    /// async fn report(ctx: &PluginContext) -> Result<String> {
+    ///     Ok(format!("{} prices", count_prices(&ctx.pool()).await?))
+    /// }
+    /// ```
     pub fn pool(&self) -> Pool {
         Pool::new(self.clone())
     }
@@ -295,6 +324,16 @@ impl PluginContext {
     /// Connections that are made with it are not the pool's: they don't count for `limits.db_connections`, the host neither
     /// cleans nor cancels them, and the plugin closes them when it stops. Don't log the password, and don't keep it: ask
     /// again.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result};
+    ///
+    /// /// For a driver that takes the parts one by one.
+    /// async fn server(ctx: &PluginContext) -> Result<(String, u16)> {
+    ///     let options = ctx.connect_options().await?;
+    ///     Ok((options.host, options.port))
+    /// }
+    /// ```
     ///
     /// # Errors
     /// When the plugin has been stopped, or has no database.
@@ -376,6 +415,16 @@ impl PluginContext {
     ///
     /// Any other JSON value is ignored. Put what differs from line to line into fields and keep the message constant, so
     /// that lines can be found and counted.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Level, json};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// ctx.log_with(Level::Warn, "A supplier sent no prices.", &json!({ "supplier": "oak-and-co", "rows": 1200 }));
+    /// assert_eq!(host.log()[0].field("supplier"), "oak-and-co");
+    /// ```
     pub fn log_with(&self, level: Level, message: impl AsRef<str>, fields: &Value) {
         let fields = if fields.is_object() { fields.to_string() } else { String::new() };
         let (message, fields) = (Slice::text(message.as_ref()), Slice::text(&fields));
@@ -408,6 +457,14 @@ impl PluginContext {
     }
 
     /// Returns the plugin's metrics, which are part of the host's `/metrics`. See [`Metrics`] for names and bounds.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// ctx.metrics().count("prices_read", 3);
+    /// assert_eq!((host.metrics()[0].name.as_str(), host.metrics()[0].value), ("prices_read", 3.0));
+    /// ```
     pub fn metrics(&self) -> Metrics<'_> {
         Metrics::new(&self.core, self.call_id())
     }

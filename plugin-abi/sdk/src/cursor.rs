@@ -14,6 +14,14 @@ const MAX_LENGTH: usize = 4 << 10;
 ///
 /// A cursor is neither signed nor secret. Treat the key in one that comes back like any other input: check that the caller
 /// may see what it points to.
+///
+/// ```
+/// use cardinal_plugin::Cursor;
+///
+/// let cursor = Cursor::write(&7)?; // into `next_cursor` of the reply
+/// assert_eq!(Cursor::read::<i64>(&cursor)?, 7); // back with the next request
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Cursor;
 
@@ -42,6 +50,15 @@ impl Cursor {
 
     /// Reads the key in a cursor that [`write`](Self::write) made.
     ///
+    /// ```
+    /// use cardinal_plugin::Cursor;
+    ///
+    /// let (price, id): (u64, i64) = Cursor::read(&Cursor::write(&(990, 7))?)?;
+    /// assert_eq!((price, id), (990, 7));
+    /// assert_eq!(Cursor::read::<i64>("made up").unwrap_err().status(), Some(400));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// 400 `invalid-cursor` for a text that is not a cursor, has a key of another type, or is longer than 4 KiB.
     pub fn read<K: DeserializeOwned>(cursor: &str) -> Result<K> {
@@ -53,6 +70,14 @@ impl Cursor {
 }
 
 /// A page of a list. As JSON it is `{"items": [...], "next_cursor": "..." | null}`, like the pages of the host's own API.
+///
+/// ```
+/// use cardinal_plugin::{Page, json, serde_json};
+///
+/// let last = Page { items: vec!["Lamp", "Chair"], next_cursor: None };
+/// assert_eq!(serde_json::to_value(last)?, json!({ "items": ["Lamp", "Chair"], "next_cursor": null }));
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// ```
 #[derive(Clone, Debug, Serialize)]
 pub struct Page<T> {
     /// The rows of the page, in the order of the list.

@@ -50,6 +50,15 @@ impl Pool {
 
     /// Takes a connection; waits up to 2 seconds for one to become free.
     ///
+    /// ```
+    /// use cardinal_plugin::{Pool, Result};
+    ///
+    /// async fn cheapest(pool: Pool) -> Result<Option<i64>> {
+    ///     let conn = pool.get().await?;
+    ///     conn.query_one_as("SELECT min(cents) FROM prices", &[]).await.map(|(cents,)| cents)
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`PluginContext::get_plugin_conn`].
     pub fn get(&self) -> impl Future<Output = Result<Connection>> + Send + use<> {

@@ -18,6 +18,18 @@ pub use self::std_error::StdError;
 use crate::HttpFailure;
 
 /// The result of everything in this crate that can fail.
+///
+/// ```
+/// use cardinal_plugin::Result;
+///
+/// fn cents(text: &str) -> Result<i64> {
+///     let euros: f64 = text.trim().parse()?; // any standard error becomes an `Error`
+///     Ok((euros * 100.0).round() as i64)
+/// }
+/// assert_eq!(cents("9.90")?, 990);
+/// assert!(cents("cheap").is_err());
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure, in one of two forms:
@@ -108,39 +120,99 @@ impl Error {
     }
 
     /// Makes a 400 `invalid-request`: the request cannot be understood.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Result};
+    ///
+    /// fn range(text: &str) -> Result<(&str, &str)> {
+    ///     text.split_once("..").ok_or_else(|| Error::bad_request("`price` must be a range, as in 10..20."))
+    /// }
+    /// assert_eq!(range("10").unwrap_err().status(), Some(400));
+    /// ```
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::with_code(400, "invalid-request", detail)
     }
 
     /// Makes a 403 `forbidden`: the request is understood, and refused to this caller.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Result, Uuid};
+    ///
+    /// fn check_author(author: Uuid, caller: Uuid) -> Result<()> {
+    ///     if author == caller { Ok(()) } else { Err(Error::forbidden("Only its author can change a review.")) }
+    /// }
+    /// assert_eq!(check_author(Uuid::nil(), Uuid::max()).unwrap_err().code(), Some("forbidden"));
+    /// ```
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::with_code(403, "forbidden", detail)
     }
 
     /// Makes a 404 `not-found`: what the request is about does not exist, or this caller must not know that it does.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Result};
+    ///
+    /// fn supplier<'a>(name: &str, known: &[&'a str]) -> Result<&'a str> {
+    ///     let found = known.iter().find(|known| **known == name);
+    ///     found.copied().ok_or_else(|| Error::not_found("There is no such supplier."))
+    /// }
+    /// assert_eq!(supplier("oak-and-co", &[]).unwrap_err().status(), Some(404));
+    /// ```
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::with_code(404, "not-found", detail)
     }
 
     /// Makes a 409 `conflict`: the request is fine, but not in the present state of what it is about.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Result};
+    ///
+    /// fn check_open(is_closed: bool) -> Result<()> {
+    ///     if is_closed { Err(Error::conflict("The order is closed: open it again first.")) } else { Ok(()) }
+    /// }
+    /// assert_eq!(check_open(true).unwrap_err().status(), Some(409));
+    /// ```
     pub fn conflict(detail: impl Into<String>) -> Self {
         Self::with_code(409, "conflict", detail)
     }
 
     /// Makes a 422 `validation-failed`: the request is well-formed, but a value is wrong. Name it with
     /// [`field`](Self::field).
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    ///
+    /// let error = Error::unprocessable("The price does not fit.").field("/price", "is below 0");
+    /// assert_eq!((error.status(), error.code()), (Some(422), Some("validation-failed")));
+    /// ```
     pub fn unprocessable(detail: impl Into<String>) -> Self {
         Self::with_code(422, "validation-failed", detail)
     }
 
     /// Makes a 502 `upstream-error`: a server that the plugin asked answered nonsense, or not at all. It counts as that
     /// server's fault.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Result};
+    ///
+    /// fn price(page: &str) -> Result<&str> {
+    ///     page.split("\"price\":").nth(1).ok_or_else(|| Error::bad_gateway("The shop's page has no price."))
+    /// }
+    /// assert_eq!(price("<html>").unwrap_err().code(), Some("upstream-error"));
+    /// ```
     pub fn bad_gateway(detail: impl Into<String>) -> Self {
         Self::with_code(502, "upstream-error", detail)
     }
 
     /// Makes a 503 `unavailable`: the client may try again later, in a second unless [`retry_after`](Self::retry_after)
     /// says otherwise. It counts as another server's fault.
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    ///
+    /// let error = Error::unavailable("The price list is being read.");
+    /// assert_eq!((error.status(), error.is_retryable()), (Some(503), true));
+    /// ```
     pub fn unavailable(detail: impl Into<String>) -> Self {
         let error = Self::with_code(503, "unavailable", detail);
         Self { flags: error.flags | codes::flags::RETRY, ..error }
@@ -242,6 +314,13 @@ impl Error {
     ///
     /// It is `None` for every other error, also for those of the host that have a status for the client: match on
     /// [`code`](Self::code) or on the `is_...` methods instead.
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    ///
+    /// assert_eq!(Error::conflict("This SKU is taken.").status(), Some(409));
+    /// assert_eq!(Error::internal("the disk is full").status(), None); // a client gets 500
+    /// ```
     pub fn status(&self) -> Option<u16> {
         match self.kind {
             Kind::Reply(status) => Some(status),
@@ -251,11 +330,32 @@ impl Error {
 
     /// Returns the stable code, when there is one: of an error made for the client, or the name of the rule that the host
     /// refused with (`kind-not-declared`, `source-key-invalid`, ...).
+    ///
+    /// ```
+    /// use cardinal_plugin::{json, testing::{SERVICE_USER, test_card}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "ratings", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # cardinal_plugin::block_on(async {
+    /// let lamp = host.add_card(test_card("Lamp", json!({})));
+    /// let refused = ctx.enrich_card(lamp, SERVICE_USER, "ratings:shop", "rating", &json!({})).await.unwrap_err();
+    /// assert_eq!(refused.code(), Some("kind-not-declared")); // the manifest has no `provides_kinds`
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub fn code(&self) -> Option<&str> {
         self.details.get("code").and_then(Value::as_str)
     }
 
     /// Returns the text: the detail for the client, or what the log gets. It is not meant for programs and may change.
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    ///
+    /// let error: Error = "9,90".parse::<f64>().unwrap_err().into();
+    /// assert_eq!(error.message(), "invalid float literal");
+    /// ```
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -278,6 +378,19 @@ impl Error {
     }
 
     /// Returns the name of the constraint that PostgreSQL says was violated: with the SQLSTATEs 23... as a rule.
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    ///
+    /// /// Says which of the table's rules a rating has broken.
+    /// fn in_words(error: Error) -> Error {
+    ///     match error.constraint() {
+    ///         Some("ratings_stars_check") => Error::unprocessable("A rating has 1 to 5 stars."),
+    ///         Some("ratings_card_id_fkey") => Error::not_found("There is no such card."),
+    ///         _ => error,
+    ///     }
+    /// }
+    /// ```
     pub fn constraint(&self) -> Option<&str> {
         self.details.get("constraint").and_then(Value::as_str)
     }
@@ -303,6 +416,19 @@ impl Error {
 
     /// Returns whether the card (or other object) that was asked for does not exist. True for a 404 of the plugin's own,
     /// too.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Uuid, testing::SERVICE_USER};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "ratings", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # cardinal_plugin::block_on(async {
+    /// let error = ctx.read_card(Uuid::nil(), SERVICE_USER).await.unwrap_err();
+    /// assert!(error.is_not_found());
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404) || self.is(codes::NOT_FOUND)
     }
@@ -311,18 +437,57 @@ impl Error {
     /// that was used is gone.
     ///
     /// Don't try again with the same context. A handler passes the error on; a task ends.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "ratings", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// drop(host); // the plugin is stopped
+    /// let error = cardinal_plugin::block_on(ctx.service_user()).unwrap_err();
+    /// assert!(error.is_cancelled());
+    /// ```
     pub fn is_cancelled(&self) -> bool {
         self.is(codes::CANCELLED) || self.is(codes::BAD_HANDLE)
     }
 
     /// Returns whether trying the same again later may help: a pool is exhausted, a queue is full, the database is away, or
     /// [`retry_after`](Self::retry_after) was called.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cardinal_plugin::{Error, PluginContext, Result, User, tokio};
+    ///
+    /// /// Waits for a database that is away.
+    /// async fn service_user(ctx: &PluginContext) -> Result<User> {
+    ///     loop {
+    ///         match ctx.service_user().await {
+    ///             Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_secs(1)).await,
+    ///             outcome => return outcome,
+    ///         }
+    ///     }
+    /// }
+    /// assert!(Error::unavailable("Later.").is_retryable() && !Error::conflict("Never.").is_retryable());
+    /// ```
     pub fn is_retryable(&self) -> bool {
         self.flags & codes::flags::RETRY != 0
     }
 
     /// Returns whether the error stands for a panic: of a handler, as tests see it, or of a host function. The message is
     /// the panic's.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, block_on, testing::TestRequest};
+    ///
+    /// async fn first_price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     let prices: Vec<u32> = Vec::new();
+    ///     Ok(Response::text(prices[0].to_string()))
+    /// }
+    ///
+    /// # use cardinal_plugin::{Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let reply = block_on(host.call(first_price, TestRequest::get("/")));
+    /// assert!(reply.error().unwrap().is_panic());
+    /// ```
     pub fn is_panic(&self) -> bool {
         self.is(codes::PANICKED)
     }
@@ -331,7 +496,7 @@ impl Error {
         matches!(self.kind, Kind::Code(own) if own == code)
     }
 
-    fn set(&mut self, key: &str, value: Value) {
+    pub(crate) fn set(&mut self, key: &str, value: Value) {
         match &mut self.details {
             Value::Object(details) => {
                 details.insert(key.to_owned(), value);
@@ -427,6 +592,7 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             Kind::Reply(status) => write!(f, "{status} {}: {}", self.code().unwrap_or("-"), self.message)?,
+            Kind::Code(codes::PANICKED) => write!(f, "panic: {}", self.message)?,
             Kind::Code(code) => write!(f, "host error {code}: {}", self.message)?,
         }
         if self.details.is_null() { Ok(()) } else { write!(f, " {}", self.details) }

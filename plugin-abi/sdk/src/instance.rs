@@ -27,6 +27,7 @@ use crate::{
 
 /// What `plugin!` says of the crate that it stands in. Authors never implement it; tests that drive a plugin through its
 /// table do.
+#[doc(hidden)]
 pub trait Plugin: Send + Sync + 'static {
     /// The bytes of manifest.json. What `create` reads of them are name, version and the names of handlers.
     const MANIFEST: &'static [u8];
@@ -38,6 +39,7 @@ pub trait Plugin: Send + Sync + 'static {
 }
 
 /// Returns what the host looks up in the library, for the static that `plugin!` exports. Only that macro calls it.
+#[doc(hidden)]
 pub const fn entry<P: Plugin>() -> abi::Entry {
     abi::Entry::new(open::<P>)
 }
@@ -51,6 +53,7 @@ unsafe extern "C" fn open<P: Plugin>(out: *mut *const (), err: *mut abi::Error) 
 /// library; `plugin!` needs no more than [`entry`].
 ///
 /// Each call leaks a table of a few words.
+#[doc(hidden)]
 pub fn module<P: Plugin>() -> PluginModuleRef {
     PluginModule { describe: describe::<P>, create: create::<P>, exports, call, shutdown, destroy, get_extension }
         .leak_into_prefix()

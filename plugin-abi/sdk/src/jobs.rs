@@ -36,12 +36,51 @@ const STOPPED: u16 = 202;
 /// Every such function and closure implements it; don't implement it by hand. It runs on the same threads as a
 /// [`Handler`](crate::Handler), and must not block them either. `Ok` means that the job is done, an error that it failed:
 /// the error's text is for the operator.
+///
+/// ```
+/// use cardinal_plugin::{Job, JobHandler, PluginContext, Result};
+///
+/// async fn refresh(ctx: PluginContext, job: Job) -> Result<()> {
+///     ctx.log(cardinal_plugin::Level::Info, format!("job {} has nothing to do", job.id()));
+///     Ok(())
+/// }
+///
+/// /// Compiles for what `Router::job` takes.
+/// fn is_handler(_: impl JobHandler) {}
+/// is_handler(refresh);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the handler of a job",
     note = "the handler of a job is `async fn(PluginContext, Job) -> cardinal_plugin::Result<()>`, and its future is `Send`"
 )]
 pub trait JobHandler: Send + Sync + 'static {
     /// Runs the handler up to its future, which the host polls.
+    ///
+    /// The SDK calls it. An author may, too, to do something around a handler:
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, JobHandler, Level, PluginContext, Result};
+    ///
+    /// /// Logs how the handler has ended.
+    /// fn logged<H: JobHandler + Clone>(handler: H) -> impl JobHandler {
+    ///     move |ctx: PluginContext, job: Job| {
+    ///         let handler = handler.clone();
+    ///         async move {
+    ///             let outcome: Result<()> = handler.run(ctx.clone(), job).await;
+    ///             ctx.log(Level::Info, format!("the job has ended: {outcome:?}"));
+    ///             outcome
+    ///         }
+    ///     }
+    /// }
+    /// # use cardinal_plugin::{Router, block_on, testing::{JobEnd, TestHost, TestJob}};
+    /// # async fn import(_: PluginContext, _: Job) -> Result<()> {
+    /// #     Ok(())
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", logged(import)));
+    /// # assert!(matches!(block_on(host.begin_job(TestJob::new("import"))), JobEnd::Done));
+    /// # assert_eq!(host.log()[0].message, "the job has ended: Ok(())");
+    /// ```
     fn run(&self, ctx: PluginContext, job: Job) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 }
 
@@ -131,11 +170,40 @@ impl Job {
     }
 
     /// Returns the job's id, as in `GET /v1/admin/jobs/{id}`. All runs of a job have the same one.
+    ///
+    /// ```
+    /// use cardinal_plugin::Job;
+    ///
+    /// /// A key that is the same in all runs of the job, so that the shop takes the order once.
+    /// fn order_key(job: &Job) -> String {
+    ///     format!("order-{}", job.id())
+    /// }
+    /// ```
     pub fn id(&self) -> Uuid {
         self.id
     }
 
     /// Reads the arguments as the author's type. The host has validated them against `args_schema` of the manifest.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Import {
+    ///     supplier: String,
+    /// }
+    ///
+    /// async fn import(ctx: PluginContext, job: Job) -> Result<()> {
+    ///     let Import { supplier } = job.args()?;
+    ///     ctx.log(cardinal_plugin::Level::Info, format!("reading the prices of {supplier}"));
+    ///     Ok(())
+    /// }
+    /// # use cardinal_plugin::{Router, block_on, json, testing::{TestHost, TestJob}};
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// # block_on(host.begin_job(TestJob::new("import").args(&json!({ "supplier": "oak-and-co" }))));
+    /// # assert_eq!(host.log()[0].message, "reading the prices of oak-and-co");
+    /// ```
     ///
     /// # Errors
     /// An internal error when they do not fit `T`. It names the fault without the value.
@@ -147,6 +215,25 @@ impl Job {
     ///
     /// An earlier version of the plugin may have saved it: accept its form, or start from the beginning.
     ///
+    /// ```
+    /// use cardinal_plugin::{Job, Result};
+    ///
+    /// /// The row to go on with. A checkpoint of an older form counts as none.
+    /// fn first_row(job: &Job) -> u64 {
+    ///     job.checkpoint().ok().flatten().unwrap_or(0)
+    /// }
+    /// # use cardinal_plugin::{PluginContext, Router, block_on, testing::{TestHost, TestJob}};
+    /// # async fn import(_: PluginContext, job: Job) -> Result<()> {
+    /// #     job.progress(first_row(&job), None, "");
+    /// #     Ok(())
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// # let mut run = host.begin_job(TestJob::new("import").checkpoint(&7));
+    /// # block_on(&mut run);
+    /// # assert_eq!(run.done(), 7);
+    /// ```
+    ///
     /// # Errors
     /// An internal error when it does not fit `T`.
     pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>> {
@@ -157,6 +244,24 @@ impl Job {
     ///
     /// It costs next to nothing and never waits, so call it for each item: the host records the latest report every two
     /// seconds.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result};
+    ///
+    /// async fn count(_: PluginContext, job: Job) -> Result<()> {
+    ///     let suppliers = ["oak-and-co", "lamps-inc"];
+    ///     for (done, supplier) in (1..).zip(suppliers) {
+    ///         job.progress(done, Some(suppliers.len() as u64), supplier);
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # use cardinal_plugin::{Router, block_on, testing::{TestHost, TestJob}};
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "count" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("count", count));
+    /// # let mut run = host.begin_job(TestJob::new("count"));
+    /// # block_on(&mut run);
+    /// # assert_eq!((run.done(), run.total(), run.text().as_str()), (2, Some(2), "lamps-inc"));
+    /// ```
     pub fn progress(&self, done: u64, total: Option<u64>, text: impl AsRef<str>) {
         let (done, total) = (done.to_string(), total.map(|total| total.to_string()).unwrap_or_default());
         let text = text.as_ref();
@@ -169,6 +274,25 @@ impl Job {
     /// which item it is: `id` of a card, `line` of a file. `about` counts only when it is an object; of a report over 4 KiB
     /// of JSON only code and detail are kept. The first 10,000 failures of a job are kept, all are counted; a burst of more
     /// than 1,000 in two seconds is counted from there on.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, json};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     for (line, cents) in (2..).zip(["990", "cheap"]) {
+    ///         if let Err(error) = cents.parse::<i64>() {
+    ///             job.fail("price-invalid", error, &json!({ "line": line }));
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # use cardinal_plugin::{Router, block_on, testing::{TestHost, TestJob}};
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// # let mut run = host.begin_job(TestJob::new("import"));
+    /// # block_on(&mut run);
+    /// # assert_eq!((run.failures().len(), &run.failures()[0]["line"]), (1, &json!(3)));
+    /// ```
     pub fn fail(&self, code: &str, detail: impl Display, about: &Value) {
         let mut error = about.as_object().cloned().unwrap_or_default();
         error.insert("code".to_owned(), code.into());
@@ -188,6 +312,25 @@ impl Job {
     ///
     /// It is in the database when the future is ready. Each call is a write, so save every few seconds of work, not for
     /// each item. The newest checkpoint replaces the one before.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     for batch in job.checkpoint::<u64>()?.unwrap_or(0)..10 {
+    ///         // reads a batch of prices
+    ///         job.save(&(batch + 1)).await?; // ends here when the job is to stop
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # use cardinal_plugin::{Router, block_on, json, testing::{TestHost, TestJob}};
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// # let mut run = host.begin_job(TestJob::new("import").checkpoint(&4));
+    /// # run.stop();
+    /// # block_on(&mut run);
+    /// # assert_eq!(run.checkpoint(), Some(json!(5)));
+    /// ```
     ///
     /// # Errors
     /// * [`Error::is_cancelled`] when the job is to stop. The checkpoint is recorded; pass the error on with `?`.
@@ -210,6 +353,21 @@ impl Job {
     /// Returns whether the job is to stop, for loops without an await.
     ///
     /// The handler ends with any error then, best that of [`save`](Self::save), or with `Ok` when it is done all the same.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Job, Result};
+    ///
+    /// fn checksum(job: &Job, rows: &[u64]) -> Result<u64> {
+    ///     let mut sum = 0_u64;
+    ///     for rows in rows.chunks(100_000) {
+    ///         if job.is_stopping() {
+    ///             return Err(Error::unavailable("The job is to stop."));
+    ///         }
+    ///         sum = rows.iter().fold(sum, |sum, row| sum.rotate_left(5) ^ row);
+    ///     }
+    ///     Ok(sum)
+    /// }
+    /// ```
     pub fn is_stopping(&self) -> bool {
         self.ctx.cancelled()
     }
@@ -256,6 +414,20 @@ impl PluginContext {
     ///
     /// It is started for the user of the call, who needs the job's scope; outside of a call for the plugin itself. `args`
     /// is an object of at most 64 KiB as JSON.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json, testing::TestHost};
+    ///
+    /// async fn import(_: PluginContext, _: Job) -> Result<()> {
+    ///     Ok(())
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let id = block_on(host.context().start_job("import", &json!({ "supplier": "oak-and-co" }))).unwrap();
+    /// assert_eq!(host.started_jobs()[0].id, id);
+    /// assert!(block_on(host.context().start_job("imports", &json!({}))).unwrap_err().is_not_found());
+    /// ```
     ///
     /// # Errors
     /// * [`Error::is_not_found`] when the manifest declares no such job

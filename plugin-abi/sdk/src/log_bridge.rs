@@ -108,8 +108,7 @@ fn bounded(fields: Map<String, Value>) -> Map<String, Value> {
         if let Value::String(text) = &mut value
             && text.len() > VALUE_LIMIT
         {
-            let end = (0..=VALUE_LIMIT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-            text.truncate(end);
+            text.truncate(text.floor_char_boundary(VALUE_LIMIT));
             is_cut = true;
         }
         size += name.len() + value.to_string().len();

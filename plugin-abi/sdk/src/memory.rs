@@ -26,9 +26,12 @@ static COUNTED: [Shard; SHARDS] = [const { Shard { allocated: AtomicU64::new(0),
 /// The SDK puts it around the system's allocator. A plugin with an allocator of its own depends on the SDK with
 /// `default-features = false` and wraps that one:
 ///
-/// ```ignore
-/// #[global_allocator]
-/// static ALLOCATOR: cardinal_plugin::Counting<MyAllocator> = cardinal_plugin::Counting::new(MyAllocator);
+/// ```
+/// use std::alloc::System; // or another crate's
+/// use cardinal_plugin::Counting;
+///
+/// // #[global_allocator]
+/// static ALLOCATOR: Counting<System> = Counting::new(System);
 /// ```
 ///
 /// It counts the whole library: all instances, and all crates in it. An allocation costs one atomic addition on a cache
@@ -38,6 +41,14 @@ pub struct Counting<A = System>(A);
 
 impl<A> Counting<A> {
     /// Wraps `allocator`, which does all the work. Only what passes through the wrapped one is counted.
+    ///
+    /// ```
+    /// use std::alloc::System;
+    ///
+    /// const fn counted() -> cardinal_plugin::Counting {
+    ///     cardinal_plugin::Counting::new(System) // of a static: it allocates nothing
+    /// }
+    /// ```
     pub const fn new(allocator: A) -> Self {
         Self(allocator)
     }

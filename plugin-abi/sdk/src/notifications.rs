@@ -16,6 +16,20 @@ use futures_util::Stream;
 use crate::{Connection, Error, PluginContext, Result};
 
 /// What a listener hears, from [`Notifications`].
+///
+/// ```
+/// use cardinal_plugin::Notification;
+///
+/// /// The order to look at; `None` for all of them.
+/// fn order(heard: Notification) -> Option<i64> {
+///     match heard {
+///         Notification::Payload(id) => id.parse().ok(),
+///         _ => None, // a gap: whatever was notified meanwhile is not known
+///     }
+/// }
+/// assert_eq!(order(Notification::Payload("7".to_owned())), Some(7));
+/// assert_eq!(order(Notification::Gap), None);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Notification {
@@ -35,6 +49,19 @@ pub enum Notification {
 ///
 /// The host keeps 1,000 notifications, or 1 MiB of them, that were not read yet. What comes while these wait is dropped,
 /// and a [`Notification::Gap`] stands in its place.
+///
+/// ```
+/// use cardinal_plugin::{Event, Notification, PluginContext, Request, Response, Result, futures::StreamExt};
+///
+/// /// Tells a browser about orders for as long as it listens.
+/// async fn orders(ctx: PluginContext, _: Request) -> Result<Response> {
+///     let events = ctx.listen("orders").await?.map(|heard| match heard {
+///         Notification::Payload(id) => Ok(Event::text(id).name("order")),
+///         _ => Ok(Event::text("").name("look-again")),
+///     });
+///     Ok(Response::events(events))
+/// }
+/// ```
 #[derive(Default)]
 pub struct Notifications {
     inner: abi::Stream,
@@ -42,6 +69,19 @@ pub struct Notifications {
 
 impl Notifications {
     /// Returns the next notification; `None` at the end. A future that is dropped loses none.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Notification, Notifications};
+    ///
+    /// /// Waits until there may be something to do; `false` at the end.
+    /// async fn wait(orders: &mut Notifications) -> bool {
+    ///     match orders.next().await {
+    ///         Some(Notification::Payload(_) | Notification::Gap) => true,
+    ///         _ => false,
+    ///     }
+    /// }
+    /// # assert!(!cardinal_plugin::block_on(wait(&mut Notifications::default())));
+    /// ```
     pub async fn next(&mut self) -> Option<Notification> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
@@ -195,6 +235,17 @@ impl Connection {
     /// In a [`Transaction`](crate::Transaction) it is sent when that is committed, and never when it is rolled back.
     /// PostgreSQL sends the same payload on the same channel once for each transaction. A payload has less than 8,000
     /// bytes: send an id, and keep the rest in a table.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// async fn set_price(conn: &mut Connection, sku: &str, cents: i64) -> Result<()> {
+    ///     let tx = conn.transaction().await?;
+    ///     tx.execute("UPDATE prices SET cents = $2 WHERE sku = $1", &[&sku, &cents]).await?;
+    ///     tx.notify("prices", sku).await?; // heard once the price is committed
+    ///     tx.commit().await
+    /// }
+    /// ```
     ///
     /// # Errors
     /// Those of [`query`](Self::query) and of [`PluginContext::channel_name`]; SQLSTATE 22023 for a payload that is too

@@ -8,6 +8,14 @@ use crate::context::Core;
 /// How much a log line matters. Levels compare by their number: `Error` is the least, `Trace` the greatest.
 ///
 /// The operator chooses from which level on a plugin's lines are kept, `info` unless they say otherwise.
+///
+/// ```
+/// use cardinal_plugin::Level;
+///
+/// assert!(Level::Error < Level::Warn && Level::Debug < Level::Trace);
+/// let level = if "9,90".parse::<f64>().is_err() { Level::Warn } else { Level::Debug };
+/// assert_eq!(level, Level::Warn);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Level {
@@ -67,17 +75,43 @@ impl<'a> Metrics<'a> {
     /// Adds a label to what this value counts, sets or observes afterwards.
     ///
     /// Use few different values: each one makes a series of its own, of which a plugin has 500.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// let of_supplier = ctx.metrics().label("supplier", "oak-and-co").label("format", "csv");
+    /// of_supplier.count("prices_read", 1200);
+    /// assert_eq!(host.metrics()[0].labels["format"], "csv");
+    /// ```
     pub fn label(mut self, name: &str, value: &str) -> Self {
         self.labels.insert(name.to_owned(), value.into());
         self
     }
 
     /// Adds `n` to a counter. The exposition ends its name with `_total`.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// ctx.metrics().count("prices_read", 1200); // in `/metrics` as `..._feeds_prices_read_total`
+    /// assert_eq!(host.metrics()[0].value, 1200.0);
+    /// ```
     pub fn count(&self, name: &str, n: u64) {
         self.send(COUNTER, name, n as f64);
     }
 
     /// Sets a gauge. It keeps its value until it is set again or the plugin stops.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// ctx.metrics().gauge("suppliers_without_prices", 3.0);
+    /// ctx.metrics().gauge("suppliers_without_prices", 0.0);
+    /// assert_eq!(host.metrics().last().unwrap().value, 0.0);
+    /// ```
     pub fn gauge(&self, name: &str, value: f64) {
         self.send(GAUGE, name, value);
     }

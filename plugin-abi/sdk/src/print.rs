@@ -36,6 +36,20 @@ macro_rules! println {
 
 /// Writes a line to the plugin's log at `warn`, in place of the standard library's macro of this name. See
 /// [`println!`](crate::println).
+///
+/// ```
+/// use cardinal_plugin::{Level, PluginContext, Request, Response, Result, block_on, eprintln, testing::TestRequest};
+///
+/// async fn read(_: PluginContext, _: Request) -> Result<Response> {
+///     eprintln!("{} of {} prices cannot be read", 3, 1200);
+///     Ok(Response::empty())
+/// }
+///
+/// # use cardinal_plugin::{Router, testing::TestHost};
+/// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// block_on(host.call(read, TestRequest::post("/")));
+/// assert!(host.log()[0].is(Level::Warn) && host.log()[0].message == "3 of 1200 prices cannot be read");
+/// ```
 #[macro_export]
 macro_rules! eprintln {
     () => { $crate::__private::print($crate::Level::Warn, ::core::format_args!("")) };
@@ -44,6 +58,7 @@ macro_rules! eprintln {
 
 /// Writes the line that [`println!`](crate::println) or [`eprintln!`](crate::eprintln) made; to standard error where there
 /// is no instance, as in an author's unit tests.
+#[doc(hidden)]
 pub fn print(level: Level, line: Arguments<'_>) {
     let Some((host, ctx)) = logger() else { return ::std::eprintln!("{line}") };
     let call = Scope::current().call;

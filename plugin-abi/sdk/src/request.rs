@@ -107,11 +107,38 @@ impl Request {
 
     /// Returns the HTTP method; POST for a tool. A HEAD request reaches the handler of the GET route as GET: the host
     /// leaves the body of the reply out.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// // of `DELETE /prices/L1`, in a handler that answers several methods
+    /// let removes = req.method() == cardinal_plugin::Method::DELETE;
+    /// # assert!(removes);
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::delete("/prices/L1")));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn method(&self) -> &Method {
         &self.method
     }
 
     /// Returns the path below the plugin's prefix, percent-encoded as it came; `/` for a tool.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// // of `GET /prices/oak%20lamp?sort=cents`
+    /// assert_eq!(req.path(), "/prices/oak%20lamp");
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::get("/prices/oak%20lamp?sort=cents")));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn path(&self) -> &str {
         match text(&self.head, attr::PATH) {
             "" => "/",
@@ -120,17 +147,57 @@ impl Request {
     }
 
     /// Returns the query without `?`, percent-encoded as it came; empty when there is none, and for a tool.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// // of `GET /prices?sku=L1&sort=cents`
+    /// assert_eq!(req.query(), "sku=L1&sort=cents");
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::get("/prices?sku=L1&sort=cents")));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn query(&self) -> &str {
         text(&self.head, attr::QUERY)
     }
 
     /// Returns the pairs of the query, decoded (`+` is a space), in their order. A name may repeat.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// // of `GET /prices?sku=L1&sku=L2&text=oak+lamp`
+    /// let skus: Vec<String> = req.query_pairs().filter(|(name, _)| name == "sku").map(|(_, sku)| sku).collect();
+    /// assert_eq!(skus, ["L1", "L2"]);
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::get("/prices?sku=L1&sku=L2&text=oak+lamp")));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn query_pairs(&self) -> impl Iterator<Item = (String, String)> + '_ {
         input::pairs(self.query())
     }
 
     /// Returns a parameter of the path: `card_id` of `/enrich/{card_id}`, decoded. `None` for a name that the path does not
     /// have, and for a tool.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// // of `GET /suppliers/{name}`, asked as `/suppliers/oak%20%26%20co`
+    /// assert_eq!(req.param("name"), Some("oak & co"));
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::get("/").param("name", "oak & co")));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn param(&self, name: &str) -> Option<&str> {
         texts(&self.params).find(|(own, _)| *own == name).map(|(_, value)| value)
     }
@@ -165,22 +232,83 @@ impl Request {
     }
 
     /// Returns the parameters of the path, decoded, in the order of the template.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// // of `GET /suppliers/{name}/prices/{sku}`
+    /// let params: Vec<_> = req.params().collect();
+    /// assert_eq!(params, [("name", "oak-and-co"), ("sku", "L1")]);
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let request = TestRequest::get("/").param("name", "oak-and-co").param("sku", "L1");
+    /// # let reply = block_on(host.call(handler, request));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn params(&self) -> impl Iterator<Item = (&str, &str)> {
         texts(&self.params)
     }
 
     /// Returns the first value of a header; the name in any case. `None` also when the value is not UTF-8.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// let wants_csv = req.header("Accept").is_some_and(|kinds| kinds.contains("text/csv"));
+    /// # assert!(wants_csv);
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::get("/").header("accept", "text/csv, */*;q=0.1")));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// Returns names (lower case) and values of the headers, in their order. Those that are not UTF-8 are left out, as are
     /// the credentials and the headers of the connection, `host` among them.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// // What the plugin's own clients say of themselves.
+    /// let own: Vec<_> = req.headers().filter(|(name, _)| name.starts_with("x-shop-")).collect();
+    /// assert_eq!(own, [("x-shop-till", "7")]);
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let request = TestRequest::get("/").header("x-shop-till", "7").header("accept", "text/csv");
+    /// # let reply = block_on(host.call(handler, request));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         texts(&self.headers)
     }
 
     /// Returns whether this is the call of a tool. Its arguments, a JSON object, are the body.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Request, Response, json};
+    ///
+    /// /// A page for people, numbers for programs.
+    /// fn price(req: &Request, cents: i64) -> Response {
+    ///     match req.is_tool() {
+    ///         true => Response::json(&json!({ "cents": cents })),
+    ///         false => Response::text(format!("It is {cents} cents.")),
+    ///     }
+    /// }
+    /// # use cardinal_plugin::{PluginContext, Router, block_on, testing::{TestHost, TestRequest}};
+    /// # async fn handler(_: PluginContext, req: Request) -> cardinal_plugin::Result<Response> {
+    /// #     Ok(price(&req, 990))
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # assert_eq!(block_on(host.call(handler, TestRequest::get("/"))).text(), "It is 990 cents.");
+    /// ```
     pub fn is_tool(&self) -> bool {
         text(&self.head, attr::CALL_KIND) == "tool"
     }
@@ -218,28 +346,95 @@ impl Request {
     }
 
     /// Returns the id that is in every log line, error body and reply header (`x-request-id`) of this request.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// // To find the call again in the log of another system.
+    /// let note = format!("changed by request {}", req.request_id());
+    /// assert_eq!(note, "changed by request r1");
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::post("/").request_id("r1")));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn request_id(&self) -> &str {
         text(&self.head, attr::REQUEST_ID)
     }
 
     /// Returns the W3C `traceparent` of the call. [`PluginContext::http`](crate::PluginContext::http) sends it by itself;
     /// send it along with requests that the plugin makes in another way.
+    ///
+    /// ```
+    /// use cardinal_plugin::Request;
+    ///
+    /// /// For a client of the plugin's own.
+    /// fn add_trace(req: &Request, headers: &mut Vec<(&'static str, String)>) {
+    ///     headers.extend(req.trace_parent().map(|trace| ("traceparent", trace.to_owned())));
+    /// }
+    /// ```
     pub fn trace_parent(&self) -> Option<&str> {
         Some(text(&self.head, attr::TRACE_PARENT)).filter(|text| !text.is_empty())
     }
 
     /// Returns the client's address, when it is known.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// let is_local = req.peer().is_some_and(|address| address.is_loopback());
+    /// # assert!(is_local);
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::get("/").peer([127, 0, 0, 1].into())));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn peer(&self) -> Option<IpAddr> {
         text(&self.head, attr::PEER).parse().ok()
     }
 
     /// Returns when the host stops waiting; the handler's future is dropped then. It is 30 seconds after the call began, or
     /// `timeout_ms` of the manifest. `None` when the host does not say.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    ///
+    /// // Asks one more supplier only when there is time for it.
+    /// let left = req.deadline().map(|end| end.saturating_duration_since(Instant::now()));
+    /// let asks_on = left.is_none_or(|left| left > Duration::from_secs(5));
+    /// # assert!(!asks_on);
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::get("/").deadline(Duration::from_secs(1))));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
     /// Reads the whole body; a tool's arguments as JSON text. It can be asked for again.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// let body = req.body().await?;
+    /// assert_eq!(&body[..], b"sku,cents\nL1,990\n");
+    /// assert_eq!(req.body().await?, body); // the same bytes again
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::post("/").body("text/csv", "sku,cents\nL1,990\n")));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     ///
     /// # Errors
     /// * 400 or 413 when the client breaks off, or sends more than the route allows
@@ -257,6 +452,19 @@ impl Request {
 
     /// Reads the whole body as JSON of any kind, whatever its `content-type`. [`input`](Self::input) reads an object and
     /// names the fields at fault.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// let skus: Vec<String> = req.json().await?; // any JSON, here a list
+    /// assert_eq!(skus, ["L1", "L2"]);
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::post("/").json(&["L1", "L2"])));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     ///
     /// # Errors
     /// 400 `invalid-json` when it is not JSON, 422 when it does not fit `T`, and the errors of [`body`](Self::body).
@@ -314,6 +522,23 @@ impl Request {
     ///
     /// A route that allows more than 1 MiB streams from the client; the body of any other is there already, as one piece.
     /// The stream belongs to the call and ends with it. [`ByteStream`] has an example.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result};
+    ///
+    /// /// Looks at a file of any size, a piece at a time.
+    /// async fn count_lines(_: PluginContext, req: Request) -> Result<Response> {
+    ///     let (mut file, mut lines) = (req.body_stream()?, 0);
+    ///     while let Some(piece) = file.next().await {
+    ///         lines += piece?.iter().filter(|byte| **byte == b'\n').count();
+    ///     }
+    ///     Ok(Response::text(format!("{lines} lines")))
+    /// }
+    /// # use cardinal_plugin::{Router, block_on, testing::{TestHost, TestRequest}};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(count_lines, TestRequest::put("/").pieces(["sku,ce", "nts\nL1,990\n"])));
+    /// # assert_eq!(reply.text(), "2 lines");
+    /// ```
     ///
     /// # Errors
     /// An internal error when the body has already been taken as a stream.

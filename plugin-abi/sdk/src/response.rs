@@ -72,6 +72,19 @@ impl std::fmt::Debug for Body {
 impl Response {
     /// Answers with JSON (`application/json`). A value that cannot be serialised makes the call fail with an internal
     /// error.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, block_on, json, testing::TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::json(&json!({ "sku": "L1", "cents": 990 })))
+    /// }
+    /// # use cardinal_plugin::{Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    ///
+    /// let reply = block_on(host.call(price, TestRequest::get("/")));
+    /// assert_eq!(reply.header("content-type"), Some("application/json"));
+    /// ```
     pub fn json(value: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_vec(value) {
             Ok(bytes) => Self::with_type("application/json", bytes.into()),
@@ -80,6 +93,18 @@ impl Response {
     }
 
     /// Answers with plain text in UTF-8 (`text/plain; charset=utf-8`).
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, block_on, testing::TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::text("The lamp is 9.90 €."))
+    /// }
+    /// # use cardinal_plugin::{Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    ///
+    /// assert_eq!(block_on(host.call(price, TestRequest::get("/"))).text(), "The lamp is 9.90 €.");
+    /// ```
     pub fn text(text: impl Into<String>) -> Self {
         Self::with_type("text/plain; charset=utf-8", Bytes::from(text.into()))
     }
@@ -96,6 +121,18 @@ impl Response {
     }
 
     /// Answers 204 without a body.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, block_on, testing::TestRequest};
+    ///
+    /// async fn forget(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::empty()) // the same as `Ok(())` of a handler that gives `Result<()>`
+    /// }
+    /// # use cardinal_plugin::{Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    ///
+    /// assert_eq!(block_on(host.call(forget, TestRequest::delete("/"))).status(), 204);
+    /// ```
     pub fn empty() -> Self {
         Self { status: 204, headers: Vec::new(), body: Body::Full(Bytes::new()), fault: None }
     }
@@ -131,6 +168,18 @@ impl Response {
     }
 
     /// Sets the status: 200 to 599. With another one the client gets 502 `plugin-error`, as a fault of the plugin.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, block_on, json, testing::TestRequest};
+    ///
+    /// async fn add(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::json(&json!({ "id": 7 })).status(201))
+    /// }
+    /// # use cardinal_plugin::{Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    ///
+    /// assert_eq!(block_on(host.call(add, TestRequest::post("/"))).status(), 201);
+    /// ```
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.status = status;
@@ -139,6 +188,20 @@ impl Response {
 
     /// Sets a header, in place of one of that name. A name or value that HTTP does not allow makes the call fail with an
     /// internal error.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, block_on, testing::TestRequest};
+    ///
+    /// async fn prices(_: PluginContext, _: Request) -> Result<Response> {
+    ///     let csv = Response::bytes("text/csv", "sku,cents\nL1,990\n");
+    ///     Ok(csv.header("content-disposition", "attachment; filename=\"prices.csv\""))
+    /// }
+    /// # use cardinal_plugin::{Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    ///
+    /// let reply = block_on(host.call(prices, TestRequest::get("/")));
+    /// assert!(reply.header("content-disposition").is_some());
+    /// ```
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         match (HeaderName::try_from(name), HeaderValue::try_from(value)) {

@@ -1,92 +1,14 @@
 //! The table that `routes` returns: which handler answers which method and path.
 
-use std::{any::TypeId, collections::HashMap, future::Future, pin::Pin, sync::Arc};
+mod handler;
+
+use std::{any::TypeId, collections::HashMap, sync::Arc};
 
 use http::Method;
 
-use crate::{Error, JobHandler, PluginContext, Request, Response, Result, jobs};
-
-pub(crate) type BoxedFuture = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
-pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> BoxedFuture + Send + Sync;
-
-/// A handler: `async fn(PluginContext, Request) -> Result<impl Into<Response>>`.
-///
-/// Every such function and closure implements it; don't implement it by hand. `()` (204), `serde_json::Value` and `String`
-/// can stand for a [`Response`].
-///
-/// **Threads.** Handlers run on the host's threads, many calls at a time, and must not block them: no `std::thread::sleep`,
-/// no blocking I/O, no long computation ([`tokio::task::spawn_blocking`] takes those). The thread may change at each await,
-/// so nothing may rest on thread-locals.
-///
-/// **End.** A call has 30 seconds, or `timeout_ms` of the manifest (at most 10 minutes). At that deadline, and when the
-/// client goes away, the future is dropped at its next await. A panic ends the call alone, as 500 `plugin-panicked`.
-///
-/// ```
-/// use cardinal_plugin::{PluginContext, Request, Result, Router, Uuid, block_on, json, serde_json::Value};
-/// use cardinal_plugin::testing::{TestHost, TestRequest};
-///
-/// async fn touch(_: PluginContext, _: Request) -> Result<()> {
-///     Ok(()) // 204
-/// }
-///
-/// async fn item(_: PluginContext, req: Request) -> Result<Value> {
-///     Ok(json!({ "id": req.param_as::<Uuid>("id")? }))
-/// }
-///
-/// let routes = |_: &PluginContext| Router::new().post("/touch", touch).get("/items/{id}", item);
-/// let host = TestHost::new(r#"{ "name": "items", "version": "1.0.0", "backend": {} }"#, routes);
-/// assert_eq!(block_on(host.send(TestRequest::post("/touch"))).status(), 204);
-/// assert_eq!(block_on(host.send(TestRequest::get("/items/7"))).status(), 404);
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler",
-    note = "a handler is `async fn(PluginContext, Request) -> cardinal_plugin::Result<Response>`, and its future is `Send`"
-)]
-pub trait Handler: Send + Sync + 'static {
-    /// Calls the handler: runs the function up to its future, which the host polls.
-    fn call(&self, ctx: PluginContext, req: Request) -> Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
-}
-
-impl<F, Fut> Handler for F
-where
-    F: Fn(PluginContext, Request) -> Fut + Send + Sync + 'static,
-    Fut: Asynchronous + HandlerFuture,
-{
-    fn call(&self, ctx: PluginContext, req: Request) -> BoxedFuture {
-        let future = self(ctx, req);
-        Box::pin(future.reply())
-    }
-}
-
-/// What an `async fn` handler gives when it is called: a future of `Result<impl Into<Response>>` that may move between
-/// threads. Don't implement it by hand.
-pub trait HandlerFuture: Send + 'static {
-    #[doc(hidden)]
-    fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static;
-}
-
-/// Every future. Asked for first, for the sake of its message.
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "this handler gives `{Self}`, which is no future",
-    note = "a handler is `async`: write `async fn name(ctx: PluginContext, req: Request) -> cardinal_plugin::Result<Response>`"
-)]
-pub trait Asynchronous {}
-
-#[diagnostic::do_not_recommend]
-impl<Fut: Future> Asynchronous for Fut {}
-
-impl<Fut, R> HandlerFuture for Fut
-where
-    Fut: Future<Output = Result<R>> + Send + 'static,
-    R: Into<Response>,
-{
-    // An `async fn` would hold `R`, too, which lives for no known time.
-    #[allow(clippy::manual_async_fn)]
-    fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static {
-        async move { self.await.map(Into::into) }
-    }
-}
+pub(crate) use self::handler::{Asynchronous, BoxedFuture, DynHandler};
+pub use self::handler::{Handler, HandlerFuture};
+use crate::{Error, JobHandler, Result, jobs};
 
 /// What the plugin offers: routes below its prefix, handlers that only tools reach, and handlers of jobs.
 ///
@@ -124,6 +46,8 @@ where
 /// assert_eq!(block_on(host.send(TestRequest::put("/items/7"))).status(), 405);
 /// assert_eq!(block_on(host.send(TestRequest::tool("plugin_shelf_warm", &json!({})))).text(), "warm");
 /// ```
+///
+/// [`Request::param`]: crate::Request::param
 #[derive(Default)]
 pub struct Router {
     entries: Vec<Entry>,
@@ -156,6 +80,8 @@ pub(crate) struct Entry {
 ///     Ok(Router::new())
 /// }
 /// ```
+///
+/// [`PluginContext::spawn`]: crate::PluginContext::spawn
 #[diagnostic::on_unimplemented(
     message = "`routes` returns `{Self}`, which is not a router",
     label = "`routes` must return a `Router`, or a `Result<Router>`",
@@ -163,6 +89,14 @@ pub(crate) struct Entry {
 )]
 pub trait IntoRouter {
     /// Returns the router.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, IntoRouter, Router};
+    ///
+    /// assert!(Router::new().into_router().is_ok());
+    /// let failed: Result<Router, std::num::ParseIntError> = "x".parse::<u16>().map(|_| Router::new());
+    /// assert_eq!(failed.into_router().err().unwrap().message(), "invalid digit found in string");
+    /// ```
     ///
     /// # Errors
     /// Whatever kept `routes` from making one.
@@ -183,12 +117,37 @@ impl<E: Into<Error>> IntoRouter for Result<Router, E> {
 
 impl Router {
     /// Makes an empty table.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Router};
+    ///
+    /// /// Of a plugin that does its work in tasks and answers nothing.
+    /// pub fn routes(ctx: &PluginContext) -> Router {
+    ///     ctx.spawn(async { /* reads prices */ });
+    ///     Router::new()
+    /// }
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Answers GET (and HEAD) on `path`. The caller needs the scope `plugin:<name>:read`, unless the manifest says
     /// otherwise.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    ///
+    /// pub fn routes(_: &PluginContext) -> Router {
+    ///     Router::new().get("/prices/{sku}", price)
+    /// }
+    ///
+    /// async fn price(_: PluginContext, req: Request) -> Result<Response> {
+    ///     Ok(Response::text(format!("{} is 9.90", req.param("sku").unwrap_or_default())))
+    /// }
+    /// # use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#, routes);
+    /// # assert_eq!(block_on(host.send(TestRequest::get("/prices/L1"))).text(), "L1 is 9.90");
+    /// ```
     #[must_use]
     pub fn get<H: Handler>(self, path: &str, handler: H) -> Self {
         self.route(Method::GET, path, handler)
@@ -196,24 +155,84 @@ impl Router {
 
     /// Answers POST on `path`. The caller needs the scope `plugin:<name>:write`, unless the manifest says otherwise; so it
     /// is for all methods but GET.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    ///
+    /// pub fn routes(_: &PluginContext) -> Router {
+    ///     Router::new().post("/prices/{sku}", price)
+    /// }
+    ///
+    /// async fn price(_: PluginContext, req: Request) -> Result<Response> {
+    ///     Ok(Response::text(format!("{} is added", req.param("sku").unwrap_or_default())))
+    /// }
+    /// # use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#, routes);
+    /// # assert_eq!(block_on(host.send(TestRequest::post("/prices/L1"))).text(), "L1 is added");
+    /// ```
     #[must_use]
     pub fn post<H: Handler>(self, path: &str, handler: H) -> Self {
         self.route(Method::POST, path, handler)
     }
 
     /// Answers PUT on `path`.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    ///
+    /// pub fn routes(_: &PluginContext) -> Router {
+    ///     Router::new().put("/prices/{sku}", price)
+    /// }
+    ///
+    /// async fn price(_: PluginContext, req: Request) -> Result<Response> {
+    ///     Ok(Response::text(format!("{} is set", req.param("sku").unwrap_or_default())))
+    /// }
+    /// # use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#, routes);
+    /// # assert_eq!(block_on(host.send(TestRequest::put("/prices/L1"))).text(), "L1 is set");
+    /// ```
     #[must_use]
     pub fn put<H: Handler>(self, path: &str, handler: H) -> Self {
         self.route(Method::PUT, path, handler)
     }
 
     /// Answers PATCH on `path`.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    ///
+    /// pub fn routes(_: &PluginContext) -> Router {
+    ///     Router::new().patch("/prices/{sku}", price)
+    /// }
+    ///
+    /// async fn price(_: PluginContext, req: Request) -> Result<Response> {
+    ///     Ok(Response::text(format!("{} is changed", req.param("sku").unwrap_or_default())))
+    /// }
+    /// # use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#, routes);
+    /// # assert_eq!(block_on(host.send(TestRequest::patch("/prices/L1"))).text(), "L1 is changed");
+    /// ```
     #[must_use]
     pub fn patch<H: Handler>(self, path: &str, handler: H) -> Self {
         self.route(Method::PATCH, path, handler)
     }
 
     /// Answers DELETE on `path`.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    ///
+    /// pub fn routes(_: &PluginContext) -> Router {
+    ///     Router::new().delete("/prices/{sku}", price)
+    /// }
+    ///
+    /// async fn price(_: PluginContext, req: Request) -> Result<Response> {
+    ///     Ok(Response::text(format!("{} is deleted", req.param("sku").unwrap_or_default())))
+    /// }
+    /// # use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#, routes);
+    /// # assert_eq!(block_on(host.send(TestRequest::delete("/prices/L1"))).text(), "L1 is deleted");
+    /// ```
     #[must_use]
     pub fn delete<H: Handler>(self, path: &str, handler: H) -> Self {
         self.route(Method::DELETE, path, handler)
@@ -223,6 +242,22 @@ impl Router {
     ///
     /// A closure has no name of its own: its handler is called `"<method> <path>"`, as in `"GET /items"`. A path that is
     /// malformed, or that is there twice for one method, refuses the plugin when it is loaded.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Method, PluginContext, Request, Response, Result, Router};
+    ///
+    /// async fn price(_: PluginContext, req: Request) -> Result<Response> {
+    ///     Ok(Response::text(req.method().as_str()))
+    /// }
+    ///
+    /// /// One handler for several methods.
+    /// pub fn routes(_: &PluginContext) -> Router {
+    ///     Router::new().route(Method::GET, "/price", price).route(Method::PUT, "/price", price)
+    /// }
+    /// # use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#, routes);
+    /// # assert_eq!(block_on(host.send(TestRequest::put("/price"))).text(), "PUT");
+    /// ```
     #[must_use]
     pub fn route<H: Handler>(self, method: Method, path: &str, handler: H) -> Self {
         let name = function_name::<H>().map_or_else(|| format!("{method} {path}"), str::to_owned);
@@ -233,6 +268,21 @@ impl Router {
     ///
     /// It also tells two functions of the same name apart, for the tool that means one of them. A handler that no tool
     /// refers to is a mistake that refuses the plugin.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn compare(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::text("Oak & Co is cheaper."))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "prices", "version": "1.0.0", "mcp": { "tools": [
+    ///     { "name": "plugin_prices_compare", "description": "Compares prices.", "handler": "compare" }] } }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().handler("compare", compare));
+    /// let reply = block_on(host.send(TestRequest::tool("plugin_prices_compare", &json!({}))));
+    /// assert_eq!(reply.text(), "Oak & Co is cheaper.");
+    /// ```
     #[must_use]
     pub fn handler<H: Handler>(self, name: &str, handler: H) -> Self {
         self.push(name.to_owned(), true, None, handler)
@@ -327,13 +377,14 @@ fn function_name<F>() -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{PluginContext, Request, Response};
 
     async fn preview(_: PluginContext, _: Request) -> Result<Response> {
         Ok(Response::empty())
     }
 
     mod other {
-        use super::super::*;
+        use crate::{PluginContext, Request, Response, Result};
         pub(super) async fn preview(_: PluginContext, _: Request) -> Result<Response> {
             Ok(Response::empty())
         }

@@ -236,6 +236,15 @@ pub struct Task<T> {
 
 impl<T> Task<T> {
     /// Stops the work at its next await: its future is dropped there. Work that has ended is left alone.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// let watch = ctx.spawn(std::future::pending::<()>());
+    /// watch.abort(); // nobody wants to know any more
+    /// assert!(cardinal_plugin::block_on(watch).unwrap_err().is_cancelled());
+    /// ```
     pub fn abort(&self) {
         if let Ok(running) = &self.running {
             running.abort();
@@ -243,6 +252,17 @@ impl<T> Task<T> {
     }
 
     /// Returns whether the work has ended: with an output, by a panic, or because it was stopped.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// let refresh = ctx.spawn(std::future::pending::<()>());
+    /// if !refresh.is_finished() {
+    ///     // the refresh before is still under way: don't start another one
+    /// }
+    /// # assert!(!refresh.is_finished());
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.running.as_ref().map_or(true, tokio::task::JoinHandle::is_finished)
     }

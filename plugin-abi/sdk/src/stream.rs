@@ -56,6 +56,17 @@ impl ByteStream {
 
     /// Returns the next piece; `None` at the end, and after an error. A future that is dropped loses no piece.
     ///
+    /// ```
+    /// use cardinal_plugin::{ByteStream, Result};
+    ///
+    /// /// Looks at the first bytes only; dropping the stream leaves the rest unread.
+    /// async fn is_gif(mut picture: ByteStream) -> Result<bool> {
+    ///     let first = picture.next().await.transpose()?;
+    ///     Ok(first.is_some_and(|piece| piece.starts_with(b"GIF89a")))
+    /// }
+    /// # assert!(!cardinal_plugin::block_on(is_gif(ByteStream::default())).unwrap());
+    /// ```
+    ///
     /// # Errors
     /// * 400 or 413 for a body that breaks off or is larger than the route allows
     /// * [`Error::http_failure`] for another server's answer that does not come whole

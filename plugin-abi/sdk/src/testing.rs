@@ -60,7 +60,6 @@ mod agreement;
 mod builder;
 mod database;
 mod events;
-#[doc(hidden)]
 pub mod fake_host;
 mod jobs;
 mod lines;
@@ -116,6 +115,19 @@ type Routes = Arc<dyn Fn(&PluginContext) -> Result<Router> + Send + Sync>;
 ///
 /// Dropping it stops the plugin: tasks are dropped at their next await, and the drop waits for them. It also drops the
 /// database.
+///
+/// ```
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+///
+/// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+///     Ok(Response::text("9.90"))
+/// }
+///
+/// let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+/// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+/// assert_eq!(block_on(host.send(TestRequest::get("/price"))).text(), "9.90");
+/// ```
 pub struct TestHost {
     fake: Arc<FakeHost>,
     manifest: String,
@@ -149,6 +161,14 @@ impl TestHost {
     /// Starts the plugin that this manifest and these routes make, with default settings. [`builder`](Self::builder) sets
     /// more.
     ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    ///
+    /// // In a crate: `TestHost::new(include_str!("../manifest.json"), crate::routes::routes)`.
+    /// let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// assert_eq!(host.context().name(), "prices");
+    /// ```
+    ///
     /// # Panics
     /// Those of [`TestHostBuilder::start`].
     pub fn new<R: IntoRouter>(manifest: &str, routes: impl Fn(&PluginContext) -> R + Send + Sync + 'static) -> Self {
@@ -158,11 +178,29 @@ impl TestHost {
     /// Begins a host that is to have settings, a database or a stopped clock.
     ///
     /// `manifest` is the text of `manifest.json`. Of its fields `name` and `version` must be there.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Router, json, testing::TestHost};
+    ///
+    /// let builder = TestHost::builder(r#"{ "name": "prices", "version": "1.0.0" }"#);
+    /// let host = builder.settings(json!({ "currency": "EUR" })).paused().start(|_: &PluginContext| Router::new());
+    /// assert_eq!(host.context().settings::<cardinal_plugin::serde_json::Value>()?["currency"], "EUR");
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// ```
     pub fn builder(manifest: &str) -> TestHostBuilder {
         TestHostBuilder { manifest: manifest.to_owned(), settings: Value::Null, schema_sql: None, paused: false }
     }
 
     /// Returns the plugin's own context, as `routes` got it. It acts as [`SERVICE_USER`].
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Router, block_on, testing::{SERVICE_USER, TestHost}};
+    ///
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let ctx = host.context();
+    /// assert_eq!(block_on(ctx.service_user()).unwrap().id, SERVICE_USER);
+    /// assert!(ctx.user().is_err(), "nobody calls");
+    /// ```
     pub fn context(&self) -> PluginContext {
         PluginContext::of_instance(self.running().instance.core.clone())
     }
@@ -198,6 +236,24 @@ impl TestHost {
     ///
     /// It never ends when the handler waits for something that the test holds or for time that does not pass: use
     /// [`begin`](Self::begin) there.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, req: Request) -> Result<Response> {
+    ///     match req.param("sku") {
+    ///         Some("L1") => Ok(Response::text("9.90")),
+    ///         _ => Err(Error::not_found("There is no price for this SKU.")),
+    ///     }
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/prices/{sku}", price));
+    /// assert_eq!(block_on(host.send(TestRequest::get("/prices/L1"))).text(), "9.90");
+    /// assert_eq!(block_on(host.send(TestRequest::get("/prices/L2"))).json()["code"], "not-found");
+    /// assert_eq!(block_on(host.send(TestRequest::delete("/prices/L1"))).status(), 405);
+    /// ```
     ///
     /// # Panics
     /// When a streamed body fails, or is larger than 64 MiB.
@@ -332,6 +388,15 @@ impl TestHost {
     ///
     /// Followers of card events hear of it. The plugin's database has it from its next connection on.
     ///
+    /// ```
+    /// use cardinal_plugin::{json, testing::test_card};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// let lamp = host.add_card(test_card("Lamp", json!({ "sku": "L1" })));
+    /// assert_eq!(host.card(lamp).sku, "L1");
+    /// ```
+    ///
     /// # Panics
     /// When `card` has no id.
     pub fn add_card(&self, card: Value) -> Uuid {
@@ -345,6 +410,17 @@ impl TestHost {
     }
 
     /// Returns a card as it is now.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Router, block_on, json, testing::{SERVICE_USER, TestHost, test_card}};
+    ///
+    /// let manifest = r#"{ "name": "prices", "version": "1.0.0", "provides_kinds": ["price"] }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new());
+    /// let lamp = host.add_card(test_card("Lamp", json!({})));
+    /// let price = json!({ "cents": 990 });
+    /// block_on(host.context().enrich_card(lamp, SERVICE_USER, "prices:shop", "price", &price)).unwrap();
+    /// assert_eq!((host.card(lamp).version, &host.card(lamp).sources()["prices:shop"].data), (2, &price));
+    /// ```
     ///
     /// # Panics
     /// When there is none of this id.
@@ -382,6 +458,18 @@ impl TestHost {
 
     /// Forgets what has happened to cards so far, as a host does after a week: a follower is told to look at all of them
     /// ([`CardEvents::restart`](crate::CardEvents::restart)).
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, json, testing::test_card};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// let begin = block_on(ctx.card_events(None, 100)).unwrap().cursor;
+    /// host.add_card(test_card("Lamp", json!({})));
+    /// host.forget_card_events();
+    /// assert!(block_on(ctx.card_events(Some(begin), 100)).unwrap().restart);
+    /// ```
     pub fn forget_card_events(&self) {
         self.fake.forget_events();
     }
@@ -389,11 +477,31 @@ impl TestHost {
     /// Returns the lines of the plugin's log so far, panics included. They are also written to standard error.
     ///
     /// No line is dropped, cut or masked here, and no level is left out.
+    ///
+    /// ```
+    /// use cardinal_plugin::Level;
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// ctx.log(Level::Warn, "A supplier sent no prices.");
+    /// let lines = host.log();
+    /// assert!(lines[0].is(Level::Warn) && lines[0].message == "A supplier sent no prices.");
+    /// ```
     pub fn log(&self) -> Vec<LogLine> {
         lock(&self.fake.log).clone()
     }
 
     /// Returns the changes of metrics so far, in their order. The host's bounds are not enforced here.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// ctx.metrics().count("prices_read", 3);
+    /// let seen = host.metrics();
+    /// assert_eq!((seen[0].name.as_str(), seen[0].value), ("prices_read", 3.0));
+    /// ```
     pub fn metrics(&self) -> Vec<MetricLine> {
         lock(&self.fake.metrics).clone()
     }
@@ -402,6 +510,16 @@ impl TestHost {
     /// https://...`, `connect`, the SQL of batches.
     ///
     /// It shows that something was not asked, or how often. Its words are for people and may change.
+    ///
+    /// ```
+    /// use cardinal_plugin::{CardQuery, block_on};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// block_on(ctx.list_cards(CardQuery::new().status("active"))).unwrap();
+    /// assert_eq!(host.journal().iter().filter(|line| line.starts_with("list")).count(), 1, "asked once");
+    /// ```
     pub fn journal(&self) -> Vec<String> {
         self.fake.journal()
     }
@@ -432,6 +550,24 @@ impl TestHost {
 
     /// Lets the host not answer this until [`release`](Self::release), or until the asking future is dropped. `what` is as
     /// in [`fail`](Self::fail).
+    ///
+    /// ```
+    /// use cardinal_plugin::{CardQuery, PluginContext, Request, Response, Result, testing::TestRequest};
+    ///
+    /// async fn count(ctx: PluginContext, _: Request) -> Result<Response> {
+    ///     let page = ctx.list_cards(CardQuery::new()).await?;
+    ///     Ok(Response::text(page.items.len().to_string()))
+    /// }
+    ///
+    /// # use cardinal_plugin::{Router, testing::TestHost};
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/count", count));
+    /// host.hold("list_cards"); // a database that takes its time
+    /// let mut call = host.begin(TestRequest::get("/count"));
+    /// assert!(call.is_waiting());
+    /// drop(call); // the client goes away
+    /// assert!(host.journal().contains(&"cancelled list_cards".to_owned()));
+    /// ```
     pub fn hold(&self, what: &str) {
         self.fake.hold(what);
     }

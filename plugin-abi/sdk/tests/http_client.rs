@@ -92,11 +92,14 @@ fn failures_have_kinds_and_statuses_are_answers() {
 fn what_is_no_request_is_refused_and_a_dropped_one_is_cancelled() {
     let host = host(|_| ServerAnswer::new(200));
     let ctx = host.context();
-    for url in ["file:///etc/passwd", "http://user:secret@shop.example/", "nonsense"] {
+    for url in ["file:///etc/passwd", "http://user:secret@shop.example/", "nonsense", "http://", "not a url", "ftp://x"]
+    {
         let refused = block_on(ctx.http().get(url).send()).unwrap_err();
-        assert_eq!((refused.http_failure(), refused.status()), (None, None), "{url}");
+        assert_eq!(refused.http_failure(), Some(HttpFailure::InvalidUrl), "{url}");
+        assert!(refused.message().starts_with("The URL ") && !refused.message().contains("secret"), "{refused:?}");
     }
-    assert!(block_on(ctx.http().get(SHOP).header("x", "a\r\nb: c").send()).is_err());
+    let refused = block_on(ctx.http().get(SHOP).header("x", "a\r\nb: c").send()).unwrap_err();
+    assert_eq!((refused.http_failure(), refused.status()), (None, None));
     host.hold("http");
     drop(ctx.http().get(SHOP).send());
     assert_eq!(host.journal().last().unwrap(), "cancelled http");

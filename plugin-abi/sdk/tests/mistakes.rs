@@ -40,6 +40,10 @@ fn sdk() -> PathBuf {
 
 /// Compiles a plugin; what the compiler said, nothing when it was content.
 fn compile(manifest: &str, library: &str) -> String {
+    compile_with(&[], manifest, library)
+}
+
+fn compile_with(flags: &[&str], manifest: &str, library: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     fs::create_dir(root.join("src")).unwrap();
@@ -55,6 +59,7 @@ fn compile(manifest: &str, library: &str) -> String {
         .arg(format!("dependency={}", sdk.parent().unwrap().display()))
         .arg("--out-dir")
         .arg(root)
+        .args(flags)
         .arg(root.join("src/lib.rs"))
         .env("CARGO_MANIFEST_DIR", root)
         .output()
@@ -127,6 +132,14 @@ fn a_manifest_that_does_not_fit_is_told_with_its_line() {
     assert_said(&said, &["manifest.json:6: the tool's name \"notes_list\" must be plugin_notes_<action>"]);
     let said = compile(&MANIFEST.replace("\"backend\": {},", "\"backend\": {},,"), LIBRARY);
     assert_said(&said, &["manifest.json:5: this is not JSON: a name in quotes was expected, not `,`"]);
+    let said = compile(&MANIFEST.replace("\"backend\": {},", "\"backend\": {}"), LIBRARY);
+    assert_said(&said, &["manifest.json:6: this is not JSON: `,` or `}` was expected, not `\"`"]);
+}
+
+#[test]
+fn a_library_that_would_end_the_host_by_its_panics_does_not_compile() {
+    let said = compile_with(&["-Cpanic=abort"], MANIFEST, LIBRARY);
+    assert_said(&said, &["would end the whole host", "take `panic = \"abort\"` out of the profile in Cargo.toml"]);
 }
 
 #[test]

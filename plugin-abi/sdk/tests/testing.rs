@@ -8,7 +8,7 @@ use std::{
 };
 
 use cardinal_plugin::{
-    CardChange, Error, Job, Level, PluginContext, Request, Response, Result, Router, Uuid, block_on,
+    CardChange, CardQuery, Error, Job, Level, PluginContext, Request, Response, Result, Router, Uuid, block_on,
     bytes::Bytes,
     futures::stream,
     json,
@@ -126,6 +126,32 @@ fn a_route_and_a_tool_are_called_as_by_a_host() {
 }
 
 #[test]
+fn a_cursor_is_good_for_its_own_list_alone() {
+    let host = host();
+    for title in ["Lamp", "Chair", "Desk"] {
+        host.add_card(test_card(title, json!({})));
+    }
+    let ctx = host.context();
+    let list = |query: CardQuery| block_on(ctx.list_cards(query));
+    let cursor = list(CardQuery::new().sort("title").limit(2)).unwrap().next_cursor.unwrap();
+    let rest = list(CardQuery::new().sort("title").cursor(&cursor)).unwrap();
+    assert_eq!(rest.items.iter().map(|card| &*card.title).collect::<Vec<_>>(), ["Lamp"]);
+    for (sort, cursor) in [("sku", &*cursor), ("title", "2"), ("title", "x")] {
+        let refused = list(CardQuery::new().sort(sort).cursor(cursor)).unwrap_err();
+        assert_eq!(refused.code(), Some("invalid-cursor"));
+    }
+}
+
+#[test]
+fn the_last_body_of_a_request_is_the_one_it_has() {
+    let kind = |_: PluginContext, req: Request| async move {
+        Ok(Response::text(req.header("content-type").unwrap_or("none")))
+    };
+    let request = TestRequest::post("/").json(&json!({})).body("text/csv", "L1,990");
+    assert_eq!(block_on(host().call(kind, request)).text(), "text/csv");
+}
+
+#[test]
 fn what_no_route_takes_is_refused_as_by_a_host() {
     let host = host();
     assert_eq!(send(&host, TestRequest::get("/nowhere")).status(), 404);
@@ -225,6 +251,8 @@ fn errors_panics_and_streams_are_seen_as_a_client_sees_them() {
     let host = host();
     let reply = send(&host, TestRequest::get("/panic"));
     assert_eq!((reply.status(), reply.error().unwrap().is_panic()), (500, true));
+    let told = format!("{reply:?}");
+    assert!(told.contains("panic: on purpose") && told.contains("tests/testing.rs:84:5"), "{told}");
     assert_eq!(reply.json()["code"], "internal-error");
     assert!(host.log().iter().any(|line| line.message.ends_with("on purpose")));
     assert_eq!(send(&host, TestRequest::get("/stream")).text(), "ab");

@@ -59,7 +59,8 @@ impl Reader<'_> {
     fn expected(&self, what: &str) -> String {
         let rest = String::from_utf8_lossy(&self.bytes[self.at.min(self.bytes.len())..]).into_owned();
         match rest.chars().next() {
-            Some(found) => format!("{what} was expected, not `{}`", found.escape_default()),
+            Some(found) if found.is_control() => format!("{what} was expected, not `{}`", found.escape_default()),
+            Some(found) => format!("{what} was expected, not `{found}`"),
             None => format!("{what} was expected, not the end"),
         }
     }

@@ -39,6 +39,23 @@ pub fn plugin(input: TokenStream) -> TokenStream {
 /// * `#[row(json)]` reads a `json` or `jsonb` column by serde, as any type that implements `Deserialize`.
 ///
 /// A column that is NULL needs an `Option`. Columns without a field are ignored.
+///
+/// ```
+/// use cardinal_plugin::{Connection, FromRow, Result};
+///
+/// #[derive(FromRow)]
+/// struct Price {
+///     sku: String,
+///     #[row(name = "price_cents")]
+///     cents: Option<i64>,
+///     #[row(json)]
+///     tags: Vec<String>, // of a jsonb column
+/// }
+///
+/// async fn prices(conn: &Connection) -> Result<Vec<Price>> {
+///     conn.query_as("SELECT sku, price_cents, tags FROM prices", &[]).await
+/// }
+/// ```
 #[proc_macro_derive(FromRow, attributes(row))]
 pub fn derive_from_row(input: TokenStream) -> TokenStream {
     from_row::derive(input).unwrap_or_else(|message| compile_error(&message))
@@ -68,6 +85,9 @@ fn expand(routes: TokenStream) -> Result<TokenStream, String> {
 /// because that lint, as most, does not look into the macros of other crates.
 const TEMPLATE: &str = r#"
 const _: () = {
+    #[cfg(panic = "abort")]
+    compile_error!("a panic would end the whole host: take `panic = \"abort\"` out of the profile in Cargo.toml");
+
     struct ThisPlugin;
 
     impl ::cardinal_plugin::__private::Plugin for ThisPlugin {

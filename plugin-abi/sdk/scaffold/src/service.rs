@@ -71,33 +71,48 @@ pub async fn latest(ctx: &PluginContext) -> Result<Vec<Note>> {
 {{/page}}
 {{#job}}
 /// Notes of a card that stay; the newest.
-const KEPT_NOTES: i64 = 20;
-/// Notes removed at a time.
-const BATCH_ROWS: i64 = 1_000;
+const KEPT_NOTES: usize = 20;
+/// Cards looked up at a time.
+const BATCH_CARDS: i64 = 100;
 
 /// Removes all but the newest notes of each card.
 pub async fn trim(ctx: &PluginContext, job: &Job) -> Result<()> {
-    let sql = "DELETE FROM notes WHERE id IN (
-                 SELECT id FROM (
-                   SELECT id, row_number() OVER (PARTITION BY card_id ORDER BY id DESC) AS place FROM notes
-                 ) AS placed WHERE place > $1 LIMIT $2)";
+    let sql = "SELECT card_id FROM notes GROUP BY card_id HAVING count(*) > $1 LIMIT $2";
+    let most = KEPT_NOTES as i64;
     let mut removed = job.checkpoint()?.unwrap_or(0);
     loop {
         let conn = ctx.get_plugin_conn().await?;
-        let gone = conn.execute(sql, &[&KEPT_NOTES, &BATCH_ROWS]).await?;
+        let cards: Vec<Uuid> = conn.query_values(sql, &[&most, &BATCH_CARDS]).await?;
         drop(conn);
-        if gone == 0 {
+        if cards.is_empty() {
             return Ok(());
         }
-        removed += gone;
-        job.progress(removed, None, "Removing old notes");
-        job.save(&removed).await?; // fails when the job is to stop
+        for card_id in cards {
+            removed += trim_card(ctx, card_id).await?;
+            job.progress(removed, None, "Removing old notes");
+            job.save(&removed).await?; // fails when the job is to stop
+        }
     }
+}
+
+/// Returns how many notes were removed.
+async fn trim_card(ctx: &PluginContext, card_id: Uuid) -> Result<u64> {
+    let notes = list(ctx, card_id).await?;
+    let kept = &notes[notes.len().saturating_sub(KEPT_NOTES)..];
+    // Before the notes go: a job that is stopped in between finds them again.
+    match share(ctx, card_id, kept).await {
+        Err(error) if !error.is_not_found() => return Err(error),
+        _ => {} // a card that was deleted has nothing to write to
+    }
+    let conn = ctx.get_plugin_conn().await?;
+    let sql = "DELETE FROM notes WHERE card_id = $1 AND id NOT IN (
+                 SELECT id FROM notes WHERE card_id = $1 ORDER BY id DESC LIMIT $2)";
+    conn.execute(sql, &[&card_id, &(KEPT_NOTES as i64)]).await
 }
 
 {{/job}}
 {{#schema}}
-/// Adds a note, and writes to the card how many there are: other plugins read that. Returns the card's version.
+/// Adds a note, and tells other plugins of it in the card. Returns the card's version.
 {{/schema}}
 {{^schema}}
 /// Adds a note to the card, where other plugins read it, too. Returns the card's version.
@@ -118,10 +133,7 @@ pub async fn add(ctx: &PluginContext, card_id: Uuid, text: &str) -> Result<i64> 
         let sql = "INSERT INTO notes (card_id, text) VALUES ($1, $2)";
         conn.execute(sql, &[&card_id, &text]).await?;
     }
-    let notes = list(ctx, card_id).await?;
-    let data = json!({ "count": notes.len(), "last": text });
-    ctx.enrich_card(card_id, user.id, "{{name}}:notes", KIND, &data)
-        .await
+    share(ctx, card_id, &list(ctx, card_id).await?).await
 {{/schema}}
 {{^schema}}
     // Such an id grows with time, so the notes stay in order.
@@ -132,6 +144,16 @@ pub async fn add(ctx: &PluginContext, card_id: Uuid, text: &str) -> Result<i64> 
 {{/schema}}
 }
 
+{{#schema}}
+/// Writes to the card how many notes it has, and the newest. Returns the card's version.
+async fn share(ctx: &PluginContext, card_id: Uuid, notes: &[String]) -> Result<i64> {
+    let data = json!({ "count": notes.len(), "last": notes.last() });
+    let user = ctx.user()?;
+    ctx.enrich_card(card_id, user.id, "{{name}}:notes", KIND, &data)
+        .await
+}
+
+{{/schema}}
 /// A note as it is kept, or what is wrong with it.
 fn checked(text: &str, longest: usize) -> Result<&str> {
     let text = text.trim();
@@ -246,6 +268,8 @@ mod tests {
 {{/routes}}
         let listed = block_on(host.send(request)).json();
         assert_eq!(listed["items"][0], "note 1");
+        let sources = host.card(chair).sources_of(KIND);
+        assert_eq!(sources["{{name}}:notes"].data["count"], KEPT_NOTES);
     }
 {{/job}}
 }

@@ -109,6 +109,28 @@ impl PluginContext {
     /// The `Value` of [`Card`] rounds numbers beyond 64 bits or a double. `serde_json::value::RawValue` reads parts of the
     /// text as they are, and [`enrich_card`](Self::enrich_card) takes a `RawValue` as its data.
     ///
+    /// ```
+    /// use cardinal_plugin::serde_json::{self, value::RawValue};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Exact<'a> {
+    ///     #[serde(borrow)]
+    ///     attributes: &'a RawValue,
+    /// }
+    ///
+    /// # use cardinal_plugin::{json, testing::test_card};
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "feeds", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # cardinal_plugin::block_on(async {
+    /// # let lamp = host.add_card(test_card("Lamp", json!({ "attributes": { "grams": 12.5 } })));
+    /// let text = ctx.read_card_json(lamp, ctx.service_user().await?.id).await?;
+    /// let exact: Exact = serde_json::from_str(&text)?;
+    /// assert!(exact.attributes.get().contains(r#""grams":12.5"#));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
     /// # Errors
     /// Those of [`read_card`](Self::read_card).
     pub fn read_card_json(&self, card_id: Uuid, user_id: Uuid) -> impl Future<Output = Result<String>> + Send + use<> {

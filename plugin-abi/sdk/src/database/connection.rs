@@ -108,6 +108,19 @@ impl Connection {
     /// that looks at the types, or that keeps the statement to save the look-up by its text. The statement belongs to this
     /// connection: another one refuses it.
     ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// /// Looks the statement up once, not for each row.
+    /// async fn add_all(conn: &Connection, prices: &[(String, i64)]) -> Result<()> {
+    ///     let insert = conn.prepare("INSERT INTO prices (sku, cents) VALUES ($1, $2)").await?;
+    ///     for (sku, cents) in prices {
+    ///         conn.execute(&insert, &[sku, cents]).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// PostgreSQL's, for text that is not a single statement or names what is not there ([`Error::sqlstate`]); and the loss
     /// of the connection.
@@ -125,6 +138,15 @@ impl Connection {
     }
 
     /// Runs a statement and collects its rows in memory. [`query_stream`](Self::query_stream) reads results of any size.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// async fn skus_below(conn: &Connection, cents: i64) -> Result<Vec<String>> {
+    ///     let rows = conn.query("SELECT sku FROM prices WHERE cents < $1 ORDER BY sku", &[&cents]).await?;
+    ///     rows.iter().map(|row| row.try_get("sku")).collect()
+    /// }
+    /// ```
     ///
     /// # Errors
     /// * PostgreSQL's ([`Error::sqlstate`]). Passed on with `?` they are 500 `internal-error` for the client, or 504 for a
@@ -145,6 +167,14 @@ impl Connection {
 
     /// Runs a statement that gives exactly one row.
     ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// async fn count(conn: &Connection) -> Result<i64> {
+    ///     Ok(conn.query_one("SELECT count(*) FROM prices", &[]).await?.get(0))
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`query`](Self::query), and an internal error for no row or more than one.
     pub async fn query_one<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Row>
@@ -156,6 +186,15 @@ impl Connection {
     }
 
     /// Runs a statement that gives one row or none.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Error, Result};
+    ///
+    /// async fn price(conn: &Connection, sku: &str) -> Result<i64> {
+    ///     let row = conn.query_opt("SELECT cents FROM prices WHERE sku = $1", &[&sku]).await?;
+    ///     row.ok_or_else(|| Error::not_found("There is no price for this SKU."))?.try_get("cents")
+    /// }
+    /// ```
     ///
     /// # Errors
     /// Those of [`query`](Self::query), and an internal error for more than one row.
@@ -175,6 +214,19 @@ impl Connection {
     ///
     /// The host sends them in batches of up to 256 rows or 64 KiB, and asks PostgreSQL for more as they are read. The
     /// connection is busy until the last row was read, or the stream is dropped.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// /// Of a table of any size, a batch at a time.
+    /// async fn total(conn: &Connection) -> Result<i64> {
+    ///     let (mut rows, mut total) = (conn.query_stream("SELECT cents FROM prices", &[]).await?, 0);
+    ///     while let Some(row) = rows.next().await {
+    ///         total += row?.try_get::<_, i64>("cents")?;
+    ///     }
+    ///     Ok(total)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// Those of [`query`](Self::query), up to the first answer of the server. Later ones come as an item of the stream.
@@ -216,6 +268,15 @@ impl Connection {
     /// Runs a statement and returns how many rows it changed: 0 for one that changes none, and the number of rows for a
     /// `SELECT`.
     ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// /// Returns whether there was such a price.
+    /// async fn set_price(conn: &Connection, sku: &str, cents: i64) -> Result<bool> {
+    ///     Ok(conn.execute("UPDATE prices SET cents = $2 WHERE sku = $1", &[&sku, &cents]).await? == 1)
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`query`](Self::query).
     pub async fn execute<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<u64>
@@ -232,6 +293,15 @@ impl Connection {
     /// Runs several statements, separated by `;`, without parameters and rows. They are one transaction unless they say
     /// otherwise, and have 60 s together.
     ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// /// Both or neither.
+    /// async fn renew(conn: &Connection) -> Result<()> {
+    ///     conn.batch_execute("TRUNCATE prices; INSERT INTO prices SELECT * FROM new_prices").await
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// PostgreSQL's, of the first statement that fails; none behind it has run. And the loss of the connection.
     pub async fn batch_execute(&self, sql: &str) -> Result<()> {
@@ -240,6 +310,17 @@ impl Connection {
     }
 
     /// Begins a transaction. It is rolled back unless [`commit`](Transaction::commit) succeeds.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// async fn rename(conn: &mut Connection, old: &str, new: &str) -> Result<()> {
+    ///     let tx = conn.transaction().await?;
+    ///     tx.execute("UPDATE prices SET sku = $2 WHERE sku = $1", &[&old, &new]).await?;
+    ///     tx.execute("UPDATE ratings SET sku = $2 WHERE sku = $1", &[&old, &new]).await?;
+    ///     tx.commit().await // an early `?` rolls both back
+    /// }
+    /// ```
     ///
     /// # Errors
     /// When the connection is lost ([`Error::is_retryable`]), or the call is over ([`Error::is_cancelled`]).
@@ -283,6 +364,20 @@ impl Connection {
     ///
     /// How the data is cut into pieces carries no meaning. The connection is busy until the stream ends or is dropped;
     /// dropping it early cancels the statement.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result};
+    ///
+    /// /// How many bytes the prices have as CSV.
+    /// async fn size(ctx: &PluginContext) -> Result<usize> {
+    ///     let conn = ctx.get_plugin_conn().await?;
+    ///     let (mut data, mut size) = (conn.copy_out("COPY prices TO STDOUT (FORMAT csv)").await?, 0);
+    ///     while let Some(piece) = data.next().await {
+    ///         size += piece?.len();
+    ///     }
+    ///     Ok(size)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// PostgreSQL's when the statement begins. Later ones come as an item of the stream.

@@ -59,6 +59,22 @@ use crate::{Error, Result};
 pub trait FromRow: Sized {
     /// Reads a row.
     ///
+    /// By hand it is for what the derive cannot say:
+    ///
+    /// ```
+    /// use cardinal_plugin::{FromRow, Result, Row};
+    ///
+    /// struct Price {
+    ///     euros: f64,
+    /// }
+    ///
+    /// impl FromRow for Price {
+    ///     fn from_row(row: &Row) -> Result<Self> {
+    ///         Ok(Self { euros: row.try_get::<_, i64>("cents")? as f64 / 100.0 })
+    ///     }
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// An internal error, with the column's name, when a column is missing, its type does not fit, or it is NULL and the
     /// field is not an `Option`.
@@ -90,6 +106,7 @@ tuples! {
 ///
 /// # Errors
 /// Those of [`Row::try_get`], and NULL where `T` takes no `null`.
+#[doc(hidden)]
 pub fn json_column<T: DeserializeOwned>(row: &Row, column: &str) -> Result<T> {
     match row.try_get::<_, Option<Json<T>>>(column)? {
         Some(Json(value)) => Ok(value),
@@ -99,6 +116,20 @@ pub fn json_column<T: DeserializeOwned>(row: &Row, column: &str) -> Result<T> {
 
 impl Connection {
     /// Runs a statement like [`query`](Self::query) and returns the rows as [`FromRow`] types.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, FromRow, Result};
+    ///
+    /// #[derive(FromRow)]
+    /// struct Price {
+    ///     sku: String,
+    ///     cents: i64,
+    /// }
+    ///
+    /// async fn prices(conn: &Connection, supplier: &str) -> Result<Vec<Price>> {
+    ///     conn.query_as("SELECT sku, cents FROM prices WHERE supplier = $1", &[&supplier]).await
+    /// }
+    /// ```
     ///
     /// # Errors
     /// Those of [`query`](Self::query), and of [`FromRow::from_row`].
@@ -112,6 +143,14 @@ impl Connection {
 
     /// Runs a statement like [`query_one`](Self::query_one) and returns the row as a [`FromRow`] type.
     ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// async fn count_and_sum(conn: &Connection) -> Result<(i64, Option<i64>)> {
+    ///     conn.query_one_as("SELECT count(*), sum(cents)::bigint FROM prices", &[]).await
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`query_one`](Self::query_one), and of [`FromRow::from_row`].
     pub async fn query_one_as<R: FromRow>(
@@ -123,6 +162,20 @@ impl Connection {
     }
 
     /// Runs a statement like [`query_opt`](Self::query_opt) and returns the row, if there is one, as a [`FromRow`] type.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, FromRow, Result};
+    ///
+    /// #[derive(FromRow)]
+    /// struct Rating {
+    ///     stars: i16,
+    ///     text: Option<String>,
+    /// }
+    ///
+    /// async fn rating(conn: &Connection, id: i64) -> Result<Option<Rating>> {
+    ///     conn.query_opt_as("SELECT stars, text FROM ratings WHERE id = $1", &[&id]).await
+    /// }
+    /// ```
     ///
     /// # Errors
     /// Those of [`query_opt`](Self::query_opt), and of [`FromRow::from_row`].

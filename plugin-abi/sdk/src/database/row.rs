@@ -17,6 +17,16 @@ use super::Connection;
 use crate::{Error, Result, stream::bytes_in};
 
 /// A column of a result: its name and its PostgreSQL type.
+///
+/// ```
+/// use cardinal_plugin::{Column, postgres::Type};
+///
+/// /// The columns that a chart can draw.
+/// fn numbers(columns: &[Column]) -> Vec<&str> {
+///     let is_number = |column: &&Column| matches!(*column.type_(), Type::INT4 | Type::INT8 | Type::FLOAT8);
+///     columns.iter().filter(is_number).map(Column::name).collect()
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Column {
     name: String,
@@ -29,11 +39,32 @@ impl Column {
     }
 
     /// Returns the name, as the statement gives it: the column's own, or what stands behind `AS`.
+    ///
+    /// ```
+    /// use cardinal_plugin::Row;
+    ///
+    /// /// The header row of a CSV file.
+    /// fn header(row: &Row) -> String {
+    ///     row.columns().iter().map(|column| column.name()).collect::<Vec<_>>().join(",")
+    /// }
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the PostgreSQL type, the plugin's own types (enums, domains, composites) included.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Column, postgres::Kind};
+    ///
+    /// /// What a text of this column may be, when its type is an enum.
+    /// fn choices(column: &Column) -> &[String] {
+    ///     match column.type_().kind() {
+    ///         Kind::Enum(variants) => variants,
+    ///         _ => &[],
+    ///     }
+    /// }
+    /// ```
     pub fn type_(&self) -> &Type {
         &self.of
     }
@@ -63,22 +94,57 @@ pub struct Row {
 
 impl Row {
     /// Returns the columns, in their order.
+    ///
+    /// ```
+    /// use cardinal_plugin::Row;
+    ///
+    /// fn has_price(row: &Row) -> bool {
+    ///     row.columns().iter().any(|column| column.name() == "cents")
+    /// }
+    /// ```
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
     /// Returns the number of columns.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Result, Row};
+    ///
+    /// /// All columns as texts, from SQL that casts each of them `::text`.
+    /// fn cells(row: &Row) -> Result<Vec<Option<String>>> {
+    ///     (0..row.len()).map(|at| row.try_get(at)).collect()
+    /// }
+    /// ```
     pub fn len(&self) -> usize {
         self.columns.len()
     }
 
     /// Returns whether there are no columns.
+    ///
+    /// ```
+    /// use cardinal_plugin::Row;
+    ///
+    /// /// The first column's name; `SELECT` alone gives rows without one.
+    /// fn first(row: &Row) -> Option<&str> {
+    ///     if row.is_empty() { None } else { Some(row.columns()[0].name()) }
+    /// }
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
 
     /// Returns the value of a column, by number (from 0) or name. It is for columns that the statement beside it names; use
     /// [`try_get`](Self::try_get) where the SQL comes from elsewhere.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// async fn newest(conn: &Connection) -> Result<(String, Option<i64>)> {
+    ///     let row = conn.query_one("SELECT sku, cents FROM prices ORDER BY id DESC LIMIT 1", &[]).await?;
+    ///     Ok((row.get("sku"), row.get(1)))
+    /// }
+    /// ```
     ///
     /// # Panics
     /// When there is no such column, its type does not fit `T`, or it is NULL and `T` is not an `Option`. That is a mistake
@@ -94,6 +160,14 @@ impl Row {
     /// in any case.
     ///
     /// `&str` and `&[u8]` borrow from the row. NULL is `None` of an `Option`.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Result, Row};
+    ///
+    /// fn price(row: &Row) -> Result<(&str, Option<i64>)> {
+    ///     Ok((row.try_get("sku")?, row.try_get("cents")?)) // NULL is `None`
+    /// }
+    /// ```
     ///
     /// # Errors
     /// An internal error when there is no such column, its type does not fit `T`, or it is NULL and `T` is not an `Option`.
@@ -132,6 +206,19 @@ impl fmt::Debug for Row {
 }
 
 /// The number (`usize`, from 0) or name (`&str`) of a column. Other types can't implement it.
+///
+/// ```
+/// use cardinal_plugin::{Row, RowIndex};
+///
+/// /// Takes a number or a name, as [`Row::get`] does.
+/// fn stars(row: &Row, column: impl RowIndex) -> i16 {
+///     row.get(column)
+/// }
+///
+/// fn both(row: &Row) -> (i16, i16) {
+///     (stars(row, 0), stars(row, "stars"))
+/// }
+/// ```
 pub trait RowIndex: fmt::Display + sealed::Sealed {
     #[doc(hidden)]
     fn find(&self, columns: &[Column]) -> Option<usize>;
@@ -168,6 +255,16 @@ impl<T: RowIndex + ?Sized> RowIndex for &T {
 /// The host sends batches of up to 256 rows or 64 KiB, one at a time, as they are used up. Dropping it before its end
 /// cancels the statement. As with tokio-postgres, another statement on the same connection waits for the rows of this one.
 /// It ends after its first error.
+///
+/// ```
+/// use cardinal_plugin::{Connection, Result, Row, futures::TryStreamExt};
+///
+/// /// The first rating of five stars; the rest is not read.
+/// async fn first_best(conn: &Connection) -> Result<Option<Row>> {
+///     let ratings = conn.query_stream("SELECT stars, text FROM ratings ORDER BY id", &[]).await?;
+///     std::pin::pin!(ratings.try_filter(|row| std::future::ready(row.get::<_, i16>("stars") == 5))).try_next().await
+/// }
+/// ```
 pub struct RowStream {
     columns: Arc<[Column]>,
     batches: abi::Stream,
@@ -182,6 +279,16 @@ impl RowStream {
     }
 
     /// Returns the columns of the rows to come.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// /// The names are known before the first row is.
+    /// async fn names(conn: &Connection, sql: &str) -> Result<Vec<String>> {
+    ///     let rows = conn.query_stream(sql, &[]).await?;
+    ///     Ok(rows.columns().iter().map(|column| column.name().to_owned()).collect())
+    /// }
+    /// ```
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
@@ -266,6 +373,19 @@ impl fmt::Debug for RowStream {
 ///
 /// It is a [`Stream`] for replies that outlive their handler. Dropping it cancels the statement and gives the connection
 /// back.
+///
+/// ```
+/// use cardinal_plugin::{OwnedRows, PluginContext, Result, futures::TryStreamExt};
+///
+/// async fn open(ctx: &PluginContext) -> Result<OwnedRows> {
+///     ctx.get_plugin_conn().await?.into_rows("SELECT sku FROM prices", &[]).await
+/// }
+///
+/// /// The rows bring their connection along, so it does not matter where they are read.
+/// async fn skus(rows: OwnedRows) -> Result<Vec<String>> {
+///     rows.map_ok(|row| row.get("sku")).try_collect().await
+/// }
+/// ```
 #[derive(Debug)]
 pub struct OwnedRows {
     /// Dropped before the connection.
@@ -279,6 +399,15 @@ impl OwnedRows {
     }
 
     /// Returns the columns of the rows to come.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Result};
+    ///
+    /// async fn width(ctx: &PluginContext) -> Result<usize> {
+    ///     let rows = ctx.get_plugin_conn().await?.into_rows("SELECT * FROM prices", &[]).await?;
+    ///     Ok(rows.columns().len())
+    /// }
+    /// ```
     pub fn columns(&self) -> &[Column] {
         self.rows.columns()
     }

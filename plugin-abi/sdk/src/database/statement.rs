@@ -47,11 +47,29 @@ pub(super) struct StatementInner {
 
 impl Statement {
     /// Returns the types of the parameters, `$1` first.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result, postgres::Type};
+    ///
+    /// async fn takes_a_number(conn: &Connection) -> Result<bool> {
+    ///     let delete = conn.prepare("DELETE FROM ratings WHERE id = $1").await?;
+    ///     Ok(delete.params() == [Type::INT8])
+    /// }
+    /// ```
     pub fn params(&self) -> &[Type] {
         &self.inner.shape.params
     }
 
     /// Returns the columns of the result, in their order; none when the statement gives no rows.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// /// Whether the statement gives rows at all.
+    /// async fn gives_rows(conn: &Connection, sql: &str) -> Result<bool> {
+    ///     Ok(!conn.prepare(sql).await?.columns().is_empty())
+    /// }
+    /// ```
     pub fn columns(&self) -> &[Column] {
         &self.inner.shape.columns
     }
@@ -87,6 +105,20 @@ impl fmt::Debug for Statement {
 
 /// What a connection takes for a statement: SQL text, or a [`Statement`] that
 /// [`Connection::prepare`](super::Connection::prepare) made. Other types can't implement it.
+///
+/// ```
+/// use cardinal_plugin::{Connection, Result, ToStatement};
+///
+/// /// Takes SQL or what was prepared from it, as the methods of [`Connection`] do.
+/// async fn count(conn: &Connection, statement: &(impl ToStatement + ?Sized)) -> Result<usize> {
+///     Ok(conn.query(statement, &[]).await?.len())
+/// }
+///
+/// async fn count_twice(conn: &Connection) -> Result<usize> {
+///     let prices = conn.prepare("SELECT FROM prices").await?;
+///     Ok(count(conn, &prices).await? + count(conn, "SELECT FROM ratings").await?)
+/// }
+/// ```
 pub trait ToStatement: sealed::Sealed + Sync {
     #[doc(hidden)]
     fn source(&self) -> Source<'_>;

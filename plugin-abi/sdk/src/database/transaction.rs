@@ -88,6 +88,19 @@ impl<'a> Transaction<'a> {
     /// When it fails, nothing has been changed, with one exception: when the connection is lost while PostgreSQL answers,
     /// the transaction may or may not have been committed. The same holds when the future is dropped.
     ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Error, Result};
+    ///
+    /// async fn add(conn: &mut Connection, sku: &str) -> Result<()> {
+    ///     let tx = conn.transaction().await?;
+    ///     tx.execute("INSERT INTO prices (sku) VALUES ($1)", &[&sku]).await?;
+    ///     tx.commit().await.map_err(|error| match error.is_retryable() {
+    ///         true => Error::unavailable("It is not known whether the price was added: look first."),
+    ///         false => error,
+    ///     })
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// What only the commit checks (deferred constraints, SQLSTATE 23...), a conflict with another transaction (40001), and
     /// a lost connection.
@@ -100,6 +113,18 @@ impl<'a> Transaction<'a> {
     }
 
     /// Rolls the transaction back and waits for it. Dropping it does the same without waiting, and without an error.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Connection, Result};
+    ///
+    /// /// How many prices the statement would change.
+    /// async fn dry_run(conn: &mut Connection) -> Result<u64> {
+    ///     let tx = conn.transaction().await?;
+    ///     let changed = tx.execute("UPDATE prices SET cents = cents * 2", &[]).await?;
+    ///     tx.rollback().await?;
+    ///     Ok(changed)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// When the connection is lost, which rolls it back, too.

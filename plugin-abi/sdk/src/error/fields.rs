@@ -9,6 +9,15 @@ impl Error {
     /// there.
     ///
     /// It can be called again for further fields. The host shows the first 64, with 512 bytes of text each.
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    ///
+    /// let error = Error::unprocessable("The offer does not fit.")
+    ///     .field("/offers/0/price", "is below 0")
+    ///     .field("/offers/0/currency", "is not EUR");
+    /// assert_eq!(error.status(), Some(422));
+    /// ```
     #[must_use]
     pub fn field(mut self, pointer: &str, detail: &str) -> Self {
         let entry = json!({ "pointer": pointer, "detail": detail });
@@ -40,6 +49,14 @@ impl Error {
     }
 
     /// Returns `Ok` when no field was named by [`field`](Self::field) or [`field_if`](Self::field_if).
+    ///
+    /// ```
+    /// use cardinal_plugin::Error;
+    ///
+    /// let checked = |cents: i64| Error::unprocessable("No.").field_if(cents < 0, "/cents", "is below 0").check();
+    /// assert!(checked(990).is_ok());
+    /// assert_eq!(checked(-1).unwrap_err().status(), Some(422));
+    /// ```
     ///
     /// # Errors
     /// This error, when a field was named.

@@ -7,6 +7,15 @@ use super::Error;
 /// An [`Error`] as a [`std::error::Error`], made by [`Error::into_std`].
 ///
 /// `?` turns it into the same [`Error`] again, also when it is the source of another error.
+///
+/// ```
+/// use cardinal_plugin::{Error, StdError};
+///
+/// let own: StdError = Error::conflict("This SKU is taken.").into_std();
+/// let boxed: Box<dyn std::error::Error + Send + Sync> = own.into();
+/// assert_eq!(boxed.to_string(), "This SKU is taken.");
+/// assert_eq!(Error::from(boxed).status(), Some(409));
+/// ```
 pub struct StdError {
     /// What `source` leads to, so that it is found behind an `anyhow::Error`, which hides its outermost error.
     pub(super) inner: Inner,

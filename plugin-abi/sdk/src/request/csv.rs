@@ -15,6 +15,28 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// The rows of a CSV body, from [`Request::csv`](crate::Request::csv).
 ///
 /// It belongs to the call: once the call is over, reading fails. Dropping it early leaves the rest of the body unread.
+///
+/// ```
+/// #[derive(serde::Deserialize)]
+/// struct Price {
+///     sku: String,
+///     cents: i64,
+/// }
+///
+/// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+/// # use cardinal_plugin::testing::{TestHost, TestRequest};
+/// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+/// // of `sku;cents` and `L1;990`
+/// let mut rows = req.csv(b';').await?;
+/// while let Some(price) = rows.next::<Price>().await? {
+///     assert_eq!((price.sku.as_str(), price.cents), ("L1", 990));
+/// }
+/// # Ok(Response::empty())
+/// # }
+/// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// # let reply = block_on(host.call(handler, TestRequest::post("/").body("text/csv", "sku;cents\nL1;990\n")));
+/// # assert_eq!(reply.status(), 204, "{reply:?}");
+/// ```
 pub struct CsvRows {
     body: ByteStream,
     parser: Reader,
@@ -52,11 +74,57 @@ impl CsvRows {
     }
 
     /// Returns the names of the columns, from the header row, without the blanks around them.
+    ///
+    /// ```
+    /// use cardinal_plugin::{CsvRows, Error};
+    ///
+    /// fn check_columns(rows: &CsvRows) -> cardinal_plugin::Result<()> {
+    ///     let lacks = |wanted: &&str| !rows.names().iter().any(|name| name == wanted);
+    ///     match ["sku", "cents"].into_iter().find(lacks) {
+    ///         Some(name) => Err(Error::unprocessable(format!("The file has no column `{name}`."))),
+    ///         None => Ok(()),
+    ///     }
+    /// }
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// # check_columns(&req.csv(b',').await?)?;
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let reply = block_on(host.call(handler, TestRequest::post("/").body("text/csv", "sku, cents \n")));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
     /// Returns the line in which the row that was read last begins; the file's first line is 1.
+    ///
+    /// ```
+    /// #[derive(serde::Deserialize)]
+    /// struct Price {
+    ///     cents: i64,
+    /// }
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// // of `sku,cents`, `L1,990` and `L2,0`
+    /// let (mut rows, mut free) = (req.csv(b',').await?, Vec::new());
+    /// while let Some(price) = rows.next::<Price>().await? {
+    ///     if price.cents == 0 {
+    ///         free.push(rows.line());
+    ///     }
+    /// }
+    /// assert_eq!(free, [3]);
+    /// # Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let file = TestRequest::post("/").body("text/csv", "sku,cents\nL1,990\nL2,0\n");
+    /// # let reply = block_on(host.call(handler, file));
+    /// # assert_eq!(reply.status(), 204, "{reply:?}");
+    /// ```
     pub fn line(&self) -> u64 {
         self.line
     }

@@ -12,6 +12,24 @@ const MAX_BOUNDARY: usize = 70;
 /// The parts of a form, from [`Request::multipart`](crate::Request::multipart).
 ///
 /// It belongs to the call: once the call is over, reading fails. Dropping it early leaves the rest of the body unread.
+///
+/// ```
+/// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+/// # use cardinal_plugin::testing::{TestHost, TestRequest};
+/// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+/// // of a form with the field `supplier`
+/// let mut form = req.multipart()?;
+/// while let Some(part) = form.next().await? {
+///     let (name, value) = (part.name().to_owned(), part.text(100).await?);
+///     assert_eq!((name.as_str(), value.as_str()), ("supplier", "oak-and-co"));
+/// }
+/// # Ok(Response::empty())
+/// # }
+/// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// # let reply = block_on(host.call(handler, TestRequest::post("/").body("multipart/form-data; boundary=x", FORM)));
+/// # assert_eq!(reply.status(), 204, "{reply:?}");
+/// # const FORM: &str = "--x\r\nContent-Disposition: form-data; name=\"supplier\"\r\n\r\noak-and-co\r\n--x--\r\n";
+/// ```
 pub struct Multipart {
     body: ByteStream,
     buffer: BytesMut,
@@ -41,6 +59,28 @@ impl Multipart {
     }
 
     /// Returns the next part; `None` at the end. It skips what was not read of the part before.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Request, Result};
+    ///
+    /// /// The names of the files, which are not read.
+    /// async fn file_names(req: &Request) -> Result<Vec<String>> {
+    ///     let (mut form, mut names) = (req.multipart()?, Vec::new());
+    ///     while let Some(part) = form.next().await? {
+    ///         names.extend(part.file_name().map(str::to_owned));
+    ///     }
+    ///     Ok(names)
+    /// }
+    /// # use cardinal_plugin::{PluginContext, Response, Router, block_on, testing::{TestHost, TestRequest}};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::text(file_names(&req).await?.join(",")))
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let form = "--x\r\nContent-Disposition: form-data; name=\"a\"; filename=\"lamp.png\"\r\n\r\nGIF\r\n--x--\r\n";
+    /// # let request = TestRequest::post("/").body("multipart/form-data; boundary=x", form);
+    /// # let reply = block_on(host.call(handler, request));
+    /// # assert_eq!(reply.text(), "lamp.png");
+    /// ```
     ///
     /// # Errors
     /// * 400 for a form that is damaged or breaks off, has more than 1,000 parts, or a part with more than 8 KiB of headers
@@ -174,21 +214,96 @@ pub struct Part<'a> {
 
 impl Part<'_> {
     /// Returns the name of the field. Several parts may have the same one.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Part, Result};
+    ///
+    /// async fn supplier(part: Part<'_>) -> Result<Option<String>> {
+    ///     if part.name() == "supplier" { part.text(100).await.map(Some) } else { Ok(None) }
+    /// }
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(_: PluginContext, req: Request) -> cardinal_plugin::Result<Response> {
+    /// #     let mut form = req.multipart()?;
+    /// #     let part = form.next().await?.unwrap();
+    /// #     Ok(Response::text(format!("{:?}", supplier(part).await?)))
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let form = "--x\r\nContent-Disposition: form-data; name=\"supplier\"\r\n\r\noak-and-co\r\n--x--\r\n";
+    /// # let request = TestRequest::post("/").body("multipart/form-data; boundary=x", form);
+    /// # let reply = block_on(host.call(handler, request));
+    /// # assert_eq!(reply.text(), r#"Some("oak-and-co")"#);
+    /// ```
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns the file's name as the client says it, for a part that is a file. Never use it as a path.
+    ///
+    /// ```
+    /// use cardinal_plugin::Part;
+    ///
+    /// /// What to call the picture in a list: never where to store it.
+    /// fn label(part: &Part<'_>) -> String {
+    ///     part.file_name().unwrap_or("a picture").chars().take(80).collect()
+    /// }
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(_: PluginContext, req: Request) -> cardinal_plugin::Result<Response> {
+    /// #     let mut form = req.multipart()?;
+    /// #     let part = form.next().await?.unwrap();
+    /// #     Ok(Response::text(format!("{:?}", label(&part))))
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let form = "--x\r\nContent-Disposition: form-data; name=\"a\"; filename=\"lamp.png\"\r\n\r\n\r\n--x--\r\n";
+    /// # let request = TestRequest::post("/").body("multipart/form-data; boundary=x", form);
+    /// # let reply = block_on(host.call(handler, request));
+    /// # assert_eq!(reply.text(), r#""lamp.png""#);
+    /// ```
     pub fn file_name(&self) -> Option<&str> {
         self.file_name.as_deref()
     }
 
     /// Returns the media type as the client says it. The content may be something else.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Part, Result};
+    ///
+    /// fn check_picture(part: &Part<'_>) -> Result<()> {
+    ///     match part.content_type() {
+    ///         Some("image/png" | "image/jpeg") => Ok(()),
+    ///         _ => Err(Error::unprocessable("A picture is PNG or JPEG.").field("/picture", "is neither")),
+    ///     }
+    /// }
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(_: PluginContext, req: Request) -> cardinal_plugin::Result<Response> {
+    /// #     let mut form = req.multipart()?;
+    /// #     let part = form.next().await?.unwrap();
+    /// #     Ok(Response::text(format!("{:?}", check_picture(&part).is_ok())))
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let form = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\nContent-Type: image/png\r\n\r\n\r\n--x--";
+    /// # let request = TestRequest::post("/").body("multipart/form-data; boundary=x", form);
+    /// # let reply = block_on(host.call(handler, request));
+    /// # assert_eq!(reply.text(), r#"true"#);
+    /// ```
     pub fn content_type(&self) -> Option<&str> {
         self.content_type.as_deref()
     }
 
     /// Returns the next piece of the content; `None` at its end.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Part, Result, tokio::{fs::File, io::AsyncWriteExt}};
+    ///
+    /// async fn store(mut part: Part<'_>, file: &mut File) -> Result<()> {
+    ///     while let Some(piece) = part.chunk().await? {
+    ///         file.write_all(&piece).await?;
+    ///     }
+    ///     Ok(file.flush().await?)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// 400 when the form breaks off, and the errors of [`ByteStream::next`].
@@ -197,6 +312,27 @@ impl Part<'_> {
     }
 
     /// Reads the whole content, of at most `most` bytes, into memory.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Part, Result, bytes::Bytes};
+    ///
+    /// /// 413 for more than 5 MiB.
+    /// async fn picture(part: Part<'_>) -> Result<Bytes> {
+    ///     part.bytes(5 << 20).await
+    /// }
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(_: PluginContext, req: Request) -> cardinal_plugin::Result<Response> {
+    /// #     let mut form = req.multipart()?;
+    /// #     let part = form.next().await?.unwrap();
+    /// #     Ok(Response::text(format!("{:?}", picture(part).await?.len())))
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let form = "--x\r\nContent-Disposition: form-data; name=\"picture\"\r\n\r\nGIF89a\r\n--x--\r\n";
+    /// # let request = TestRequest::post("/").body("multipart/form-data; boundary=x", form);
+    /// # let reply = block_on(host.call(handler, request));
+    /// # assert_eq!(reply.text(), r#"6"#);
+    /// ```
     ///
     /// # Errors
     /// 413 `payload-too-large` when it has more bytes than `most`, and the errors of [`chunk`](Self::chunk).
@@ -213,6 +349,27 @@ impl Part<'_> {
     }
 
     /// Reads the whole content, of at most `most` bytes, as text.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Error, Part, Result};
+    ///
+    /// async fn stars(part: Part<'_>) -> Result<u8> {
+    ///     let text = part.text(10).await?;
+    ///     text.trim().parse().map_err(|_| Error::unprocessable("Stars are 1 to 5.").field("/stars", "is no number"))
+    /// }
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Router, block_on};
+    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
+    /// # async fn handler(_: PluginContext, req: Request) -> cardinal_plugin::Result<Response> {
+    /// #     let mut form = req.multipart()?;
+    /// #     let part = form.next().await?.unwrap();
+    /// #     Ok(Response::text(format!("{:?}", stars(part).await?)))
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let form = "--x\r\nContent-Disposition: form-data; name=\"stars\"\r\n\r\n5\r\n--x--\r\n";
+    /// # let request = TestRequest::post("/").body("multipart/form-data; boundary=x", form);
+    /// # let reply = block_on(host.call(handler, request));
+    /// # assert_eq!(reply.text(), r#"5"#);
+    /// ```
     ///
     /// # Errors
     /// 422, with the field's pointer, when it is not UTF-8, and the errors of [`bytes`](Self::bytes).

@@ -43,11 +43,38 @@ pub struct Event {
 
 impl Event {
     /// Makes an event with a text, which may have several lines.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Event, PluginContext, Request, Response, Result, block_on, testing::TestRequest};
+    ///
+    /// async fn news(_: PluginContext, _: Request) -> Result<Response> {
+    ///     let lines = Event::text("a new price\nof the lamp");
+    ///     Ok(Response::events(cardinal_plugin::futures::stream::iter([Ok(lines)])))
+    /// }
+    /// # use cardinal_plugin::{Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    ///
+    /// assert_eq!(block_on(host.call(news, TestRequest::get("/"))).text(), "data: a new price\ndata: of the lamp\n\n");
+    /// ```
     pub fn text(data: impl Into<String>) -> Self {
         Self { data: data.into(), ..Self::default() }
     }
 
     /// Makes an event with JSON. A value that cannot be serialised ends the stream with an error.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Event, PluginContext, Request, Response, Result, block_on, json, testing::TestRequest};
+    ///
+    /// async fn news(_: PluginContext, _: Request) -> Result<Response> {
+    ///     let price = Event::json(&json!({ "sku": "L1", "cents": 990 }));
+    ///     Ok(Response::events(cardinal_plugin::futures::stream::iter([Ok(price)])))
+    /// }
+    /// # use cardinal_plugin::{Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    ///
+    /// let reply = block_on(host.call(news, TestRequest::get("/")));
+    /// assert_eq!(reply.text(), "data: {\"cents\":990,\"sku\":\"L1\"}\n\n");
+    /// ```
     pub fn json(data: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_string(data) {
             Ok(data) => Self::text(data),
@@ -56,6 +83,14 @@ impl Event {
     }
 
     /// Sets the name that listeners choose by; a browser calls it `message` when it is not set. It must be one line.
+    ///
+    /// ```
+    /// use cardinal_plugin::Event;
+    ///
+    /// // In the browser: `source.addEventListener("price", (event) => show(event.data))`.
+    /// let event = Event::text("9.90").name("price");
+    /// # let reply = cardinal_plugin::Response::events(cardinal_plugin::futures::stream::iter([Ok(event)]));
+    /// ```
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
@@ -63,6 +98,16 @@ impl Event {
     }
 
     /// Sets what a client that comes back says in `Last-Event-ID`. It must be one line.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Event, Request};
+    ///
+    /// /// What the client heard last before it lost the connection.
+    /// fn last_heard(req: &Request) -> Option<u64> {
+    ///     req.header("last-event-id")?.parse().ok()
+    /// }
+    /// let event = Event::text("9.90").id("7");
+    /// ```
     #[must_use]
     pub fn id(mut self, id: &str) -> Self {
         self.id = Some(id.to_owned());

@@ -20,6 +20,27 @@ use crate::{
 const PIECE: usize = 16 << 10;
 
 /// How [`Response::rows`] writes rows.
+///
+/// ```
+/// use cardinal_plugin::RowFormat;
+///
+/// fn format(req: &cardinal_plugin::Request) -> RowFormat {
+///     match req.header("accept") {
+///         Some("text/csv") => RowFormat::Csv,
+///         Some("application/x-ndjson") => RowFormat::NdJson,
+///         _ => RowFormat::Json,
+///     }
+/// }
+/// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+/// # use cardinal_plugin::testing::{TestHost, TestRequest};
+/// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+/// # assert_eq!(format(&req), RowFormat::Csv);
+/// # Ok(Response::empty())
+/// # }
+/// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// # let reply = block_on(host.call(handler, TestRequest::get("/").header("accept", "text/csv")));
+/// # assert_eq!(reply.status(), 204, "{reply:?}");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RowFormat {

@@ -15,6 +15,15 @@ pub(super) fn address() -> Option<String> {
 
 /// Returns whether the environment names a PostgreSQL for tests, in `CARDINAL_TEST_DATABASE` or `DATABASE_URL`. It does not
 /// connect.
+///
+/// ```
+/// use cardinal_plugin::testing::{has_database, lacks_database};
+///
+/// // What a test does without tables it does everywhere, and more where there are some.
+/// if has_database() {
+///     assert!(!lacks_database());
+/// }
+/// ```
 pub fn has_database() -> bool {
     address().is_some()
 }

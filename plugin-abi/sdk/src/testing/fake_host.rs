@@ -4,6 +4,8 @@
 //! The functions of its table are those of the plugin API. They find their host by the number of the context, so that hosts
 //! of tests that run side by side do not meet.
 
+#![doc(hidden)]
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     future::Future,

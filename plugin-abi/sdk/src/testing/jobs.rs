@@ -67,11 +67,38 @@ pub struct TestJob {
 
 impl TestJob {
     /// Makes a job of the manifest, without arguments, for a user who may do everything.
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, testing::{JobEnd, TestHost, TestJob}};
+    ///
+    /// # use cardinal_plugin::{Job, PluginContext, Result, Router};
+    /// # async fn import(_: PluginContext, job: Job) -> Result<()> {
+    /// #     Ok(())
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import"));
+    /// assert!(matches!(block_on(&mut run), JobEnd::Done));
+    /// ```
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), args: json!({}), checkpoint: None, user: None }
     }
 
     /// Sets the arguments. They are not validated against `args_schema`, which a host does before a handler runs.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json};
+    /// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     job.args::<std::collections::BTreeMap<String, String>>().map(drop)
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import").args(&json!({ "supplier": "oak-and-co" })));
+    /// assert!(matches!(block_on(&mut run), JobEnd::Done));
+    /// ```
     ///
     /// # Panics
     /// When they cannot be written as JSON.
@@ -83,6 +110,23 @@ impl TestJob {
 
     /// Sets what an earlier run saved.
     ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     let first = job.checkpoint::<u64>()?.unwrap_or(0);
+    ///     (first..3).for_each(|at| job.fail("unreadable", at, &cardinal_plugin::json!({})));
+    ///     Ok(())
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import").checkpoint(&2)); // two of three items are done
+    /// assert!(matches!(block_on(&mut run), JobEnd::Done));
+    /// # assert_eq!(run.failures().len(), 1);
+    /// ```
+    ///
     /// # Panics
     /// When it cannot be written as JSON.
     #[must_use]
@@ -92,6 +136,21 @@ impl TestJob {
     }
 
     /// Sets who has started it.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob, test_user};
+    ///
+    /// async fn import(ctx: PluginContext, _: Job) -> Result<()> {
+    ///     ctx.list_cards(Default::default()).await.map(drop)
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import").user(test_user("Bo", &[])));
+    /// let JobEnd::Failed(error) = block_on(&mut run) else { panic!("Bo may not read cards") };
+    /// assert_eq!(error.code(), Some("insufficient-scope"));
+    /// ```
     #[must_use]
     pub fn user(mut self, user: User) -> Self {
         self.user = Some(user);
@@ -108,6 +167,21 @@ fn as_json(value: &(impl Serialize + ?Sized)) -> Value {
 
 /// A job that the plugin has started ([`PluginContext::start_job`](crate::PluginContext::start_job)). A test host does not
 /// run it; the test does, with [`TestHost::begin_job`].
+///
+/// ```
+/// use cardinal_plugin::{block_on, json, testing::TestHost};
+///
+/// # use cardinal_plugin::{Job, PluginContext, Result, Router};
+/// # async fn import(_: PluginContext, job: Job) -> Result<()> {
+/// #     Ok(())
+/// # }
+/// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+/// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+/// block_on(host.context().start_job("import", &json!({ "supplier": "oak-and-co" }))).unwrap();
+/// let started = &host.started_jobs()[0];
+/// assert_eq!((started.name.as_str(), &started.args["supplier"]), ("import", &json!("oak-and-co")));
+/// assert_eq!(started.user_id, None); // by the plugin itself
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StartedJob {
@@ -122,6 +196,22 @@ pub struct StartedJob {
 }
 
 /// How a run of a job ended.
+///
+/// ```
+/// use cardinal_plugin::{Error, Job, PluginContext, Result, Router, block_on};
+/// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
+///
+/// async fn import(_: PluginContext, job: Job) -> Result<()> {
+///     Err(Error::bad_gateway("The shop's page has no price."))
+/// }
+///
+/// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+/// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+/// match block_on(&mut host.begin_job(TestJob::new("import"))) {
+///     JobEnd::Failed(error) => assert_eq!(error.status(), Some(502)),
+///     end => panic!("the job did not fail: {end:?}"),
+/// }
+/// ```
 #[derive(Debug)]
 pub enum JobEnd {
     /// The handler returned `Ok`.
@@ -148,6 +238,22 @@ pub(super) struct JobRecord {
 ///
 /// It runs when it is awaited or [asked](Self::is_waiting). Dropping it is what a host does with a job that does not stop.
 /// Await it as `&mut run` to look at its reports afterwards.
+///
+/// ```
+/// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
+/// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
+///
+/// async fn import(_: PluginContext, job: Job) -> Result<()> {
+///     job.progress(7, None, "Reading prices");
+///     Ok(())
+/// }
+///
+/// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+/// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+/// let mut run = host.begin_job(TestJob::new("import"));
+/// assert!(matches!(block_on(&mut run), JobEnd::Done));
+/// assert_eq!((run.done(), run.text().as_str()), (7, "Reading prices"));
+/// ```
 #[derive(Debug)]
 #[must_use = "a job runs only when it is awaited"]
 pub struct TestJobRun {
@@ -158,36 +264,150 @@ pub struct TestJobRun {
 impl TestJobRun {
     /// Asks the job to stop: its next [`save`](crate::Job::save) fails, and [`is_stopping`](crate::Job::is_stopping) is
     /// true.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     job.save(&7).await
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import"));
+    /// run.stop();
+    /// assert!(matches!(block_on(&mut run), JobEnd::Stopped));
+    /// ```
     pub fn stop(&self) {
         self.record.stop.send_replace(true);
     }
 
     /// Lets the handler go on as far as it can; returns whether it waits for something then.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     job.save(&7).await
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// host.hold("save_job"); // a database that takes its time
+    /// let mut run = host.begin_job(TestJob::new("import"));
+    /// assert!(run.is_waiting());
+    /// host.release("save_job");
+    /// assert!(!run.is_waiting());
+    /// # assert!(matches!(block_on(&mut run), JobEnd::Done));
+    /// ```
     pub fn is_waiting(&mut self) -> bool {
         self.call.is_waiting()
     }
 
     /// Returns the number of items that are done, by the latest report.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     job.progress(7, None, "Reading prices");
+    ///     Ok(())
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import"));
+    /// block_on(&mut run);
+    /// assert_eq!(run.done(), 7);
+    /// ```
     pub fn done(&self) -> u64 {
         *lock(&self.record.done)
     }
 
     /// Returns the number of items in all, by the latest report.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     job.progress(7, Some(40), "Reading prices");
+    ///     Ok(())
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import"));
+    /// assert_eq!(run.total(), None); // nothing has been reported
+    /// block_on(&mut run);
+    /// assert_eq!(run.total(), Some(40));
+    /// ```
     pub fn total(&self) -> Option<u64> {
         *lock(&self.record.total)
     }
 
     /// Returns the words of the latest report.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     job.progress(7, None, "Reading prices");
+    ///     Ok(())
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import"));
+    /// block_on(&mut run);
+    /// assert_eq!(run.text(), "Reading prices");
+    /// ```
     pub fn text(&self) -> String {
         lock(&self.record.text).clone()
     }
 
     /// Returns the items that failed, each with its `code`, its `detail` and what else was said about it.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     job.fail("price-invalid", "is below 0", &json!({ "line": 3 }));
+    ///     Ok(())
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import"));
+    /// block_on(&mut run);
+    /// assert_eq!(run.failures(), [json!({ "line": 3, "code": "price-invalid", "detail": "is below 0" })]);
+    /// ```
     pub fn failures(&self) -> Vec<Value> {
         lock(&self.record.failures).clone()
     }
 
     /// Returns what was saved last, by this run or the one before.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     job.save(&7).await
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import").checkpoint(&2));
+    /// assert_eq!(run.checkpoint(), Some(json!(2)));
+    /// block_on(&mut run);
+    /// assert_eq!(run.checkpoint(), Some(json!(7)));
+    /// ```
     pub fn checkpoint(&self) -> Option<Value> {
         lock(&self.record.checkpoint).clone()
     }
@@ -212,6 +432,22 @@ fn end_of(reply: TestReply) -> JobEnd {
 impl TestHost {
     /// Begins a job of the plugin, as a host does whose turn it is. A schedule of the manifest is ignored: begin what it
     /// would begin.
+    ///
+    /// ```
+    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json};
+    /// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
+    ///
+    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
+    ///     job.progress(job.args::<std::collections::BTreeMap<String, u64>>()?["most"], None, "");
+    ///     Ok(())
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// let mut run = host.begin_job(TestJob::new("import").args(&json!({ "most": 40 })));
+    /// assert!(matches!(block_on(&mut run), JobEnd::Done));
+    /// assert_eq!(run.done(), 40);
+    /// ```
     ///
     /// # Panics
     /// When the router has no job of this name.
@@ -242,6 +478,20 @@ impl TestHost {
     }
 
     /// Returns the jobs that the plugin has started so far, in their order.
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, json, testing::TestHost};
+    ///
+    /// # use cardinal_plugin::{Job, PluginContext, Result, Router};
+    /// # async fn import(_: PluginContext, job: Job) -> Result<()> {
+    /// #     Ok(())
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
+    /// assert!(host.started_jobs().is_empty());
+    /// block_on(host.context().start_job("import", &json!({}))).unwrap();
+    /// assert_eq!(host.started_jobs()[0].name, "import");
+    /// ```
     pub fn started_jobs(&self) -> Vec<StartedJob> {
         lock(&self.fake.started_jobs).clone()
     }

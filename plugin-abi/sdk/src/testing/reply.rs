@@ -12,7 +12,10 @@ use cardinal_plugin_abi::{self as abi, CallId, Fut, pairs};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
-use super::fake_host::{FakeHost, lock};
+use super::{
+    LogLine,
+    fake_host::{FakeHost, lock},
+};
 use crate::{ByteStream, Error, Result};
 
 /// The largest streamed body that is collected.
@@ -24,6 +27,21 @@ const DEFAULT_RETRY: u64 = 1;
 ///
 /// It runs when it is awaited or [asked](Self::is_waiting). Dropping it is what a client does that goes away. After its
 /// end, and that of its streamed body, the host refuses what is asked with its context.
+///
+/// ```
+/// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+/// use cardinal_plugin::testing::{TestHost, TestRequest};
+///
+/// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+///     Ok(Response::text("9.90"))
+/// }
+///
+/// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+/// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+/// let mut call = host.begin(TestRequest::get("/price"));
+/// assert!(!call.is_waiting(), "it has nothing to wait for");
+/// assert_eq!(block_on(call).text(), "9.90");
+/// ```
 #[must_use = "a call runs only when it is awaited"]
 pub struct TestCall {
     running: Fut<abi::Reply>,
@@ -102,9 +120,21 @@ impl Future for TestCall {
         let caller = self.caller.take();
         Poll::Ready(match reply {
             Ok(reply) => TestReply::read(reply, caller),
-            Err(error) => TestReply::failed(Error::of_host(error)),
+            Err(error) => TestReply::failed(with_place(Error::of_host(error), caller.as_ref())),
         })
     }
+}
+
+/// A panic with its place, which the panic hook has logged.
+fn with_place(mut error: Error, caller: Option<&CallerGuard>) -> Error {
+    let Some(caller) = caller.filter(|_| error.is_panic()) else { return error };
+    let log = lock(&caller.host.log);
+    let of_call = |line: &&LogLine| line.call == caller.call && line.field("panic") == true;
+    if let Some(line) = log.iter().rev().find(of_call) {
+        error.set("location", line.field("location"));
+    }
+    drop(log);
+    error
 }
 
 impl std::fmt::Debug for TestCall {
@@ -179,6 +209,22 @@ impl TestReply {
 
     /// Reads a streamed body to its end. [`TestHost::send`](super::TestHost::send) has done so.
     ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     let pieces = cardinal_plugin::futures::stream::iter(["9", ".90"].map(|piece| Ok(piece.into())));
+    ///     Ok(Response::stream("text/plain", pieces))
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+    /// let reply = block_on(host.begin(TestRequest::get("/price")));
+    /// assert!(reply.bytes().is_empty(), "the body is a stream");
+    /// assert_eq!(block_on(reply.collected()).text(), "9.90");
+    /// ```
+    ///
     /// # Panics
     /// When the stream fails, or is larger than 64 MiB.
     pub async fn collected(mut self) -> Self {
@@ -198,6 +244,23 @@ impl TestReply {
     /// Returns the next piece of a streamed body, of a reply that [`TestHost::begin`](super::TestHost::begin) gave; `None`
     /// at its end, and for a body that is not streamed.
     ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     let pieces = cardinal_plugin::futures::stream::iter(["9", ".90"].map(|piece| Ok(piece.into())));
+    ///     Ok(Response::stream("text/plain", pieces))
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+    /// let mut reply = block_on(host.begin(TestRequest::get("/price")));
+    /// assert_eq!(block_on(reply.next_piece()).unwrap().unwrap(), "9");
+    /// assert_eq!(block_on(reply.next_piece()).unwrap().unwrap(), ".90");
+    /// assert!(block_on(reply.next_piece()).is_none());
+    /// ```
+    ///
     /// # Errors
     /// What the plugin's stream failed with. A client would see the connection break.
     pub async fn next_piece(&mut self) -> Option<Result<Bytes>> {
@@ -205,22 +268,78 @@ impl TestReply {
     }
 
     /// Returns the status: of the reply, or what the host makes of the error.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::text("9.90"))
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+    /// assert_eq!(block_on(host.send(TestRequest::get("/price"))).status(), 200);
+    /// assert_eq!(block_on(host.send(TestRequest::get("/prices"))).status(), 404);
+    /// ```
     pub fn status(&self) -> u16 {
         self.status
     }
 
     /// Returns a header; the name in any case.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::text("9.90").etag("7"))
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+    /// let reply = block_on(host.send(TestRequest::get("/price")));
+    /// assert_eq!(reply.header("ETag"), Some("\"7\""));
+    /// assert_eq!(reply.header("x-request-id"), None); // a host's own
+    /// ```
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
     /// Returns the body; of an error the problem document that a client gets (`status`, `code`, `detail`, `errors`). It is
     /// empty for a streamed body that was not [collected](Self::collected).
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::bytes("image/gif", &b"GIF89a"[..]))
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+    /// let reply = block_on(host.send(TestRequest::get("/price")));
+    /// assert_eq!(&reply.bytes()[..], b"GIF89a");
+    /// ```
     pub fn bytes(&self) -> &Bytes {
         &self.body
     }
 
     /// Returns the body as text.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::text("9.90"))
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+    /// assert_eq!(block_on(host.send(TestRequest::get("/price"))).text(), "9.90");
+    /// ```
     ///
     /// # Panics
     /// When it is not UTF-8.
@@ -232,6 +351,20 @@ impl TestReply {
     }
 
     /// Returns the body as JSON.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::json(&cardinal_plugin::json!({ "cents": 990 })))
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+    /// let reply = block_on(host.send(TestRequest::get("/price")));
+    /// assert_eq!(reply.json()["cents"], 990);
+    /// ```
     ///
     /// # Panics
     /// When it is not JSON.
@@ -247,7 +380,22 @@ impl TestReply {
     }
 
     /// Returns what the handler ended with when it made no reply: all that the log gets, and a client does not. A panic is
-    /// one, with [`Error::is_panic`].
+    /// one, with [`Error::is_panic`]; `{:?}` has its place.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, _: Request) -> Result<Response> {
+    ///     Ok(Response::text("9,90".parse::<f64>()?.to_string()))
+    /// }
+    ///
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/price", price));
+    /// let reply = block_on(host.send(TestRequest::get("/price")));
+    /// let message = reply.error().unwrap().message(); // for the log; a client sees `internal-error` alone
+    /// assert_eq!(message, "invalid float literal");
+    /// ```
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }

@@ -70,6 +70,20 @@ enum Body {
 impl TestRequest {
     /// Makes a request of any method. `path` is what a client asks below the plugin's prefix, percent-encoded, its query
     /// behind `?` included.
+    ///
+    /// ```
+    /// use cardinal_plugin::Method;
+    /// use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::text(req.method().as_str()))
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/prices", handler));
+    /// let reply = block_on(host.send(TestRequest::new(Method::HEAD, "/prices?sort=cents")));
+    /// assert_eq!(reply.text(), "GET"); // what the handler of the GET route sees
+    /// ```
     pub fn new(method: Method, path: &str) -> Self {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         Self {
@@ -90,32 +104,113 @@ impl TestRequest {
     }
 
     /// Makes a `GET` request.
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::text(req.method().as_str()))
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().get("/prices", handler));
+    /// let reply = block_on(host.send(TestRequest::get("/prices?sort=cents")));
+    /// assert_eq!(reply.text(), "GET");
+    /// ```
     pub fn get(path: &str) -> Self {
         Self::new(Method::GET, path)
     }
 
     /// Makes a `POST` request.
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::text(req.method().as_str()))
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/prices", handler));
+    /// let reply = block_on(host.send(TestRequest::post("/prices")));
+    /// assert_eq!(reply.text(), "POST");
+    /// ```
     pub fn post(path: &str) -> Self {
         Self::new(Method::POST, path)
     }
 
     /// Makes a `PUT` request.
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::text(req.method().as_str()))
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().put("/prices/{sku}", handler));
+    /// let reply = block_on(host.send(TestRequest::put("/prices/L1")));
+    /// assert_eq!(reply.text(), "PUT");
+    /// ```
     pub fn put(path: &str) -> Self {
         Self::new(Method::PUT, path)
     }
 
     /// Makes a `PATCH` request.
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::text(req.method().as_str()))
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().patch("/prices/{sku}", handler));
+    /// let reply = block_on(host.send(TestRequest::patch("/prices/L1")));
+    /// assert_eq!(reply.text(), "PATCH");
+    /// ```
     pub fn patch(path: &str) -> Self {
         Self::new(Method::PATCH, path)
     }
 
     /// Makes a `DELETE` request.
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::text(req.method().as_str()))
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().delete("/prices/{sku}", handler));
+    /// let reply = block_on(host.send(TestRequest::delete("/prices/L1")));
+    /// assert_eq!(reply.text(), "DELETE");
+    /// ```
     pub fn delete(path: &str) -> Self {
         Self::new(Method::DELETE, path)
     }
 
     /// Makes the call of a tool by its name in the manifest (or by its handler's name), with its arguments. They are not
     /// validated against `input_schema`, which a host does before a handler runs.
+    ///
+    /// ```
+    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
+    /// use cardinal_plugin::testing::{TestHost, TestRequest};
+    ///
+    /// async fn price(_: PluginContext, req: Request) -> Result<Response> {
+    ///     let arguments: cardinal_plugin::serde_json::Value = req.input().await?;
+    ///     Ok(Response::text(format!("The price of {} is 9.90.", arguments["sku"])))
+    /// }
+    ///
+    /// let manifest = r#"{ "name": "prices", "version": "1.0.0", "mcp": { "tools": [
+    ///     { "name": "plugin_prices_get", "description": "Says a price.", "handler": "price" }] } }"#;
+    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().handler("price", price));
+    /// let reply = block_on(host.send(TestRequest::tool("plugin_prices_get", &json!({ "sku": "L1" }))));
+    /// assert_eq!(reply.text(), "The price of \"L1\" is 9.90.");
+    /// ```
     ///
     /// # Panics
     /// When the arguments cannot be written as JSON.
@@ -124,6 +219,20 @@ impl TestRequest {
     }
 
     /// Sets a JSON body and its `content-type`.
+    ///
+    /// ```
+    /// use cardinal_plugin::json;
+    /// use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::bytes("text/plain", req.body().await?))
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/prices", handler));
+    /// let price = TestRequest::post("/prices").json(&json!({ "cents": 990 }));
+    /// assert_eq!(block_on(host.send(price)).text(), r#"{"cents":990}"#);
+    /// ```
     ///
     /// # Panics
     /// When the value cannot be written as JSON.
@@ -136,13 +245,40 @@ impl TestRequest {
     }
 
     /// Sets a body of any media type.
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::bytes("text/plain", req.body().await?))
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/prices", handler));
+    /// let prices = TestRequest::post("/prices").body("text/csv", "L1,990\n");
+    /// assert_eq!(block_on(host.send(prices)).text(), "L1,990\n");
+    /// ```
     #[must_use]
     pub fn body(mut self, content_type: &str, bytes: impl Into<Bytes>) -> Self {
         self.body = Body::Full(bytes.into());
+        self.headers.retain(|(name, _)| name != "content-type");
         self.header("content-type", content_type)
     }
 
     /// Sets a body that arrives piece by piece, like that of a route which takes more than 1 MiB.
+    ///
+    /// ```
+    /// use cardinal_plugin::{block_on, testing::{TestHost, TestRequest}};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
+    /// # async fn handler(_: PluginContext, req: Request) -> Result<Response> {
+    /// #     Ok(Response::bytes("text/plain", req.body().await?))
+    /// # }
+    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
+    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/prices", handler));
+    /// let prices = TestRequest::post("/prices").pieces(["L1,9", "90\n"]);
+    /// assert_eq!(block_on(host.send(prices)).text(), "L1,990\n");
+    /// ```
     #[must_use]
     pub fn pieces<P: Into<Bytes>>(mut self, pieces: impl IntoIterator<Item = P>) -> Self {
         self.body = Body::Pieces(pieces.into_iter().map(Into::into).collect());
@@ -150,6 +286,19 @@ impl TestRequest {
     }
 
     /// Adds a header; the name in any case.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::TestRequest;
+    ///
+    /// let request = TestRequest::get("/").header("Accept-Language", "de");
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, testing::TestHost};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// #     assert!(req.header("accept-language") == Some("de"));
+    /// #     Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # assert_eq!(block_on(host.call(handler, request)).status(), 204);
+    /// ```
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_ascii_lowercase(), value.to_owned()));
@@ -158,6 +307,19 @@ impl TestRequest {
 
     /// Sets a parameter of the path, for a handler that is called without a router
     /// ([`TestHost::call`](super::TestHost::call)).
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::TestRequest;
+    ///
+    /// let request = TestRequest::get("/").param("sku", "L1"); // for a handler of `/prices/{sku}`
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, testing::TestHost};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// #     assert!(req.param("sku") == Some("L1"));
+    /// #     Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # assert_eq!(block_on(host.call(handler, request)).status(), 204);
+    /// ```
     #[must_use]
     pub fn param(mut self, name: &str, value: &str) -> Self {
         self.params.push((name.to_owned(), value.to_owned()));
@@ -165,6 +327,19 @@ impl TestRequest {
     }
 
     /// Sets who calls: [`test_user`] makes one. The test host checks the rights to cards by it, not the scopes of routes.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestRequest, test_user};
+    ///
+    /// let request = TestRequest::get("/").user(test_user("Ada", &["plugin:prices:read"]));
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, testing::TestHost};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// #     assert!(ctx.user()?.name == "Ada");
+    /// #     Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # assert_eq!(block_on(host.call(handler, request)).status(), 204);
+    /// ```
     #[must_use]
     pub fn user(mut self, user: User) -> Self {
         self.user = user;
@@ -178,6 +353,19 @@ impl TestRequest {
     }
 
     /// Sets the language that the client prefers, such as `de-AT`. The header `accept-language` does not set it here.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::TestRequest;
+    ///
+    /// let request = TestRequest::get("/").locale("de-AT");
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, testing::TestHost};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// #     assert!(req.locale() == Some("de-AT"));
+    /// #     Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # assert_eq!(block_on(host.call(handler, request)).status(), 204);
+    /// ```
     #[must_use]
     pub fn locale(mut self, locale: &str) -> Self {
         self.locale = locale.to_owned();
@@ -185,6 +373,19 @@ impl TestRequest {
     }
 
     /// Sets the id that [`Request::request_id`](crate::Request::request_id) returns; it is `test` unless it is set.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::TestRequest;
+    ///
+    /// let request = TestRequest::get("/").request_id("r1");
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, testing::TestHost};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// #     assert!(req.request_id() == "r1");
+    /// #     Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # assert_eq!(block_on(host.call(handler, request)).status(), 204);
+    /// ```
     #[must_use]
     pub fn request_id(mut self, id: &str) -> Self {
         self.request_id = id.to_owned();
@@ -192,6 +393,20 @@ impl TestRequest {
     }
 
     /// Sets the time that [`Request::deadline`](crate::Request::deadline) has left. Nothing enforces it here.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use cardinal_plugin::testing::TestRequest;
+    ///
+    /// let request = TestRequest::get("/").deadline(Duration::from_secs(30));
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, testing::TestHost};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// #     assert!(req.deadline().is_some());
+    /// #     Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # assert_eq!(block_on(host.call(handler, request)).status(), 204);
+    /// ```
     #[must_use]
     pub fn deadline(mut self, left: Duration) -> Self {
         self.deadline = Some(left);
@@ -199,6 +414,20 @@ impl TestRequest {
     }
 
     /// Sets the client's address.
+    ///
+    /// ```
+    /// use std::net::Ipv4Addr;
+    /// use cardinal_plugin::testing::TestRequest;
+    ///
+    /// let request = TestRequest::get("/").peer(Ipv4Addr::new(192, 0, 2, 7).into());
+    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, testing::TestHost};
+    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
+    /// #     assert!(req.peer().is_some_and(|peer| peer.is_ipv4()));
+    /// #     Ok(Response::empty())
+    /// # }
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # assert_eq!(block_on(host.call(handler, request)).status(), 204);
+    /// ```
     #[must_use]
     pub fn peer(mut self, address: IpAddr) -> Self {
         self.peer = Some(address);

@@ -105,6 +105,11 @@ fn malformed(detail: &str) -> Error {
     refusal(codes::REFUSED, detail, &json!({ "status": 400, "code": "invalid-request" }))
 }
 
+fn foreign_cursor() -> Error {
+    let details = json!({ "status": 400, "code": "invalid-cursor" });
+    refusal(codes::REFUSED, "The cursor is not one of this list.", &details)
+}
+
 impl FakeHost {
     /// The rights come from the call. (That an author names its user is the SDK's to check.)
     pub(super) fn authorise(&self, call: CallId, access: &str) -> Result<(), Error> {
@@ -195,15 +200,30 @@ impl FakeHost {
         let limit = query.get("limit").map_or(Some(PAGE as u64), Value::as_u64);
         let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| LIMITS.contains(limit));
         let limit = limit.ok_or_else(|| malformed("`limit` is 1 to 200."))?;
-        found.sort_by_key(|card| card[sort].to_string());
+        found.sort_by(|one, other| sort_key(one, sort).cmp(sort_key(other, sort)));
         if is_descending {
             found.reverse();
         }
-        let from = text("cursor").and_then(|cursor| cursor.parse::<usize>().ok()).unwrap_or(0).min(found.len());
+        let list = list_key(&query);
+        let from = text("cursor").map_or(Some(0), |cursor| cursor.strip_suffix(&list)?.parse().ok());
+        let from = from.ok_or_else(foreign_cursor)?.min(found.len());
         let to = (from + limit).min(found.len());
-        let next = (to < found.len()).then(|| to.to_string());
+        let next = (to < found.len()).then(|| format!("{to}{list}"));
         Ok(json!({ "items": found[from..to], "next_cursor": next }).to_string())
     }
+}
+
+fn sort_key<'c>(card: &'c Value, sort: &str) -> &'c str {
+    let text = card[sort].as_str().unwrap_or_default();
+    // A time whose fraction ends earlier has fewer digits before its Z.
+    if sort.ends_with("_at") { text.trim_end_matches('Z') } else { text }
+}
+
+/// What all pages of one list have in common: a cursor of another list is refused.
+fn list_key(query: &Map<String, Value>) -> String {
+    let mut common = query.clone();
+    common.retain(|name, _| name != "cursor" && name != "limit");
+    format!(" of {}", Value::Object(common))
 }
 
 /// Whether a card is one of those that a query asks for.

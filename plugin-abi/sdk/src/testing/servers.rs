@@ -36,6 +36,28 @@ pub(super) static EXTENSION: HttpClient = HttpClient { send };
 pub(super) type Servers = Arc<dyn Fn(&SentRequest) -> ServerAnswer + Send + Sync>;
 
 /// A request of the plugin's to another server, as [`TestHost::answer_http`] shows it.
+///
+/// ```
+/// use cardinal_plugin::testing::{SentRequest, ServerAnswer};
+///
+/// /// A shop that wants a key.
+/// fn shop(request: &SentRequest) -> ServerAnswer {
+///     match (request.method.as_str(), request.header("x-api-key")) {
+///         ("GET", Some("k1")) => ServerAnswer::new(200).body("9.90"),
+///         _ => ServerAnswer::new(401),
+///     }
+/// }
+///
+/// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+/// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+/// # let ctx = host.context();
+/// host.answer_http(shop);
+/// # cardinal_plugin::block_on(async {
+/// let asked = ctx.http().get("https://shop.example/price").header("x-api-key", "k1").send().await?;
+/// assert_eq!(asked.text().await?, "9.90");
+/// # Ok::<(), cardinal_plugin::Error>(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SentRequest {
@@ -58,11 +80,7 @@ impl SentRequest {
         let invalid = |reason: String| Error::new(codes::INVALID_ARGUMENT, reason);
         let text = |number| String::from_utf8_lossy(record::field(record, number)).into_owned();
         let url = text(http_request::URL);
-        let uri: Uri = url.parse().map_err(|error| invalid(format!("the URL: {error}")))?;
-        let is_plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
-        if !is_plain || !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err(invalid(format!("the URL is not one of http or https without credentials: {url}")));
-        }
+        check_url(&url)?;
         let mut headers = HeaderMap::new();
         let pairs = pairs::read(record::field(record, http_request::HEADERS)).into_iter().flatten();
         for (name, value) in pairs {
@@ -82,12 +100,41 @@ impl SentRequest {
     }
 
     /// Returns the URL's path with its query: what stands behind the server's name.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::ServerAnswer;
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// host.answer_http(|request| match request.path() {
+    ///     "/prices?sku=L1" => ServerAnswer::new(200).body("9.90"),
+    ///     _ => ServerAnswer::new(404),
+    /// });
+    /// # cardinal_plugin::block_on(async {
+    /// assert_eq!(ctx.http().get("https://shop.example/prices?sku=L1").send().await?.status(), 200);
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub fn path(&self) -> &str {
         let after = self.url.split_once("://").map_or(self.url.as_str(), |(_, rest)| rest);
         after.find('/').map_or("/", |at| &after[at..])
     }
 
     /// Returns the first header of this name, in any case; `None` also when it is not text.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::ServerAnswer;
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// host.answer_http(|request| ServerAnswer::new(request.header("Authorization").map_or(401, |_| 200)));
+    /// # cardinal_plugin::block_on(async {
+    /// assert_eq!(ctx.http().get("https://shop.example/").send().await?.status(), 401);
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -115,16 +162,56 @@ pub struct ServerAnswer {
 
 impl ServerAnswer {
     /// Answers with this status, without a body.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::ServerAnswer;
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// host.answer_http(|_| ServerAnswer::new(503));
+    /// # cardinal_plugin::block_on(async {
+    /// assert_eq!(ctx.http().get("https://shop.example/").send().await?.status(), 503);
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub fn new(status: u16) -> Self {
         Self { status, headers: Vec::new(), body: Bytes::new(), failure: None }
     }
 
     /// Gives no answer: [`send`](crate::HttpRequest::send) fails with this.
+    ///
+    /// ```
+    /// use cardinal_plugin::{HttpFailure, testing::ServerAnswer};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// host.answer_http(|_| ServerAnswer::failed(HttpFailure::NameNotFound));
+    /// # cardinal_plugin::block_on(async {
+    /// let error = ctx.http().get("https://shop.example/").send().await.unwrap_err();
+    /// assert_eq!(error.http_failure(), Some(HttpFailure::NameNotFound));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     pub fn failed(failure: HttpFailure) -> Self {
         Self { failure: Some(failure), ..Self::new(0) }
     }
 
     /// Adds a header.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::ServerAnswer;
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// host.answer_http(|_| ServerAnswer::new(429).header("retry-after", "60"));
+    /// # cardinal_plugin::block_on(async {
+    /// assert_eq!(ctx.http().get("https://shop.example/").send().await?.header("retry-after"), Some("60"));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -132,6 +219,19 @@ impl ServerAnswer {
     }
 
     /// Sets the body.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::ServerAnswer;
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// host.answer_http(|_| ServerAnswer::new(200).body("sku,cents\nL1,990\n"));
+    /// # cardinal_plugin::block_on(async {
+    /// assert_eq!(ctx.http().get("https://shop.example/").send().await?.text().await?, "sku,cents\nL1,990\n");
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
@@ -139,12 +239,40 @@ impl ServerAnswer {
     }
 
     /// Sets a JSON body and its `content-type`.
+    ///
+    /// ```
+    /// use cardinal_plugin::{json, serde_json::Value, testing::ServerAnswer};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// host.answer_http(|_| ServerAnswer::new(200).json(&json!({ "cents": 990 })));
+    /// # cardinal_plugin::block_on(async {
+    /// let price: Value = ctx.http().get("https://shop.example/").send().await?.json().await?;
+    /// assert_eq!(price["cents"], 990);
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn json(self, body: &Value) -> Self {
         self.header("content-type", "application/json").body(body.to_string())
     }
 
     /// Lets the answer fail with this once the body that is set has been read.
+    ///
+    /// ```
+    /// use cardinal_plugin::{HttpFailure, testing::ServerAnswer};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// host.answer_http(|_| ServerAnswer::new(200).body("sku,ce").then_failed(HttpFailure::TimedOut));
+    /// # cardinal_plugin::block_on(async {
+    /// let response = ctx.http().get("https://shop.example/").send().await?; // the head is there
+    /// assert_eq!(response.text().await.unwrap_err().http_failure(), Some(HttpFailure::TimedOut));
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn then_failed(mut self, failure: HttpFailure) -> Self {
         self.failure = Some(failure);
@@ -167,9 +295,34 @@ impl ServerAnswer {
     }
 }
 
+/// As a host does, in the host's words where a test may look for them.
+fn check_url(url: &str) -> Result<(), Error> {
+    let refused = |reason: String| {
+        let error = Error { message: reason.into(), ..error_of(HttpFailure::InvalidUrl) };
+        Err(Error { flags: error.flags | codes::flags::PUBLIC, ..error })
+    };
+    match url.split_once("://") {
+        None => return refused("The URL must begin with https:// or http://.".to_owned()),
+        Some((scheme, _)) if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) => {
+            return refused(format!("The URL must begin with https:// or http://, not with {scheme}:."));
+        }
+        Some(_) => {}
+    }
+    match url.parse::<Uri>() {
+        Err(error) => refused(format!("The URL is not valid: {error}.")),
+        Ok(uri) if uri.authority().is_none_or(|authority| authority.as_str().contains('@')) => {
+            refused("The URL must not have a user name or a password in it.".to_owned())
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
 fn error_of(failure: HttpFailure) -> Error {
-    let (status, code) =
-        if failure == HttpFailure::TimedOut { (504, "upstream-timeout") } else { (502, "upstream-error") };
+    let (status, code) = match failure {
+        HttpFailure::InvalidUrl => (422, "validation-failed"),
+        HttpFailure::TimedOut => (504, "upstream-timeout"),
+        _ => (502, "upstream-error"),
+    };
     let details = json!({ "kind": failure.kind(), "status": status, "code": code }).to_string();
     let mut error = Error::new(codes::HTTP, format!("another server failed as the test says: {}", failure.kind()));
     (error.flags, error.details) = (codes::flags::HOST, details.into());

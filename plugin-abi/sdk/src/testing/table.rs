@@ -25,6 +25,7 @@ use super::{
 };
 
 /// The table, the same for all.
+#[doc(hidden)]
 pub fn api() -> HostApiRef {
     static API: OnceLock<HostApiRef> = OnceLock::new();
     *API.get_or_init(|| {

@@ -65,7 +65,7 @@ impl From<Error> for FetchError {
     fn from(error: Error) -> FetchError {
         let cause = || Cause(error.message().to_owned());
         match error.http_failure() {
-            None => FetchError::Host(error),
+            None | Some(HttpFailure::InvalidUrl) => FetchError::Host(error),
             Some(HttpFailure::AddressRefused) => FetchError::OutOfReach(cause()),
             Some(HttpFailure::NameNotFound) => FetchError::NoSuchHost(cause()),
             Some(HttpFailure::Connect) => FetchError::Connect(cause()),
