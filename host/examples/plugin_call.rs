@@ -64,11 +64,11 @@ async fn main() {
 async fn best(mut call: impl AsyncFnMut()) -> u128 {
     let mut best = Duration::MAX;
     for _ in 0..ROUNDS {
-        let begun = Instant::now();
+        let started = Instant::now();
         for _ in 0..CALLS {
             call().await;
         }
-        best = best.min(begun.elapsed());
+        best = best.min(started.elapsed());
     }
     best.as_nanos() / u128::from(CALLS)
 }
@@ -90,7 +90,7 @@ fn instance() -> Instance {
         watchdog,
         execution,
         breaker: PerPlugin::default(),
-        prober: cardinal_plugin_host::probe::Prober::of_this_program(),
+        prober: cardinal_plugin_host::probe::Prober::from_current_exe(),
         log: cardinal_observe::log::Log::silent(),
         runtime: Handle::current(),
         http: HttpClient::plain(),
@@ -99,7 +99,7 @@ fn instance() -> Instance {
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),
-        mark: cardinal_control::crash::PluginTag::NOBODY,
+        tag: cardinal_control::crash::PluginTag::NOBODY,
         generation: 1,
         provides_kinds: Vec::new(),
         jobs: Vec::new(),

@@ -36,7 +36,7 @@ pub struct Head {
     pub format: u32,
     pub core: String,
     pub made_at: String,
-    /// The core's migrations that its tables come from, see `cardinal_schema::migrate::marks`.
+    /// The core's migrations that its tables come from, see `cardinal_schema::migrate::applied`.
     pub migrations: Vec<String>,
 }
 

@@ -54,7 +54,7 @@ impl Report {
     }
 
     /// Of settings that cannot be used, with which nothing else can be looked at.
-    pub fn of_bad_settings(bad: &SettingsError) -> Self {
+    pub fn from_settings_error(bad: &SettingsError) -> Self {
         Self::new(HostState::Unknown, settings::bad(bad))
     }
 }
@@ -87,9 +87,9 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
     }
     let mut seen = database::check(config, &Clock::System).await;
     findings.append(&mut seen.findings);
-    let surveyed = preview::preview(config, std::mem::take(&mut seen.decided)).await;
-    findings.extend(plugins::check(&config.paths.plugins_dir, &surveyed, &seen, core));
-    findings.extend(plugins::settings_of_none(config, &surveyed));
+    let previews = preview::preview(config, std::mem::take(&mut seen.decided)).await;
+    findings.extend(plugins::check(&config.paths.plugins_dir, &previews, &seen, core));
+    findings.extend(plugins::settings_of_none(config, &previews));
     let before = match &answers {
         Some(Ok(answers)) => {
             findings.extend(running::check(config, answers));
@@ -104,7 +104,7 @@ pub async fn check(config: &Config, core: Option<&Version>, answers: Option<Resu
             tokio::task::spawn_blocking(move || Before::kept(&data_dir)).await.unwrap_or_default()
         }
     };
-    findings.extend(plugins::upgrades(&surveyed, &before));
+    findings.extend(plugins::upgrades(&previews, &before));
     findings.extend(provider::check(config).await);
     findings.extend(proxy::check(config, &seen.proxy_routes).await);
     Report::new(host, findings)

@@ -102,8 +102,8 @@ pub fn main() -> ExitCode {
         Command::Mcp(args) => mcp::run(&args),
         Command::Database(args) => database::run(&args),
         Command::Psql(args) => return psql::run(&args),
-        Command::Backup(args) => return exit_code_of(backup::run(&args)),
-        Command::Restore(args) => return exit_code_of(restore::run(&args)),
+        Command::Backup(args) => return to_exit_code(backup::run(&args)),
+        Command::Restore(args) => return to_exit_code(restore::run(&args)),
         Command::Version => version::run(),
         Command::Worker(args) => worker::run(&args),
         Command::Provision(args) => provision::run(&args),
@@ -128,17 +128,19 @@ fn without_hidden_commands(mut error: clap::Error) -> clap::Error {
 }
 
 /// clap's own code for a wrong line is 2; help and version are no fault.
-fn wrong_line(told: &clap::Error) -> ExitCode {
+fn wrong_line(error: &clap::Error) -> ExitCode {
     // Nothing can be done about a closed standard output.
-    let _ = told.print();
+    let _ = error.print();
     if std::env::args().skip(1).any(|argument| argument.contains(KEY_PREFIX)) {
-        say(&format!("\nA key is never an argument: it comes from CARDINAL_API_KEY or --key-file. {KEY_WAS_SHOWN}"));
+        print_error(&format!(
+            "\nA key is never an argument: it comes from CARDINAL_API_KEY or --key-file. {KEY_WAS_SHOWN}"
+        ));
     }
-    if told.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
+    if error.use_stderr() { ExitCode::from(EXIT_USAGE) } else { ExitCode::SUCCESS }
 }
 
 fn exit_code(outcome: anyhow::Result<()>) -> ExitCode {
-    exit_code_of(outcome.map(|()| ExitCode::SUCCESS))
+    to_exit_code(outcome.map(|()| ExitCode::SUCCESS))
 }
 
 /// Of a backup or a restore that was made.
@@ -146,23 +148,23 @@ fn whole_or_not(summary: &Summary) -> ExitCode {
     if summary.is_whole() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INCOMPLETE) }
 }
 
-fn exit_code_of(outcome: anyhow::Result<ExitCode>) -> ExitCode {
+fn to_exit_code(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
             // A setting that proved wrong in use says all there is to say.
             if let Some(bad) = error.downcast_ref::<SettingsError>() {
-                say(&format!("cardinal: {bad}"));
+                print_error(&format!("cardinal: {bad}"));
                 return ExitCode::from(EXIT_USAGE);
             }
             // Parts of it may come from files and from other machines.
-            say(&format!("cardinal: {}", text::plain_lines(&format!("{error:#}"))));
+            print_error(&format!("cardinal: {}", text::plain_lines(&format!("{error:#}"))));
             error.downcast_ref::<client::RequestError>().map_or(ExitCode::FAILURE, client::RequestError::exit_code)
         }
     }
 }
 
-fn say(text: &str) {
+fn print_error(text: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -33,7 +33,7 @@ pub struct Writer {
 }
 
 /// A place between two members of an archive that is being written.
-pub struct Mark {
+pub struct Savepoint {
     position: u64,
     members: usize,
 }
@@ -82,24 +82,24 @@ impl Writer {
     ///
     /// # Errors
     /// The disk does not take it.
-    pub fn mark(&mut self) -> anyhow::Result<Mark> {
+    pub fn savepoint(&mut self) -> anyhow::Result<Savepoint> {
         let tar = self.tar.as_mut().context("the archive is finished")?;
         let position = tar.get_mut().stream_position().with_context(|| format!("writing {}", self.draft.display()))?;
-        Ok(Mark { position, members: self.members.len() })
+        Ok(Savepoint { position, members: self.members.len() })
     }
 
     /// Takes everything out again that was added since.
     ///
     /// # Errors
     /// As the system reports them.
-    pub fn back_to(&mut self, mark: &Mark) -> anyhow::Result<()> {
+    pub fn roll_back_to(&mut self, savepoint: &Savepoint) -> anyhow::Result<()> {
         let buffer = self.tar.as_mut().context("the archive is finished")?.get_mut();
         let mut cut = || -> io::Result<()> {
-            buffer.seek(io::SeekFrom::Start(mark.position))?;
-            buffer.get_ref().set_len(mark.position)
+            buffer.seek(io::SeekFrom::Start(savepoint.position))?;
+            buffer.get_ref().set_len(savepoint.position)
         };
         cut().with_context(|| format!("writing {}", self.draft.display()))?;
-        self.members.truncate(mark.members);
+        self.members.truncate(savepoint.members);
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl<'a> Members<'a> {
         let mut entry = self.entries.next().context("the backup changed while it was read")??;
         let mut content = Vec::with_capacity(usize::try_from(listed.size).unwrap_or_default());
         entry.read_to_end(&mut content)?;
-        if name_of(&entry)? != listed.name || hex(&Sha256::digest(&content)) != listed.sha256 {
+        if entry_name(&entry)? != listed.name || hex(&Sha256::digest(&content)) != listed.sha256 {
             bail!("the backup changed while it was read: {}", listed.name);
         }
         Ok(Some((&listed.name, content)))
@@ -220,7 +220,7 @@ type Entries<'a> = tar::Entries<'a, BufReader<File>>;
 fn read_head(entries: &mut Entries<'_>) -> anyhow::Result<(Member, Head)> {
     // The errors of these would repeat bytes of whatever file it is.
     let first = entries.next().context("it is empty")?.ok().context("not a tar archive")?;
-    if name_of(&first).ok().as_deref() != Some(HEAD) {
+    if entry_name(&first).ok().as_deref() != Some(HEAD) {
         bail!("its first member is not {HEAD}");
     }
     let mut text = Vec::new();
@@ -238,7 +238,7 @@ fn read_members(head: Member, entries: &mut Entries<'_>) -> anyhow::Result<(Vec<
     let mut found = vec![head];
     for entry in entries {
         let mut entry = entry?;
-        let name = name_of(&entry)?;
+        let name = entry_name(&entry)?;
         if name == MANIFEST {
             let mut text = Vec::new();
             let size = entry.size();
@@ -258,7 +258,7 @@ fn read_members(head: Member, entries: &mut Entries<'_>) -> anyhow::Result<(Vec<
     bail!("it has no manifest")
 }
 
-fn name_of<R: Read>(entry: &tar::Entry<'_, R>) -> anyhow::Result<String> {
+fn entry_name<R: Read>(entry: &tar::Entry<'_, R>) -> anyhow::Result<String> {
     String::from_utf8(entry.path_bytes().into_owned()).context("a member's name is not UTF-8")
 }
 

@@ -24,7 +24,7 @@ use cardinal_database::{
 use cardinal_package::manifest::CONNECTIONS_DEFAULT;
 use cardinal_schema::{
     dump, migrate,
-    plugin_schema::{SCHEMA_TIMEOUT, Step},
+    plugin_schema::{LockLimits, SCHEMA_TIMEOUT, Step},
     prepare::{self, SecretSource},
 };
 use cardinal_supervisor::access::{Access, MissingDatabase};
@@ -93,7 +93,7 @@ struct Backup<'a> {
 impl Backup<'_> {
     async fn write(mut self, secrets: Secrets) -> anyhow::Result<Summary> {
         let owner = self.access.preparation().owner_session().await?;
-        let migrations = migrate::marks(&owner).await?;
+        let migrations = migrate::applied(&owner).await?;
         if migrations.is_empty() {
             bail!("the database is empty: no host has used it yet");
         }
@@ -181,8 +181,8 @@ impl Backup<'_> {
         }
         let mut plugins: Vec<Plugin> = Vec::new();
         let steps = dump::schema_steps(owner).await?;
-        for of_plugin in steps.chunk_by(|one, other| one.plugin == other.plugin) {
-            let name = &of_plugin[0].plugin;
+        for plugin_steps in steps.chunk_by(|one, other| one.plugin == other.plugin) {
+            let name = &plugin_steps[0].plugin;
             let step = Step {
                 plugin: name,
                 version: "",
@@ -194,12 +194,13 @@ impl Backup<'_> {
                 passwords,
                 start_options: false,
                 schema_timeout: SCHEMA_TIMEOUT,
+                lock_limits: LockLimits::default(),
                 is_kept: false,
                 replay: true,
             };
-            let before = (self.writer.mark()?, self.tables.len(), self.sequences.len());
-            let Err(error) = self.plugin(step, of_plugin, moment).await else {
-                let versions = of_plugin.iter().map(|step| step.version.clone()).collect();
+            let before = (self.writer.savepoint()?, self.tables.len(), self.sequences.len());
+            let Err(error) = self.plugin(step, plugin_steps, moment).await else {
+                let versions = plugin_steps.iter().map(|step| step.version.clone()).collect();
                 plugins.push(Plugin { name: name.clone(), steps: versions });
                 continue;
             };
@@ -208,8 +209,8 @@ impl Backup<'_> {
             }
             // A server that is gone is nobody's fault.
             dump::look_at_server(owner).await?;
-            let (mark, tables, sequences) = before;
-            self.writer.back_to(&mark)?;
+            let (savepoint, tables, sequences) = before;
+            self.writer.roll_back_to(&savepoint)?;
             self.tables.truncate(tables);
             self.sequences.truncate(sequences);
             self.leave_out(name, &error);

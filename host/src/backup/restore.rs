@@ -77,9 +77,9 @@ pub async fn restore(
 }
 
 /// What the backup had to leave out.
-fn missing(left_out: &[LeftOut], asked: &[String]) -> Vec<LeftOut> {
+fn missing(left_out: &[LeftOut], excluded: &[String]) -> Vec<LeftOut> {
     let why = |it: &LeftOut| format!("the backup has none of them: {}", it.why);
-    let of = |it: &LeftOut| LeftOut { why: why(it), is_asked: asked.contains(&it.plugin), ..it.clone() };
+    let of = |it: &LeftOut| LeftOut { why: why(it), is_asked: excluded.contains(&it.plugin), ..it.clone() };
     left_out.iter().map(of).collect()
 }
 
@@ -119,9 +119,9 @@ impl Restore<'_> {
         match self.fill(preparation).await {
             Ok(files) => Ok(files),
             Err(error) => {
-                if let Err(trouble) = self.empty(preparation).await {
-                    let told = format!("failed to empty the database again ({trouble:#}): create a new one");
-                    return Err(error.context(told));
+                if let Err(cleanup_error) = self.empty(preparation).await {
+                    let message = format!("failed to empty the database again ({cleanup_error:#}): create a new one");
+                    return Err(error.context(message));
                 }
                 Err(error)
             }
@@ -231,8 +231,9 @@ impl Restore<'_> {
             let Err(error) = filled else { continue };
             if !dump::is_of_the_tables(&error) {
                 let name = &plugin.name;
-                let told = format!("restoring plugin {name}; to restore everything else, add --without-plugin {name}");
-                return Err(error.context(told));
+                let message =
+                    format!("restoring plugin {name}; to restore everything else, add --without-plugin {name}");
+                return Err(error.context(message));
             }
             self.skip_members(plugin, &mut members)?;
             step(&plugin.name, "", "", &provisioner, &prepared).drop_all().await?;
@@ -305,7 +306,7 @@ impl Files {
 }
 
 async fn standpoint(login: &ConnectParams) -> anyhow::Result<Client> {
-    let mut trouble = None;
+    let mut cleanup_error = None;
     for dbname in STANDPOINTS {
         let elsewhere = ConnectParams { dbname: dbname.to_owned(), ..login.clone() };
         match connect::connect(&elsewhere).await {
@@ -313,9 +314,9 @@ async fn standpoint(login: &ConnectParams) -> anyhow::Result<Client> {
                 client.batch_execute("SET search_path = pg_catalog, pg_temp").await.context("preparing a session")?;
                 return Ok(client);
             }
-            Err(error) => trouble = Some(error),
+            Err(error) => cleanup_error = Some(error),
         }
     }
-    let told = "no other database to connect to while this one is replaced";
-    Err(trouble.map_or_else(|| anyhow::anyhow!(told), |error| anyhow::Error::new(error).context(told)))
+    let message = "no other database to connect to while this one is replaced";
+    Err(cleanup_error.map_or_else(|| anyhow::anyhow!(message), |error| anyhow::Error::new(error).context(message)))
 }

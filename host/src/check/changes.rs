@@ -29,7 +29,7 @@ pub(super) struct Before {
     pub plugin: String,
     pub version: String,
     pub sha256: Option<String>,
-    pub face: PublicSurface,
+    pub surface: PublicSurface,
 }
 
 impl Before {
@@ -41,7 +41,7 @@ impl Before {
             plugin: text(report, "name").unwrap_or_default(),
             version: text(report, "version").unwrap_or_else(|| "an unknown version".to_owned()),
             sha256: text(report, "sha256"),
-            face: PublicSurface::serving(report),
+            surface: PublicSurface::serving(report),
         });
         before.collect()
     }
@@ -54,8 +54,8 @@ impl Before {
             // Nothing of it is loaded: whose files they are matters to the host alone.
             let package = package::read_for(&kept.find(&plugin, &last.sha256)?, &Owners::anybody()).ok()?;
             let (manifest, _) = Manifest::read(&package.manifest).ok()?;
-            let face = PublicSurface::from_manifest(&manifest);
-            Some(Self { plugin, version: last.version.to_string(), sha256: Some(last.sha256), face })
+            let surface = PublicSurface::from_manifest(&manifest);
+            Some(Self { plugin, version: last.version.to_string(), sha256: Some(last.sha256), surface })
         };
         kept.plugins().into_iter().filter_map(last).collect()
     }
@@ -145,7 +145,8 @@ impl Change {
     }
 
     pub(super) fn describe(&self) -> String {
-        let list = |mark: &str, lines: &[String]| lines.iter().map(|line| format!("{mark}{line}")).collect::<Vec<_>>();
+        let list =
+            |prefix: &str, lines: &[String]| lines.iter().map(|line| format!("{prefix}{line}")).collect::<Vec<_>>();
         let lines = [list("-", &self.lost), list("+", &self.gained)].concat();
         if lines.is_empty() { "the same routes, tools, kinds and tabs".to_owned() } else { lines.join(", ") }
     }

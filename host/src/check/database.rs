@@ -53,7 +53,7 @@ pub struct DatabaseReport {
 pub async fn check(config: &Config, clock: &Clock) -> DatabaseReport {
     let mut seen = DatabaseReport::default();
     match Crashes::peek(&config.paths.data_dir) {
-        Ok(book) => seen.decided.crashes = book,
+        Ok(history) => seen.decided.crashes = history,
         Err(error) => seen.findings.push(
             Finding::warning(
                 "crash-journal-damaged",
@@ -108,10 +108,10 @@ fn to_be_made(config: &Config, data_dir: &Path) -> Finding {
 }
 
 fn unusable(error: &anyhow::Error) -> Finding {
-    let told = Finding::error("database-unusable", "database", "The host cannot use its database.");
+    let finding = Finding::error("database-unusable", "database", "The host cannot use its database.");
     match error.downcast_ref::<SettingsError>() {
-        Some(bad) => told.found(bad.to_string()),
-        None => told.found(format!("{error:#}")).fix("Start the database, or correct DATABASE_URL."),
+        Some(bad) => finding.found(bad.to_string()),
+        None => finding.found(format!("{error:#}")).fix("Start the database, or correct DATABASE_URL."),
     }
 }
 
@@ -128,15 +128,15 @@ impl DatabaseReport {
             return Ok(());
         }
         let mut owner = preparation.owner_session().await?;
-        if migrate::marks(&owner).await?.is_empty() {
+        if migrate::applied(&owner).await?.is_empty() {
             self.findings.push(empty());
             return Ok(());
         }
         let pending = match migrate::pending(&mut owner).await {
             Ok(pending) => pending,
             Err(error) => {
-                let told = Finding::error("database-foreign", "migrations", "This version cannot use the database.");
-                self.findings.push(told.found(format!("{error:#}")));
+                let finding = Finding::error("database-foreign", "migrations", "This version cannot use the database.");
+                self.findings.push(finding.found(format!("{error:#}")));
                 return Ok(());
             }
         };
@@ -145,10 +145,10 @@ impl DatabaseReport {
         self.findings.extend(open);
         self.plugins = isolation::plugins(&owner).await?;
         self.findings.extend(schemas(&mut owner, &preparation.names, &self.plugins).await?);
-        let asked = clock.now();
+        let started = clock.now();
         let times = isolation::times(&owner).await?;
         // The answer is from some moment in between; a busy machine can take long to give it.
-        let between = asked + (clock.now() - asked) / 2;
+        let between = started + (clock.now() - started) / 2;
         self.findings.extend(clocks(between, &times));
         let secret = match &access.secret {
             SecretSource::Known(secret) => Some(secret.clone()),
@@ -192,14 +192,14 @@ impl DatabaseReport {
             anyhow::Ok(())
         };
         if let Err(error) = read.await {
-            let told = Finding::error(
+            let finding = Finding::error(
                 "core-cannot-read",
                 "roles",
                 "The core's role lacks rights on tables that it \
                 needs.",
             );
             let fix = "Start the host, which repairs the core's rights.";
-            self.findings.push(told.found(format!("{error:#}")).fix(fix));
+            self.findings.push(finding.found(format!("{error:#}")).fix(fix));
         }
     }
 }
@@ -214,23 +214,23 @@ fn migrations(pending: &[&str]) -> Finding {
         return Finding::ok("migrations-current", "migrations", format!("All {} migrations have run.", migrate::COUNT));
     }
     let message = format!("The next start runs {} migrations. Only a backup can undo them.", pending.len());
-    let told = Finding::warning("migrations-pending", "migrations", message);
-    told.found(pending.join(", ")).fix("Make a backup (`cardinal backup FILE`), then start the host.")
+    let finding = Finding::warning("migrations-pending", "migrations", message);
+    finding.found(pending.join(", ")).fix("Make a backup (`cardinal backup FILE`), then start the host.")
 }
 
 /// What plugins' schemas hold that a host does not know; such a plugin is not served.
 async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]) -> anyhow::Result<Vec<Finding>> {
     let mut found = Vec::new();
-    let work = catalog::looking(owner).await?;
+    let tx = catalog::looking(owner).await?;
     // Those without a recorded step, too: it may have been killed between its commit and its record.
     for known in plugins {
         let roles = [names.plugin_schema(&known.plugin), names.plugin_runtime(&known.plugin)];
         let schema = roles::plugin_schema_name(&known.plugin);
-        if !catalog::is_there(&work, &schema, &roles).await? {
+        if !catalog::is_there(&tx, &schema, &roles).await? {
             continue;
         }
-        found.extend(unindexed(&known.plugin, &catalog::unindexed_keys(&work, &schema).await?));
-        let unknown = catalog::unknown(&work, &schema, &roles[0], &roles[1]).await?;
+        found.extend(unindexed(&known.plugin, &catalog::unindexed_keys(&tx, &schema).await?));
+        let unknown = catalog::unknown(&tx, &schema, &roles[0], &roles[1]).await?;
         if unknown.is_empty() {
             continue;
         }
@@ -239,8 +239,8 @@ async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]
             "The schema of {} contains something that plugins may not have, so the plugin is not served.",
             known.plugin
         );
-        let told = Finding::error("schema-unsafe", &known.plugin, message).found(named.join("; "));
-        found.push(told.expected(catalog::EXPECTED).fix(catalog::fix(&known.plugin)));
+        let finding = Finding::error("schema-unsafe", &known.plugin, message).found(named.join("; "));
+        found.push(finding.expected(catalog::EXPECTED).fix(catalog::fix(&known.plugin)));
     }
     Ok(found)
 }

@@ -13,7 +13,7 @@ use cardinal_base::config::Config;
 use cardinal_package::{compat, state::State};
 use cardinal_plugin_host::{
     registry::{PluginReport, preview::Preview},
-    settings::{UnusedSetting, of_no_plugin},
+    settings::{UnusedSetting, find_unused},
 };
 use cardinal_schema::isolation::PluginRecord;
 use cardinal_serve::check::finding::Finding;
@@ -21,12 +21,12 @@ use cardinal_serve::check::finding::Finding;
 /// Every finding on plugins that needs no running host.
 pub(super) fn check(
     plugins_dir: &Path,
-    surveyed: &[Preview],
+    previews: &[Preview],
     seen: &database::DatabaseReport,
     core: Option<&Version>,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
-    if surveyed.is_empty() {
+    if previews.is_empty() {
         let place = plugins_dir.display();
         found.push(Finding::ok(
             "plugins-none",
@@ -37,7 +37,7 @@ pub(super) fn check(
             },
         ));
     }
-    for one in surveyed {
+    for one in previews {
         found.push(verdict(&one.report));
         let name = &one.report.name;
         found.extend(one.report.warnings.iter().map(|warning| Finding::warning("plugin-warning", name, warning)));
@@ -46,7 +46,7 @@ pub(super) fn check(
             found.extend(against_record(one, &seen.plugins));
         }
     }
-    found.extend(orphans(surveyed, seen));
+    found.extend(orphans(previews, seen));
     found
 }
 
@@ -54,9 +54,9 @@ fn verdict(report: &PluginReport) -> Finding {
     let (name, package) = (&report.name, &report.package);
     let version = report.version.as_deref().unwrap_or("of an unknown version");
     if let Some(refusal) = &report.refusal {
-        let mut told = Finding::error("plugin-refused", name, format!("{} (package {package})", refusal.reason));
-        (told.found, told.expected) = (refusal.found.clone(), refusal.expected.clone());
-        return told.cause(refusal.code.as_str()).fix(&refusal.fix);
+        let mut finding = Finding::error("plugin-refused", name, format!("{} (package {package})", refusal.reason));
+        (finding.found, finding.expected) = (refusal.found.clone(), refusal.expected.clone());
+        return finding.cause(refusal.code.as_str()).fix(&refusal.fix);
     }
     let reason = || report.reason.clone().unwrap_or_default();
     match report.state {
@@ -77,9 +77,9 @@ fn under(core: &Version, one: &Preview) -> Option<Finding> {
         Ok(()) => Finding::ok("core-version-fits", name, format!("{name} {} supports core {core}.", manifest.version)),
         Err(refusal) => {
             let message = format!("{name} {} would be refused by core {core}.", manifest.version);
-            let mut told = Finding::error("core-version-breaks", name, message).cause(refusal.code.as_str());
-            (told.found, told.expected) = (refusal.found, refusal.expected);
-            told.fix(format!("Install a version of {name} that supports core {core} before the core is changed."))
+            let mut finding = Finding::error("core-version-breaks", name, message).cause(refusal.code.as_str());
+            (finding.found, finding.expected) = (refusal.found, refusal.expected);
+            finding.fix(format!("Install a version of {name} that supports core {core} before the core is changed."))
         }
     })
 }
@@ -116,21 +116,21 @@ fn against_record(one: &Preview, known: &[PluginRecord]) -> Option<Finding> {
 }
 
 /// Settings whose plugin is not there.
-pub(super) fn settings_of_none(config: &Config, surveyed: &[Preview]) -> Vec<Finding> {
-    let there: Vec<&str> = surveyed.iter().map(|one| one.report.name.as_str()).collect();
-    let told = |it: UnusedSetting| {
+pub(super) fn settings_of_none(config: &Config, previews: &[Preview]) -> Vec<Finding> {
+    let there: Vec<&str> = previews.iter().map(|one| one.report.name.as_str()).collect();
+    let to_finding = |it: UnusedSetting| {
         let fix = match it.guess {
             Some(meant) => format!("Did you mean {meant}?"),
             None => "Put the plugin back, or remove the setting.".to_owned(),
         };
         Finding::warning("setting-of-no-plugin", it.variable, it.message).fix(fix)
     };
-    of_no_plugin(&config.plugins.settings, &config.plugins.networks, &there).into_iter().map(told).collect()
+    find_unused(&config.plugins.settings, &config.plugins.networks, &there).into_iter().map(to_finding).collect()
 }
 
 /// What cards and schemas hold of plugins that are not there any more.
-fn orphans(surveyed: &[Preview], seen: &database::DatabaseReport) -> Vec<Finding> {
-    let there = |name: &str| surveyed.iter().any(|one| one.report.name == name);
+fn orphans(previews: &[Preview], seen: &database::DatabaseReport) -> Vec<Finding> {
+    let there = |name: &str| previews.iter().any(|one| one.report.name == name);
     let gone = seen.plugins.iter().filter(|known| !there(&known.plugin) && !known.tables.is_empty());
     let mut found: Vec<Finding> = gone
         .map(|known| {
@@ -149,7 +149,7 @@ fn orphans(surveyed: &[Preview], seen: &database::DatabaseReport) -> Vec<Finding
         })
         .collect();
     let provided = |kind: &str| {
-        let mut manifests = surveyed.iter().filter_map(|one| one.manifest.as_ref());
+        let mut manifests = previews.iter().filter_map(|one| one.manifest.as_ref());
         manifests.any(|manifest| manifest.provides_kinds.iter().any(|own| own == kind))
     };
     for stored in seen.kinds.iter().filter(|stored| !provided(&stored.kind)) {
@@ -167,16 +167,16 @@ fn orphans(surveyed: &[Preview], seen: &database::DatabaseReport) -> Vec<Finding
 }
 
 /// What would change for clients if these packages took the place of what serves, or has served last.
-pub(super) fn upgrades(surveyed: &[Preview], before: &[Before]) -> Vec<Finding> {
+pub(super) fn upgrades(previews: &[Preview], before: &[Before]) -> Vec<Finding> {
     let mut found = Vec::new();
-    for one in surveyed.iter().filter(|one| one.schema_sql.is_some()) {
+    for one in previews.iter().filter(|one| one.schema_sql.is_some()) {
         let Some(manifest) = &one.manifest else { continue };
         let name = &one.report.name;
         let Some(before) = before.iter().find(|it| it.plugin == *name) else { continue };
         if before.sha256.as_deref() == one.report.sha256.as_deref() {
             continue;
         }
-        let change = changes::between(&before.face, &PublicSurface::from_manifest(manifest));
+        let change = changes::between(&before.surface, &PublicSurface::from_manifest(manifest));
         let message = format!("{name} {} would replace {}.", manifest.version, before.version);
         found.push(if change.lost.is_empty() {
             Finding::ok("plugin-upgrade", name, message).found(change.describe())

@@ -103,19 +103,19 @@ fn plugin(report: &Value) -> Finding {
     let text = |member: &str| report[member].as_str().unwrap_or_default().to_owned();
     let (name, version, state) = (text("name"), text("version"), text("state"));
     let refusal = &report["refusal"];
-    let of_refusal = |told: Finding| {
+    let from_refusal = |finding: Finding| {
         let part = |member: &str| refusal[member].as_str().map(str::to_owned);
-        let cause = part("code").or(told.cause.clone());
+        let cause = part("code").or(finding.cause.clone());
         Finding {
             cause,
             found: part("found"),
             expected: part("expected"),
-            fix: part("fix").or(told.fix.clone()),
-            ..told
+            fix: part("fix").or(finding.fix.clone()),
+            ..finding
         }
     };
     match state.as_str() {
-        "active" if refusal.is_object() => of_refusal(Finding::warning(
+        "active" if refusal.is_object() => from_refusal(Finding::warning(
             "plugin-behind",
             &name,
             format!("{name} {version} is still in service; the files now in the plugins folder are refused."),
@@ -126,8 +126,8 @@ fn plugin(report: &Value) -> Finding {
         "retired" => Finding::ok("plugin-not-serving", &name, format!("{name} {version} has been removed.")),
         _ => {
             let reason = text("reason");
-            let told = Finding::error("plugin-not-serving", &name, format!("{name} is {state}: {reason}"));
-            of_refusal(told.fix("See `cardinal plugin list` for the details, and the log for more."))
+            let finding = Finding::error("plugin-not-serving", &name, format!("{name} is {state}: {reason}"));
+            from_refusal(finding.fix("See `cardinal plugin list` for the details, and the log for more."))
         }
     }
 }
@@ -140,13 +140,13 @@ mod tests {
 
     #[test]
     fn a_plugin_is_told_by_what_serves_and_what_does_not() {
-        let told = |report: Value| plugin(&report);
-        assert_eq!(told(json!({"name": "a", "version": "1.0.0", "state": "active"})).code, "plugin-serving");
+        let examine = |report: Value| plugin(&report);
+        assert_eq!(examine(json!({"name": "a", "version": "1.0.0", "state": "active"})).code, "plugin-serving");
         let refusal = json!({"code": "bad-manifest", "fix": "Correct it.", "found": "x"});
-        let behind = told(json!({"name": "a", "state": "active", "refusal": refusal}));
+        let behind = examine(json!({"name": "a", "state": "active", "refusal": refusal}));
         assert_eq!((behind.code, behind.cause.as_deref()), ("plugin-behind", Some("bad-manifest")));
         let failed =
-            told(json!({"name": "a", "state": "failed", "reason": "The database is unreachable.", "refusal": null}));
+            examine(json!({"name": "a", "state": "failed", "reason": "The database is unreachable.", "refusal": null}));
         assert_eq!(failed.code, "plugin-not-serving");
         assert!(failed.message.contains("The database is unreachable.") && failed.fix.is_some());
     }

@@ -49,13 +49,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let plugins = if made.plugins.is_empty() { "no plugin".to_owned() } else { made.plugins.join(", ") };
     let secrets =
         if made.secrets { "" } else { "\nWithout --with-secrets: everyone has to log in again after a restore." };
-    let told = format!(
+    let summary = format!(
         "{}: {} cards, {} rows in all, tables of {plugins}.{secrets}",
         args.file.display(),
         made.cards,
         made.rows
     );
-    print_line(&told)?;
+    print_line(&summary)?;
     for left_out in &made.without {
         let why = plain(&left_out.why);
         print_line(&format!("Not in the backup: the tables of {}: {why}", left_out.plugin))?;

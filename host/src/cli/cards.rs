@@ -32,9 +32,9 @@ enum Format {
 
 impl Format {
     /// What is said, else what the file's name says, else lines of JSON.
-    fn choose(said: Option<Self>, file: &std::path::Path) -> Self {
+    fn choose(chosen: Option<Self>, file: &std::path::Path) -> Self {
         let is_csv = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
-        said.unwrap_or(if is_csv { Self::Csv } else { Self::Ndjson })
+        chosen.unwrap_or(if is_csv { Self::Csv } else { Self::Ndjson })
     }
 
     const fn name(self) -> &'static str {

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
 fn look(args: &Args) -> anyhow::Result<Report> {
     let report = match Config::read(&args.settings) {
-        Err(bad) => Report::of_bad_settings(&bad),
+        Err(bad) => Report::from_settings_error(&bad),
         Ok(config) => {
             Log::start_silent(&config.observe)?;
             let runtime = crate::cli::runtime()?;

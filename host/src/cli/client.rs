@@ -130,8 +130,8 @@ impl Client {
         if body.is_some() {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        let asked = async { self.whole(self.send(path, request).await?).await };
-        tokio::time::timeout(ANSWER_TIMEOUT, asked).await.unwrap_or_else(|_| {
+        let answer = async { self.whole(self.send(path, request).await?).await };
+        tokio::time::timeout(ANSWER_TIMEOUT, answer).await.unwrap_or_else(|_| {
             Err(self.broken_off(anyhow::anyhow!("no answer in {} seconds", ANSWER_TIMEOUT.as_secs())))
         })
     }
@@ -230,25 +230,25 @@ mod tests {
         let problem = json!({"title": "Some fields are not valid", "detail": "The card is not valid.", "code": "validation-failed",
             "request_id": "r1", "errors": [{"pointer": "/sku", "detail": "It is missing."}]});
         let failure = RequestError::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, problem };
-        let told = failure.to_string();
-        assert!(told.contains("The card is not valid.\n  /sku: It is missing."), "{told}");
-        assert!(told.ends_with("(422 Unprocessable Entity, validation-failed, request r1)"), "{told}");
+        let message = failure.to_string();
+        assert!(message.contains("The card is not valid.\n  /sku: It is missing."), "{message}");
+        assert!(message.ends_with("(422 Unprocessable Entity, validation-failed, request r1)"), "{message}");
     }
 
     #[test]
     fn a_fault_of_the_whole_body_has_no_empty_place() {
         let problem = json!({"detail": "Some fields are not valid.", "code": "validation-failed", "request_id": "r1",
             "errors": [{"pointer": "", "detail": "`nope` is unknown."}]});
-        let told = RequestError::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, problem }.to_string();
-        assert!(told.contains("not valid.\n  `nope` is unknown.\n"), "{told}");
+        let message = RequestError::Refused { status: StatusCode::UNPROCESSABLE_ENTITY, problem }.to_string();
+        assert!(message.contains("not valid.\n  `nope` is unknown.\n"), "{message}");
     }
 
     #[test]
     fn what_has_no_detail_of_its_own_is_said_once() {
         let title = "The credential is not valid";
         let problem = json!({"title": title, "detail": title, "code": "invalid-token", "request_id": "r1"});
-        let told = RequestError::Refused { status: StatusCode::UNAUTHORIZED, problem }.to_string();
-        assert!(told.starts_with("The credential is not valid. The key comes from"), "{told}");
+        let message = RequestError::Refused { status: StatusCode::UNAUTHORIZED, problem }.to_string();
+        assert!(message.starts_with("The credential is not valid. The key comes from"), "{message}");
     }
 
     #[test]

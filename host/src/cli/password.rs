@@ -72,9 +72,9 @@ fn from_terminal(user: &str) -> anyhow::Result<Secret> {
     };
     let mut ask = |question: &str| -> anyhow::Result<Secret> {
         write!(terminal, "{question}: ")?;
-        let quiet = Quiet::begin(&terminal).context("switching the terminal's echo off")?;
+        let no_echo = NoEcho::begin(&terminal).context("switching the terminal's echo off")?;
         let line = read_line(&mut &terminal);
-        drop(quiet);
+        drop(no_echo);
         writeln!(terminal)?;
         match line.context("reading from the terminal")? {
             Some(line) => Ok(Secret::new(String::from_utf8(line).context("the password is not UTF-8")?)),
@@ -90,22 +90,22 @@ fn from_terminal(user: &str) -> anyhow::Result<Secret> {
 
 /// While it lives the terminal shows nothing and hands over each key as it is. Ctrl-C, too: a process that it ended here
 /// would leave a shell without echo.
-struct Quiet<'a> {
+struct NoEcho<'a> {
     terminal: &'a File,
     before: Termios,
 }
 
-impl<'a> Quiet<'a> {
+impl<'a> NoEcho<'a> {
     fn begin(terminal: &'a File) -> io::Result<Self> {
         let before = termios::tcgetattr(terminal)?;
-        let mut quiet = before.clone();
-        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
-        termios::tcsetattr(terminal, OptionalActions::Flush, &quiet)?;
+        let mut no_echo = before.clone();
+        no_echo.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        termios::tcsetattr(terminal, OptionalActions::Flush, &no_echo)?;
         Ok(Self { terminal, before })
     }
 }
 
-impl Drop for Quiet<'_> {
+impl Drop for NoEcho<'_> {
     fn drop(&mut self) {
         // The terminal is gone when this fails.
         let _ = termios::tcsetattr(self.terminal, OptionalActions::Flush, &self.before);

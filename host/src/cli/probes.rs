@@ -20,5 +20,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     sandbox::close_process()?;
     launch::end_with(args.parent, Signal::KILL)?;
     let socket = io::stdin().as_fd().try_clone_to_owned().context("taking the worker's socket")?;
-    starter::serve(socket, &ProbeCommand::of_this_program()).context("listening to the worker")
+    starter::serve(socket, &ProbeCommand::from_current_exe()).context("listening to the worker")
 }

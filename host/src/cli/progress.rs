@@ -50,8 +50,8 @@ const WIDTH: usize = 24;
 pub(super) struct Bar {
     what: &'static str,
     terminal: bool,
-    began: Instant,
-    drawn: Instant,
+    started: Instant,
+    drawn_at: Instant,
     rows: u64,
     /// Of `of` there is to do, in rows or in bytes.
     moved: u64,
@@ -67,8 +67,8 @@ impl Bar {
         Self {
             what,
             terminal: io::stderr().is_terminal(),
-            began: now,
-            drawn: now,
+            started: now,
+            drawn_at: now,
             rows: 0,
             moved: 0,
             of,
@@ -81,9 +81,9 @@ impl Bar {
         self.rows += rows;
         self.moved += part;
         let every = if self.terminal { REDRAW_EVERY } else { LINE_EVERY };
-        if self.drawn.elapsed() >= every {
-            self.drawn = Instant::now();
-            self.draw(self.began.elapsed());
+        if self.drawn_at.elapsed() >= every {
+            self.drawn_at = Instant::now();
+            self.draw(self.started.elapsed());
         }
     }
 
@@ -95,8 +95,8 @@ impl Bar {
     }
 
     fn draw(&self, elapsed: Duration) {
-        let told = self.line(elapsed);
-        let _ = if self.terminal { write!(io::stderr(), "\r\x1b[K{told}") } else { writeln!(io::stderr(), "{told}") };
+        let line = self.line(elapsed);
+        let _ = if self.terminal { write!(io::stderr(), "\r\x1b[K{line}") } else { writeln!(io::stderr(), "{line}") };
     }
 
     fn line(&self, elapsed: Duration) -> String {

@@ -19,9 +19,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     sandbox::close_process()?;
     launch::begin_session()?;
     launch::end_with(args.parent, Signal::KILL)?;
-    let mut told = Vec::new();
-    std::io::stdin().read_to_end(&mut told).context("listening to the supervisor")?;
-    let job: Job = serde_json::from_slice(&told).context("listening to the supervisor (start `cardinal serve`)")?;
+    let mut input = Vec::new();
+    std::io::stdin().read_to_end(&mut input).context("listening to the supervisor")?;
+    let job: Job = serde_json::from_slice(&input).context("listening to the supervisor (start `cardinal serve`)")?;
     Log::start(&job.observe)?;
     let runtime = crate::cli::runtime()?;
     let mut output = std::io::stdout().lock();

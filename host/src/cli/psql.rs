@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
 
-use super::{EXIT_USAGE, exit_code, say};
+use super::{EXIT_USAGE, exit_code, print_error};
 use cardinal_base::config::{self, Config, Settings};
 use cardinal_database::connect::ConnectParams;
 use cardinal_observe::log::Log;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.settings) {
         Ok(config) => config,
         Err(bad) => {
-            say(&format!("cardinal psql: {bad}"));
+            print_error(&format!("cardinal psql: {bad}"));
             return ExitCode::from(EXIT_USAGE);
         }
     };

@@ -43,29 +43,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let done =
         runtime.block_on(restore::restore(&config, &args.file, existing, &args.without_plugin, &mut Lines::new()))?;
     let plugins = if done.plugins.is_empty() { "no plugin".to_owned() } else { done.plugins.join(", ") };
-    let mut told = format!("Restored {} cards, {} rows in all, tables of {plugins}.", done.cards, done.rows);
+    let mut summary = format!("Restored {} cards, {} rows in all, tables of {plugins}.", done.cards, done.rows);
     for file in &done.files {
-        told.push_str(&format!("\nWritten: {}", file.display()));
+        summary.push_str(&format!("\nWritten: {}", file.display()));
     }
     for file in &done.kept {
-        told.push_str(&format!("\nKept as it was: {}", file.display()));
+        summary.push_str(&format!("\nKept as it was: {}", file.display()));
     }
     if !done.secrets {
-        told.push_str("\nThe backup has no secrets: everyone has to log in again.");
+        summary.push_str("\nThe backup has no secrets: everyone has to log in again.");
     }
     if !done.unreadable.is_empty() {
         let plugins = done.unreadable.join(", ");
-        told.push_str(&format!(
+        summary.push_str(&format!(
             "\nSecret settings of plugins were stored with another key and have to be entered again: {plugins}."
         ));
     }
     for left_out in &done.without {
         let (plugin, why) = (&left_out.plugin, plain(&left_out.why));
-        told.push_str(&format!(
+        summary.push_str(&format!(
             "\nNot restored: the tables of {plugin}: {why}. The backup has their rows: keep it until a version with a schema.sql that \
              passes `cardinal plugin check` has been restored with them."
         ));
     }
-    print_line(&told)?;
+    print_line(&summary)?;
     Ok(super::whole_or_not(&done))
 }

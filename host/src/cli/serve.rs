@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use rustix::process::Signal;
 
-use super::{EXIT_USAGE, exit_code, say};
+use super::{EXIT_USAGE, exit_code, print_error};
 use cardinal_base::config::{self, Config, Settings};
 use cardinal_control::sandbox;
 use cardinal_observe::log::Log;
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     let config = match Config::read(&args.settings) {
         Ok(config) => config,
         Err(bad) => {
-            say(&format!("cardinal serve: {bad}"));
+            print_error(&format!("cardinal serve: {bad}"));
             return ExitCode::from(EXIT_USAGE);
         }
     };

@@ -283,11 +283,11 @@ async fn find(direct: &Direct, name: &str) -> anyhow::Result<Account> {
 
 async fn change_account(direct: &Direct, id: Uuid, change: Change) -> anyhow::Result<Account> {
     let sets_password = change.password_hash.is_some();
-    let judge = |account: &Account| match sets_password {
+    let check = |account: &Account| match sets_password {
         true => takes_password(account),
         false => is_changed_by_people(account),
     };
-    let changed = accounts::change(&direct.pool, id, change, judge).await.map_err(explain)?.map_err(explain)?;
+    let changed = accounts::change(&direct.pool, id, change, check).await.map_err(explain)?.map_err(explain)?;
     let changed = changed.context("the account was removed in the meantime")?;
     let detail = shown::difference(&changed, sets_password);
     direct.record(AuditAction::UpdateUser, id.to_string(), detail).await;

@@ -10,7 +10,7 @@ use cardinal_base::account::Account;
 use cardinal_control::{
     crash::{
         descriptors, handler,
-        shm::{self, ExitMark},
+        shm::{self, ExitGuard},
         vital::{self, LowNumbers},
     },
     link::{self, WorkerStart},
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     // Whoever reads standard input from now on, a plugin above all, must not read the supervisor's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
-    let (mut enforced, mut is_guarded, mut prober) = (None, false, Prober::of_this_program());
+    let (mut enforced, mut is_guarded, mut prober) = (None, false, Prober::from_current_exe());
     let restrict = |start: &WorkerStart| {
         let status = start.sandbox.enter().context("restricting the worker")?;
         enforced = Some(status);
@@ -82,7 +82,7 @@ fn start_starter() -> anyhow::Result<Prober> {
 }
 
 /// Without the shared memory a worker serves as well; its crashes are nobody's.
-fn watch(memory: OwnedFd) -> ExitMark {
+fn watch(memory: OwnedFd) -> ExitGuard {
     // No image of a process that knows passwords and customers' data is written anywhere.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let watching = setrlimit(Resource::Core, none).map_err(std::io::Error::from);
@@ -90,5 +90,5 @@ fn watch(memory: OwnedFd) -> ExitMark {
     if let Err(error) = watching {
         tracing::warn!(%error, "crashes cannot be attributed to plugins");
     }
-    ExitMark
+    ExitGuard
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header};
 
 /// Shorter answers fit in one packet with their head: compressing them costs time and saves none.
-pub const SHORTEST: u64 = 1_024;
+pub const MIN_COMPRESSED_BYTES: u64 = 1_024;
 
 /// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,14 +40,14 @@ impl Coding {
     /// Of those offered the one that the client likes best, of equals the first; `None` when it would rather have the
     /// bytes as they are, or takes none of these.
     pub fn preferred(accept_encoding: &str, offered: &[Self]) -> Option<Self> {
-        let as_it_is = weight_of(accept_encoding, |name| name.eq_ignore_ascii_case("identity")).unwrap_or(0);
-        let any = weight_of(accept_encoding, |name| name == "*").unwrap_or(0);
+        let as_it_is = find_weight(accept_encoding, |name| name.eq_ignore_ascii_case("identity")).unwrap_or(0);
+        let any = find_weight(accept_encoding, |name| name == "*").unwrap_or(0);
         let mut best = None;
-        let mut most = as_it_is.max(1);
+        let mut best_weight = as_it_is.max(1);
         for coding in offered {
-            let weight = weight_of(accept_encoding, |name| coding.is_named(name)).unwrap_or(any);
-            if weight > most || (weight == most && best.is_none()) {
-                (best, most) = (Some(*coding), weight);
+            let weight = find_weight(accept_encoding, |name| coding.is_named(name)).unwrap_or(any);
+            if weight > best_weight || (weight == best_weight && best.is_none()) {
+                (best, best_weight) = (Some(*coding), weight);
             }
         }
         best
@@ -55,7 +55,7 @@ impl Coding {
 }
 
 /// The weight of the first entry with such a name. One that cannot be understood counts as 0.
-fn weight_of(accept_encoding: &str, is_it: impl Fn(&str) -> bool) -> Option<u16> {
+fn find_weight(accept_encoding: &str, is_it: impl Fn(&str) -> bool) -> Option<u16> {
     accept_encoding.split(',').find_map(|entry| {
         let (name, parameters) = entry.split_once(';').map_or((entry, None), |(name, rest)| (name, Some(rest)));
         is_it(name.trim()).then(|| parameters.map_or(FULL_WEIGHT, |text| weight(text).unwrap_or(0)))
@@ -83,7 +83,7 @@ pub fn accept_encoding(headers: &HeaderMap) -> Option<HeaderValue> {
 
 /// A file that is compressed once and sent often; `None` when that saves nothing.
 pub fn file(coding: Coding, bytes: &Bytes) -> Option<Bytes> {
-    if (bytes.len() as u64) < SHORTEST {
+    if (bytes.len() as u64) < MIN_COMPRESSED_BYTES {
         return None;
     }
     let shorter = encoder::small(coding, bytes).ok()?;
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn the_coding_with_the_greatest_weight_is_taken() {
         use Coding::{Brotli, Gzip, Zstd};
-        for (asked, coding) in [
+        for (accept_encoding, coding) in [
             ("gzip, deflate, br, zstd", Some(Zstd)),
             ("gzip, br", Some(Brotli)),
             ("GZIP", Some(Gzip)),
@@ -128,7 +128,7 @@ mod tests {
             ("gzip;level=9", None),
             ("gzipped, br;q", None),
         ] {
-            assert_eq!(Coding::preferred(asked, &Coding::ON_THE_FLY), coding, "{asked:?}");
+            assert_eq!(Coding::preferred(accept_encoding, &Coding::ON_THE_FLY), coding, "{accept_encoding:?}");
         }
         assert_eq!(Coding::preferred("zstd, gzip", &Coding::PREPARED), Some(Gzip));
     }

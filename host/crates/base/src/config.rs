@@ -190,7 +190,7 @@ pub fn misspelt() -> Vec<(String, String)> {
     let slips = std::env::vars_os().filter_map(|(name, _)| {
         let name = name.into_string().ok()?;
         // Short names of others are near to ours by chance.
-        let is_candidate = !known.contains(&name.as_str()) && name.len() >= SHORTEST_MISSPELT;
+        let is_candidate = !known.contains(&name.as_str()) && name.len() >= MIN_MISSPELT_LENGTH;
         let meant = if is_candidate { nearest(&name, known.iter().copied())? } else { return None };
         Some((name, meant.to_owned()))
     });
@@ -198,7 +198,7 @@ pub fn misspelt() -> Vec<(String, String)> {
 }
 
 /// Letters from which a variable's name is compared with those of settings.
-const SHORTEST_MISSPELT: usize = 7;
+const MIN_MISSPELT_LENGTH: usize = 7;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]

@@ -84,14 +84,14 @@ impl HttpClient {
     pub fn new() -> anyhow::Result<Self> {
         let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        Self::trusting(roots)
+        Self::with_roots(roots)
     }
 
     /// Trusts these authorities alone.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn trusting(roots: RootCertStore) -> anyhow::Result<Self> {
+    pub fn with_roots(roots: RootCertStore) -> anyhow::Result<Self> {
         let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)

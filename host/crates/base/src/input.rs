@@ -123,14 +123,14 @@ fn named(found: &str) -> &str {
 
 /// As much of a text of the client's as an answer repeats.
 fn shortened(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_TEXT) {
+    match text.char_indices().nth(MAX_SHOWN_TEXT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
 /// Characters of a pointer or a sentence with a client's words in it.
-const SHOWN_TEXT: usize = 300;
+const MAX_SHOWN_TEXT: usize = 300;
 
 fn pointer(path: &serde_path_to_error::Path) -> String {
     use serde_path_to_error::Segment;
@@ -157,7 +157,7 @@ pub fn check_query_names(query: &str, names: &[String]) -> Result<(), InputError
     let mut seen: Vec<&str> = Vec::new();
     for (name, _) in url::form_urlencoded::parse(query.as_bytes()) {
         let Some(known) = names.iter().find(|known| **known == *name) else {
-            let shown: String = name.chars().take(SHOWN_NAME).collect();
+            let shown: String = name.chars().take(MAX_SHOWN_NAME).collect();
             return refused(match names.is_empty() {
                 true => format!("The query parameter `{shown}` is unknown; there is none here."),
                 false => format!("The query parameter `{shown}` is unknown; there are {}.", names.join(", ")),
@@ -172,7 +172,7 @@ pub fn check_query_names(query: &str, names: &[String]) -> Result<(), InputError
 }
 
 /// Characters of an unknown parameter that are named in the answer.
-const SHOWN_NAME: usize = 64;
+const MAX_SHOWN_NAME: usize = 64;
 
 /// Read lossily, another text than the client's would be searched for.
 fn check_utf8(query: &str) -> Result<(), InputError> {
@@ -274,11 +274,11 @@ mod tests {
         Grey,
     }
 
-    fn pointer_of(body: &str) -> String {
-        wrong_field_of::<Body>(body).0
+    fn find_pointer(body: &str) -> String {
+        find_wrong_field::<Body>(body).0
     }
 
-    fn wrong_field_of<T: DeserializeOwned + std::fmt::Debug>(body: &str) -> (String, String) {
+    fn find_wrong_field<T: DeserializeOwned + std::fmt::Debug>(body: &str) -> (String, String) {
         match json::<T>(body.as_bytes()).unwrap_err() {
             InputError::Field { pointer, detail } => (pointer, detail),
             other => panic!("{other:?}"),
@@ -287,23 +287,23 @@ mod tests {
 
     #[test]
     fn names_the_field() {
-        assert_eq!(pointer_of(r#"{"name": 3}"#), "/name");
-        assert_eq!(pointer_of(r#"{"name": "a", "nmae": 1}"#), "/nmae");
-        assert_eq!(pointer_of(r#"{}"#), "/name");
-        assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_minute": -1}}"#), "/limit/per_minute");
-        assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_hour": 1}}"#), "/limit/per_hour");
+        assert_eq!(find_pointer(r#"{"name": 3}"#), "/name");
+        assert_eq!(find_pointer(r#"{"name": "a", "nmae": 1}"#), "/nmae");
+        assert_eq!(find_pointer(r#"{}"#), "/name");
+        assert_eq!(find_pointer(r#"{"name": "a", "limit": {"per_minute": -1}}"#), "/limit/per_minute");
+        assert_eq!(find_pointer(r#"{"name": "a", "limit": {"per_hour": 1}}"#), "/limit/per_hour");
         for array in ["[]", r#"["a"]"#, r#"["a", [1]]"#, "null", "5", "\"a\"", "true"] {
-            assert_eq!(pointer_of(array), "", "{array}");
+            assert_eq!(find_pointer(array), "", "{array}");
         }
-        assert_eq!(pointer_of(r#"{"name": "a", "limit": [1]}"#), "/limit");
-        assert_eq!(pointer_of(r#"{"name": "a", "name": "b"}"#), "/name");
-        assert_eq!(pointer_of(r#"{"name": "a", "limit": {"per_minute": 1e400}}"#), "/limit/per_minute");
-        assert_eq!(pointer_of(r#"{"name": "\ud800"}"#), "/name", "JSON, though no text");
+        assert_eq!(find_pointer(r#"{"name": "a", "limit": [1]}"#), "/limit");
+        assert_eq!(find_pointer(r#"{"name": "a", "name": "b"}"#), "/name");
+        assert_eq!(find_pointer(r#"{"name": "a", "limit": {"per_minute": 1e400}}"#), "/limit/per_minute");
+        assert_eq!(find_pointer(r#"{"name": "\ud800"}"#), "/name", "JSON, though no text");
     }
 
     #[test]
     fn names_what_is_allowed_and_no_rust_type() {
-        let detail = |body: &str| wrong_field_of::<Body>(body).1;
+        let detail = |body: &str| find_wrong_field::<Body>(body).1;
         assert_eq!(detail("[]"), "Expected an object, found an array.");
         assert_eq!(detail(r#"{"name": ["a"]}"#), "Expected a string, found an array.");
         assert_eq!(detail(r#"{"name": null}"#), "Expected a string, found null.");
@@ -328,7 +328,7 @@ mod tests {
             assert!(json::<serde_json::Value>(body(kept).as_bytes()).is_ok(), "{kept}");
         }
         for changed in ["18446744073709551616", "1e400", "0.1234567890123456789"] {
-            assert_eq!(wrong_field_of::<serde_json::Value>(&body(changed)).0, "/a/0", "{changed}");
+            assert_eq!(find_wrong_field::<serde_json::Value>(&body(changed)).0, "/a/0", "{changed}");
         }
     }
 

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod page;
 pub mod password;
 pub mod printable;
+pub mod raw_answer;
 pub mod request_id;
 pub mod schema;
 pub mod scope;

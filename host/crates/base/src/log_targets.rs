@@ -22,8 +22,8 @@ pub const CRATES: [LogCrate; 13] = [
         name: "base",
         shown: "cardinal",
         modules: "account card_size causes clock codes coding config db_error exact hex hop_by_hop http_client \
-                  input log_targets mac memory page password printable request_id schema scope seal secret_file spelling \
-                  strict",
+                  input log_targets mac memory page password printable raw_answer request_id schema scope seal \
+                  secret_file spelling strict",
     },
     LogCrate {
         name: "cards",
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_no_line_has_is_refused_with_what_there_is() {
-        for (target, said) in [
+        for (target, expected) in [
             ("cardinal::stoer", "Did you mean `cardinal::store`?"),
             ("cardinal::db::outtage", "Did you mean `cardinal::db::outage`?"),
             ("cardinall", "cardinal::keeper"),
@@ -223,7 +223,7 @@ mod tests {
             ("a b", "cardinal::db"),
         ] {
             let refused = resolve(target).unwrap_err();
-            assert!(refused.contains(said), "{target}: {refused}");
+            assert!(refused.contains(expected), "{target}: {refused}");
         }
     }
 }

@@ -85,8 +85,8 @@ pub const DEFAULT_PAGE_SIZE: i64 = 100;
 pub const MAX_PAGE_SIZE: i64 = 200;
 
 /// How many entries were asked for.
-pub fn limit(asked: Option<i64>) -> Result<i64, PageError> {
-    match asked.unwrap_or(DEFAULT_PAGE_SIZE) {
+pub fn limit(requested: Option<i64>) -> Result<i64, PageError> {
+    match requested.unwrap_or(DEFAULT_PAGE_SIZE) {
         limit @ 1..=MAX_PAGE_SIZE => Ok(limit),
         _ => Err(PageError::Limit),
     }
@@ -123,10 +123,10 @@ impl Cursors {
     pub fn request<L: Serialize, P: Serialize + DeserializeOwned>(
         &self,
         list: L,
-        asked: Option<i64>,
+        requested: Option<i64>,
         cursor: Option<&str>,
     ) -> Result<PageRequest<'_, L, P>, PageError> {
-        let limit = limit(asked)?;
+        let limit = limit(requested)?;
         let before = cursor.map(|cursor| self.open(&list, cursor)).transpose()?;
         Ok(PageRequest { cursors: self, list, limit, before })
     }

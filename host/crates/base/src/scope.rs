@@ -151,8 +151,8 @@ impl ScopeSet {
         both.into()
     }
 
-    /// As a row stores them: at most `most`, without those that another one covers.
-    pub fn reduced(&self, most: usize) -> Vec<String> {
+    /// As a row stores them: at most `max`, without those that another one covers.
+    pub fn reduced(&self, max: usize) -> Vec<String> {
         let mut kept: Vec<&Grant> = Vec::new();
         for grant in &self.grants {
             let by_name = Grant::parse(UNATTENDED);
@@ -164,7 +164,7 @@ impl ScopeSet {
             kept.retain(|other| grant.intersect(other).as_ref() != Some(*other) || Some(*other) == by_name.as_ref());
             kept.push(grant);
         }
-        kept.iter().take(most).map(ToString::to_string).collect()
+        kept.iter().take(max).map(ToString::to_string).collect()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -291,7 +291,7 @@ impl fmt::Display for Grant {
 }
 
 /// The scopes of a role; an unknown role has none.
-pub fn of_role(role: &str) -> ScopeSet {
+pub fn for_role(role: &str) -> ScopeSet {
     let scopes: &[&str] = match role {
         "owner" | "admin" => &["*"],
         "editor" => &["cards:write", "plugin:*:*", MCP_USE, APPROVE, "jobs:*"],
@@ -347,7 +347,7 @@ mod tests {
     fn only_what_is_held_can_be_granted() {
         assert!(set(&["cards:*"]).includes(&set(&["cards:read", "cards:purge"])));
         assert!(!set(&["cards:write"]).includes(&set(&["cards:*"])));
-        assert!(!of_role("editor").includes(&ScopeSet::all()));
+        assert!(!for_role("editor").includes(&ScopeSet::all()));
         assert!(!set(&["plugin:a:read"]).includes(&set(&["plugin:*:read"])));
     }
 

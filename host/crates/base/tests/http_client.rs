@@ -159,7 +159,7 @@ async fn meet(roots: RootCertStore, host: &str) -> (Result<(), ConnectError>, bo
     let server = async { acceptor.accept(listener.accept().await.unwrap().0).await.is_ok() };
     let address = listener.local_addr().unwrap();
     let url = Url::parse(&format!("https://{host}:{}/", url.port().unwrap())).unwrap();
-    let client = HttpClient::trusting(roots).unwrap();
+    let client = HttpClient::with_roots(roots).unwrap();
     let addresses = [address];
     let (connected, seen) = tokio::join!(client.connect_to(&url, &addresses), server);
     (connected.map(drop), seen)

@@ -176,6 +176,14 @@ impl Faults {
         self.0.push((pointer, detail.into()));
     }
 
+    /// What a field is set to, where it is sent: it may be left out, and not be null.
+    pub fn required<T>(&mut self, field: Option<Option<T>>, pointer: &'static str) -> Option<T> {
+        if matches!(field, Some(None)) {
+            self.add(pointer, "This can't be null.");
+        }
+        field.flatten()
+    }
+
     pub fn title(&mut self, title: &str) {
         self.text("/title", title, TITLE_LIMIT);
     }

@@ -109,7 +109,7 @@ impl File {
 
 fn row(at: i64, line: Result<&[u8], CardError>, terms: &Terms) -> Read {
     let line = line.map_err(|error| report::describe(&error, at, None, |_| None))?;
-    let row = Fields::of_json(line).and_then(|fields| fields.check(at, terms));
+    let row = Fields::from_json(line).and_then(|fields| fields.check(at, terms));
     row.map_err(|error| report::describe_json(&error, at, line))
 }
 
@@ -127,14 +127,14 @@ mod tests {
             file.push(piece, &mut found)?;
         }
         file.finish(&mut found)?;
-        let told = |read: Read| match read {
+        let describe = |read: Read| match read {
             Ok(row) => {
                 let attributes = row.new_attributes().unwrap();
                 format!("{} {} {}", row.line, row.sku, attributes.get().replace(r#""sources":{}"#, ""))
             }
             Err(error) => format!("{} {}", error["line"], error["code"].as_str().unwrap()),
         };
-        Ok(found.into_iter().map(told).collect())
+        Ok(found.into_iter().map(describe).collect())
     }
 
     /// However it is cut, it is the same file.

@@ -8,7 +8,7 @@ use super::card::Status;
 use crate::error::CardError;
 
 pub const DEFAULT_LIMIT: u32 = 50;
-pub const LARGEST_LIMIT: u32 = 200;
+pub const MAX_LIMIT: u32 = 200;
 /// From this length on `q` matches anywhere; shorter ones match beginnings.
 pub const ANYWHERE_FROM: usize = 3;
 const SEARCH_LIMIT: usize = 200;
@@ -80,8 +80,8 @@ impl Filter {
 impl ListQuery {
     pub fn limit(&self) -> Result<u32, CardError> {
         match self.limit.unwrap_or(DEFAULT_LIMIT) {
-            limit @ 1..=LARGEST_LIMIT => Ok(limit),
-            _ => Err(bad(format!("`limit` is 1 to {LARGEST_LIMIT}."))),
+            limit @ 1..=MAX_LIMIT => Ok(limit),
+            _ => Err(bad(format!("`limit` is 1 to {MAX_LIMIT}."))),
         }
     }
 

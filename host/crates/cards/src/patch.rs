@@ -40,10 +40,10 @@ impl CardPatch {
     pub fn check(self) -> Result<Change, CardError> {
         let mut faults = Faults::default();
         let change = Change {
-            title: required(self.title, "/title", &mut faults),
-            sku: required(self.sku, "/sku", &mut faults),
-            status: required(self.status, "/status", &mut faults),
-            attributes: required(self.attributes, "/attributes", &mut faults),
+            title: faults.required(self.title, "/title"),
+            sku: faults.required(self.sku, "/sku"),
+            status: faults.required(self.status, "/status"),
+            attributes: faults.required(self.attributes, "/attributes"),
         };
         if let Some(title) = &change.title {
             faults.title(title);
@@ -56,11 +56,4 @@ impl CardPatch {
         }
         faults.result().map(|()| change)
     }
-}
-
-fn required<T>(field: Option<Option<T>>, pointer: &'static str, faults: &mut Faults) -> Option<T> {
-    if matches!(field, Some(None)) {
-        faults.add(pointer, "This can't be null.");
-    }
-    field.flatten()
 }

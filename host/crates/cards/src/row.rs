@@ -118,7 +118,7 @@ fn raw<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Box<RawValue>>, D:
 
 impl Fields {
     /// A line of JSON.
-    pub fn of_json(line: &[u8]) -> Result<Self, CardError> {
+    pub fn from_json(line: &[u8]) -> Result<Self, CardError> {
         let first = line.trim_ascii_start().first();
         match input::strict(line) {
             Ok(fields) => Ok(fields),
@@ -135,18 +135,18 @@ impl Fields {
     /// Everything that is wrong, at once.
     pub fn check(self, line: i64, terms: &Terms) -> Result<Row, CardError> {
         let mut faults = Faults::default();
-        let title = required(self.title, "/title", &mut faults);
+        let title = faults.required(self.title, "/title");
         if let Some(title) = &title {
             faults.title(title);
         } else if terms.mode == Mode::Create {
             faults.add("/title", "A title is required.");
         }
-        let sku = required(self.sku, "/sku", &mut faults);
+        let sku = faults.required(self.sku, "/sku");
         match &sku {
             Some(sku) => faults.sku(sku),
             None => faults.add("/sku", "A SKU is required."),
         }
-        let status = required(self.status, "/status", &mut faults);
+        let status = faults.required(self.status, "/status");
         let mut row = Row {
             line,
             sku: sku.unwrap_or_default(),
@@ -173,13 +173,6 @@ impl Fields {
         }
         faults.result().map(|()| row)
     }
-}
-
-fn required<T>(field: Option<Option<T>>, pointer: &'static str, faults: &mut Faults) -> Option<T> {
-    if matches!(field, Some(None)) {
-        faults.add(pointer, "This can't be null.");
-    }
-    field.flatten()
 }
 
 type Members<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
@@ -377,7 +370,7 @@ mod tests {
     const CREATE: Terms = Terms { mode: Mode::Create, dry_run: false, atomic: false, keeps_sources: false };
 
     fn row(text: &str, terms: Terms) -> Result<Row, CardError> {
-        Fields::of_json(text.as_bytes())?.check(1, &terms)
+        Fields::from_json(text.as_bytes())?.check(1, &terms)
     }
 
     fn wrong(text: &str, terms: Terms) -> Vec<String> {
@@ -415,7 +408,7 @@ mod tests {
         ] {
             assert_eq!(wrong(text, CREATE).first().map(String::as_str), Some(faults), "{text}");
         }
-        let twice = Fields::of_json(br#"{"title":"a","sku":"b","title":"c"}"#).unwrap_err();
+        let twice = Fields::from_json(br#"{"title":"a","sku":"b","title":"c"}"#).unwrap_err();
         assert!(twice.fields()[0].detail.contains("Duplicate field `title`"), "{twice:?}");
         assert!(row(r#"{"sku":"b"}"#, Terms { mode: Mode::Upsert, ..CREATE }).is_ok(), "what is there has a title");
     }

@@ -143,7 +143,7 @@ impl TokenHash {
         Self(Sha256::digest(token).into())
     }
 
-    fn is_of(&self, token: &[u8]) -> bool {
+    fn matches(&self, token: &[u8]) -> bool {
         Self::new(token).0.ct_eq(&self.0).into()
     }
 
@@ -151,7 +151,7 @@ impl TokenHash {
     pub async fn admits(&self, stream: &mut UnixStream) -> bool {
         let mut token = [0; TOKEN_BYTES];
         let read = tokio::time::timeout(TOKEN_TIMEOUT, stream.read_exact(&mut token)).await;
-        matches!(read, Ok(Ok(_))) && self.is_of(&token)
+        matches!(read, Ok(Ok(_))) && self.matches(&token)
     }
 }
 
@@ -210,12 +210,12 @@ mod tests {
         let (mut stream, _) = listener.accept().await.unwrap();
         assert!(!old.admits(&mut stream).await);
         // Cut short, or something else.
-        for said in ["GET / HTTP/1.1", &"0".repeat(TOKEN_BYTES)] {
+        for sent in ["GET / HTTP/1.1", &"0".repeat(TOKEN_BYTES)] {
             let mut client = UnixStream::connect(folder.path().join(FILE)).await.unwrap();
-            client.write_all(said.as_bytes()).await.unwrap();
+            client.write_all(sent.as_bytes()).await.unwrap();
             drop(client);
             let (mut stream, _) = listener.accept().await.unwrap();
-            assert!(!hash.admits(&mut stream).await, "{said}");
+            assert!(!hash.admits(&mut stream).await, "{sent}");
         }
     }
 

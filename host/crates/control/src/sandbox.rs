@@ -24,7 +24,7 @@ pub mod programs;
 pub mod system_calls;
 
 /// The first version of Landlock that lets files be moved from folder to folder (Linux 5.19).
-const OLDEST: ABI = ABI::V2;
+const MIN_LANDLOCK_ABI: ABI = ABI::V2;
 /// The one that knows of signals and abstract sockets (Linux 6.12). A kernel that knows less enforces less.
 const NEWEST: ABI = ABI::V6;
 /// Far more entries than folders above DATA_DIR have; what is beyond is not allowed.
@@ -60,7 +60,7 @@ pub fn give_up_capabilities() -> anyhow::Result<()> {
 /// Whether this system has a Landlock that will do.
 pub fn is_supported() -> bool {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-    ruleset.handle_access(AccessFs::from_all(OLDEST)).and_then(Ruleset::create).is_ok()
+    ruleset.handle_access(AccessFs::from_all(MIN_LANDLOCK_ABI)).and_then(Ruleset::create).is_ok()
 }
 
 /// Which files a process may reach. Paths are absolute and without links.

@@ -14,22 +14,22 @@ pub struct Rows {
     /// There are more, which were not read. The connection is in the middle of them: it has to be closed.
     pub is_cut: bool,
     /// The bytes of the largest row.
-    pub largest: usize,
+    pub max_row_bytes: usize,
 }
 
 impl Rows {
     /// Reads until the end or the bound. The server sends no faster than rows are taken.
     pub async fn read(rows: RowStream) -> Result<Self, tokio_postgres::Error> {
         let (mut source, mut rows, mut bytes) = (pin!(rows), Vec::new(), 0);
-        let mut largest = 0;
+        let mut max_row_bytes = 0;
         while let Some(row) = source.try_next().await? {
             bytes += row.raw_size_bytes();
-            largest = largest.max(row.raw_size_bytes());
+            max_row_bytes = max_row_bytes.max(row.raw_size_bytes());
             if bytes > PAGE_BYTES && !rows.is_empty() {
-                return Ok(Self { rows, is_cut: true, largest });
+                return Ok(Self { rows, is_cut: true, max_row_bytes });
             }
             rows.push(row);
         }
-        Ok(Self { rows, is_cut: false, largest })
+        Ok(Self { rows, is_cut: false, max_row_bytes })
     }
 }

@@ -9,7 +9,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::{outage::Outages, pool::Pools};
 
 /// How often it is looked whether somebody waits, and how often a database that is silent is asked again.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// A database that has not answered for so long is silent. The wait has two halves: when this process was stopped
 /// meanwhile, the answer is found before the second is over.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -18,7 +18,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 pub async fn keep(pools: &Pools) {
     let mut client = None;
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         if pools.is_waited_for() || pools.outages().is_silent() {
             ask(&mut client, pools.login(), pools.outages()).await;
         }
@@ -26,7 +26,7 @@ pub async fn keep(pools: &Pools) {
 }
 
 async fn ask(client: &mut Option<Client>, login: &Config, outages: &Outages) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut answer = Box::pin(answer(client, login));
     for _ in 0..2 {
         match tokio::time::timeout(ANSWER_TIMEOUT / 2, &mut answer).await {
@@ -36,14 +36,14 @@ async fn ask(client: &mut Option<Client>, login: &Config, outages: &Outages) {
                 tracing::debug!(%error, "failed to query the database");
                 drop(answer);
                 *client = None;
-                return outages.hung_up();
+                return outages.connection_lost();
             }
             Err(_) => {}
         }
     }
     drop(answer);
     *client = None;
-    outages.fell_silent(begun);
+    outages.fell_silent(started);
 }
 
 async fn answer(client: &mut Option<Client>, login: &Config) -> Result<(), tokio_postgres::Error> {

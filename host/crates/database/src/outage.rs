@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 
 const REPEAT_EVERY: Duration = Duration::from_secs(30);
 /// Requests that were under way when the database fell silent are given up after so long.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(5);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether the database can be reached, as the pools that share this have seen it last.
 #[derive(Debug)]
 pub struct Outages {
-    began: Instant,
-    /// Since when it answers nothing, in milliseconds since `began` and one more; 0 while it answers.
+    started: Instant,
+    /// Since when it answers nothing, in milliseconds since `started` and one more; 0 while it answers.
     silent_since: AtomicU64,
     is_out: AtomicBool,
     state: Mutex<OutageState>,
@@ -31,7 +31,7 @@ struct OutageState {
 
 #[derive(Debug)]
 struct Outage {
-    began: Instant,
+    started: Instant,
     logged: Instant,
 }
 
@@ -50,7 +50,7 @@ struct NoAnswerError;
 impl Default for Outages {
     fn default() -> Self {
         let (silent_since, is_out) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self { began: Instant::now(), silent_since, is_out, state: Mutex::default() }
+        Self { started: Instant::now(), silent_since, is_out, state: Mutex::default() }
     }
 }
 
@@ -63,16 +63,16 @@ impl Outages {
     /// Whether it has answered nothing for so long that nobody should wait for it any more.
     pub fn is_given_up(&self) -> bool {
         let since = self.silent_since.load(Ordering::Relaxed);
-        since != 0 && self.now().saturating_sub(u128::from(since)) >= GIVE_UP_AFTER.as_millis()
+        since != 0 && self.now().saturating_sub(u128::from(since)) >= SILENCE_TIMEOUT.as_millis()
     }
 
-    /// It has not answered what it was `asked` at that time.
-    pub fn fell_silent(&self, asked: Instant) {
-        let since = asked.saturating_duration_since(self.began).as_millis();
+    /// It has not answered a request of `asked_at`.
+    pub fn fell_silent(&self, asked_at: Instant) {
+        let since = asked_at.saturating_duration_since(self.started).as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX - 1) + 1;
         // It may have been silent before.
         let _ = self.silent_since.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
-        self.failed(&NoAnswerError, asked);
+        self.failed(&NoAnswerError, asked_at);
     }
 
     /// It has answered.
@@ -82,17 +82,17 @@ impl Outages {
     }
 
     /// It is gone, or lets nobody in: whoever asks finds out at once.
-    pub fn hung_up(&self) {
+    pub fn connection_lost(&self) {
         self.silent_since.store(0, Ordering::Relaxed);
     }
 
     fn now(&self) -> u128 {
-        self.began.elapsed().as_millis() + 1
+        self.started.elapsed().as_millis() + 1
     }
 
-    /// A connection that was `asked` for at that time could not be had.
-    pub fn failed(&self, error: &(dyn std::error::Error + 'static), asked: Instant) {
-        match self.note_failure(asked, Instant::now()) {
+    /// A connection that was asked for at `asked_at` could not be had.
+    pub fn failed(&self, error: &(dyn std::error::Error + 'static), asked_at: Instant) {
+        match self.note_failure(asked_at, Instant::now()) {
             Some(OutageNotice::Begin) => {
                 tracing::error!(
                     error = with_causes(error),
@@ -121,15 +121,15 @@ impl Outages {
         }
     }
 
-    fn note_failure(&self, asked: Instant, now: Instant) -> Option<OutageNotice> {
+    fn note_failure(&self, asked_at: Instant, now: Instant) -> Option<OutageNotice> {
         let mut state = self.state.lock();
-        let is_old = state.last_end.is_some_and(|end| asked < end);
+        let is_old = state.last_end.is_some_and(|end| asked_at < end);
         let Some(outage) = &mut state.current else {
             // An attempt that began in an outage may time out after it.
             if is_old {
                 return None;
             }
-            state.current = Some(Outage { began: now, logged: now });
+            state.current = Some(Outage { started: now, logged: now });
             self.is_out.store(true, Ordering::Relaxed);
             return Some(OutageNotice::Begin);
         };
@@ -137,7 +137,7 @@ impl Outages {
             return None;
         }
         outage.logged = now;
-        Some(OutageNotice::Still(now.duration_since(outage.began)))
+        Some(OutageNotice::Still(now.duration_since(outage.started)))
     }
 
     fn note_success(&self, now: Instant) -> Option<OutageNotice> {
@@ -145,7 +145,7 @@ impl Outages {
         self.is_out.store(false, Ordering::Relaxed);
         let outage = state.current.take()?;
         state.last_end = Some(now);
-        Some(OutageNotice::End(now.duration_since(outage.began)))
+        Some(OutageNotice::End(now.duration_since(outage.started)))
     }
 }
 
@@ -174,12 +174,12 @@ mod tests {
         assert!(outages.is_silent() && !outages.is_given_up());
         outages.answered();
         assert!(!outages.is_silent());
-        let began = Instant::now().checked_sub(GIVE_UP_AFTER * 2).unwrap_or_else(Instant::now);
-        let outages = Outages { began, ..Outages::default() };
-        outages.fell_silent(began);
+        let started = Instant::now().checked_sub(SILENCE_TIMEOUT * 2).unwrap_or_else(Instant::now);
+        let outages = Outages { started, ..Outages::default() };
+        outages.fell_silent(started);
         outages.fell_silent(Instant::now());
         assert!(outages.is_given_up(), "what counts is its beginning");
-        outages.hung_up();
+        outages.connection_lost();
         assert!(!outages.is_silent() && !outages.is_given_up());
     }
 

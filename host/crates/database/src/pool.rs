@@ -115,7 +115,7 @@ impl Pool {
         if self.outages.is_silent() {
             return Err(PoolError::Timeout(TimeoutType::Recycle));
         }
-        let (waiting, asked) = (Waiting::begin(), Instant::now());
+        let (waiting, asked_at) = (Waiting::begin(), Instant::now());
         match self.pool.get().await {
             Ok(client) => {
                 self.outages.succeeded();
@@ -124,7 +124,7 @@ impl Pool {
             Err(error) => {
                 // Busy connections are no outage.
                 if !matches!(error, PoolError::Timeout(TimeoutType::Wait)) {
-                    self.outages.failed(&error, asked);
+                    self.outages.failed(&error, asked_at);
                 }
                 Err(error)
             }

@@ -18,7 +18,7 @@ pub struct RoleNames {
 }
 
 impl RoleNames {
-    pub fn of_database(dbname: &str) -> Self {
+    pub fn new(dbname: &str) -> Self {
         let digits = hex(&Sha256::digest(dbname.as_bytes())[..4]);
         Self { prefix: format!("cardinal_{digits}_") }
     }
@@ -95,12 +95,12 @@ pub fn plugin_schema_name(plugin: &str) -> String {
 }
 
 /// The plugin whose schema this is.
-pub fn plugin_of_schema(schema: &str) -> Option<String> {
+pub fn plugin_from_schema(schema: &str) -> Option<String> {
     schema.strip_prefix("plugin_").map(|plugin| plugin.replace('_', "-"))
 }
 
 /// The plugin whose schema role or run-time role this is, of whichever database.
-pub fn plugin_of(role: &str) -> Option<String> {
+pub fn plugin_from_role(role: &str) -> Option<String> {
     let (_digits, part) = role.strip_prefix("cardinal_")?.split_once('_')?;
     let plugin = part.strip_prefix("p_").or_else(|| part.strip_prefix("s_"))?;
     Some(plugin.replace('_', "-"))
@@ -154,20 +154,20 @@ mod tests {
 
     #[test]
     fn the_longest_plugin_name_fits_a_role_name() {
-        let names = RoleNames::of_database("cardinal");
+        let names = RoleNames::new("cardinal");
         let plugin = "a".repeat(40);
         assert!(names.plugin_schema(&plugin).len() <= 63 && names.plugin_runtime(&plugin).len() <= 63);
     }
 
     #[test]
     fn two_databases_have_no_role_in_common() {
-        let (one, other) = (RoleNames::of_database("one"), RoleNames::of_database("other"));
+        let (one, other) = (RoleNames::new("one"), RoleNames::new("other"));
         assert_ne!(one.core(), other.core());
         assert_eq!(one.plugin_runtime("price-watch"), format!("{}p_price_watch", one.prefix));
-        assert_eq!(plugin_of(&one.plugin_runtime("price-watch")).as_deref(), Some("price-watch"));
-        assert_eq!(plugin_of(&other.plugin_schema("p")).as_deref(), Some("p"));
+        assert_eq!(plugin_from_role(&one.plugin_runtime("price-watch")).as_deref(), Some("price-watch"));
+        assert_eq!(plugin_from_role(&other.plugin_schema("p")).as_deref(), Some("p"));
         for role in [one.core(), one.provision(), "postgres".to_owned(), "cardinal_superuser".to_owned()] {
-            assert_eq!(plugin_of(&role), None, "{role}");
+            assert_eq!(plugin_from_role(&role), None, "{role}");
         }
     }
 

@@ -23,11 +23,11 @@ use uuid::Uuid;
 use self::{
     api_key::PlainKey,
     bearer::Token,
-    cache::{Cache, Found},
+    cache::{Cache, Resolution},
     caller::{Caller, CallerKind, SharedCaller},
     oidc::{Identity, Oidc, OidcError},
     password::Hasher,
-    session_token::{Ring, SessionTokenError},
+    session_token::{KeyRing, SessionTokenError},
     throttle::Throttle,
 };
 use crate::error::AuthError;
@@ -63,7 +63,7 @@ async fn look_up<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result
 /// Everything that authentication keeps.
 pub struct Auth {
     pub clock: Clock,
-    pub ring: Ring,
+    pub key_ring: KeyRing,
     pub hasher: Hasher,
     pub throttle: Throttle,
     pub token_ttl: std::time::Duration,
@@ -85,7 +85,7 @@ impl Auth {
     pub fn new(
         pool: Pool,
         clock: Clock,
-        ring: Ring,
+        key_ring: KeyRing,
         token_ttl: std::time::Duration,
         base_url: &str,
         limits: Arc<Limits>,
@@ -93,7 +93,7 @@ impl Auth {
         let challenge = format!(r#"resource_metadata="{base_url}/.well-known/oauth-protected-resource/api""#);
         Self {
             clock,
-            ring,
+            key_ring,
             hasher: Hasher::default(),
             throttle: Throttle::default(),
             token_ttl,
@@ -144,12 +144,12 @@ impl Auth {
         let now = self.clock.now();
         let load = || async {
             let Some(known) = look_up(cardinal_store::api_keys::by_hash(&self.pool, &hash)).await? else {
-                return Ok(Found::Nobody);
+                return Ok(Resolution::Nobody);
             };
             if known.record.revoked_at.is_some_and(|at| at <= self.clock.now()) {
-                return Ok(Found::Revoked);
+                return Ok(Resolution::Revoked);
             }
-            Ok(found(&known.owner, |owner| key_caller(&known, &self.rights_of(owner), &self.limits)))
+            Ok(found(&known.owner, |owner| key_caller(&known, &self.user_rights(owner), &self.limits)))
         };
         let caller = self.accept(self.keys.get(&hash, now, fresh, load).await?)?;
         if let Some((id, _)) = &caller.key {
@@ -159,17 +159,17 @@ impl Auth {
     }
 
     async fn by_session(&self, text: &str, peer: IpAddr, fresh: time::Duration) -> Result<SharedCaller, AuthError> {
-        let claims = self.ring.verify(text, self.clock.unix()).map_err(|refused| match refused {
+        let claims = self.key_ring.verify(text, self.clock.unix()).map_err(|refused| match refused {
             SessionTokenError::Invalid => self.unauthorized(&codes::INVALID_TOKEN, None),
             SessionTokenError::Expired => self.unauthorized(&codes::EXPIRED_TOKEN, None),
         })?;
         let load = || async {
             let Some(session) = look_up(cardinal_store::sessions::find(&self.pool, claims.session_id)).await? else {
-                return Ok(Found::Nobody);
+                return Ok(Resolution::Nobody);
             };
             let ended = session.revoked || i64::from(claims.epoch) != i64::from(session.user.token_epoch);
             if ended || session.user.id != claims.user_id {
-                return Ok(Found::Revoked);
+                return Ok(Resolution::Revoked);
             }
             Ok(found(&session.user, |user| session_caller(claims.session_id, session.expires_at, user, &self.limits)))
         };
@@ -195,19 +195,19 @@ impl Auth {
                 &identity.name,
             );
             let user = look_up(user).await?;
-            Ok(found(&user, |user| jwt_caller(&identity, user, &self.rights_of(user), &self.limits)))
+            Ok(found(&user, |user| jwt_caller(&identity, user, &self.user_rights(user), &self.limits)))
         };
         self.accept(self.jwts.get(&hash, self.clock.now(), fresh, load).await?)
     }
 
     /// The most that a user may do, by whatever credential: its role, and for the users of an identity provider what
     /// the operator lets it vouch for, a role or not. Without the provider they may nothing.
-    fn rights_of(&self, user: &User) -> ScopeSet {
+    fn user_rights(&self, user: &User) -> ScopeSet {
         if user.kind != OIDC {
             return role_scopes(user);
         }
-        let most = self.oidc.as_ref().map(|oidc| oidc.max_scopes.clone()).unwrap_or_default();
-        if user.role.is_some() { most.intersect(&role_scopes(user)) } else { most }
+        let max_scopes = self.oidc.as_ref().map(|oidc| oidc.max_scopes.clone()).unwrap_or_default();
+        if user.role.is_some() { max_scopes.intersect(&role_scopes(user)) } else { max_scopes }
     }
 
     fn jwt_failure(&self, failure: OidcError) -> AuthError {
@@ -222,15 +222,15 @@ impl Auth {
         }
     }
 
-    fn accept(&self, found: Found) -> Result<SharedCaller, AuthError> {
+    fn accept(&self, found: Resolution) -> Result<SharedCaller, AuthError> {
         match found {
-            Found::Caller(caller) if caller.has_expired(self.clock.now()) => {
+            Resolution::Caller(caller) if caller.has_expired(self.clock.now()) => {
                 Err(self.unauthorized(&codes::EXPIRED_TOKEN, None))
             }
-            Found::Caller(caller) => Ok(caller),
-            Found::Nobody => Err(self.unauthorized(&codes::INVALID_TOKEN, None)),
-            Found::Revoked => Err(self.unauthorized(&codes::REVOKED_TOKEN, None)),
-            Found::Disabled => Err(AuthError::Disabled { detail: None }),
+            Resolution::Caller(caller) => Ok(caller),
+            Resolution::Nobody => Err(self.unauthorized(&codes::INVALID_TOKEN, None)),
+            Resolution::Revoked => Err(self.unauthorized(&codes::REVOKED_TOKEN, None)),
+            Resolution::Disabled => Err(AuthError::Disabled { detail: None }),
         }
     }
 
@@ -264,7 +264,7 @@ impl Auth {
     /// Whether a token of the caller's user can have this scope, if its client asks the provider for it.
     pub fn can_step_up(&self, caller: &Caller, scope: &str) -> bool {
         let allowed = self.oidc.as_ref().is_some_and(|oidc| oidc.max_scopes.holds(scope));
-        let by_role = caller.role.as_deref().is_none_or(|role| scope::of_role(role).holds(scope));
+        let by_role = caller.role.as_deref().is_none_or(|role| scope::for_role(role).holds(scope));
         caller.kind == CallerKind::Oidc && allowed && by_role
     }
 
@@ -302,12 +302,12 @@ impl Auth {
     }
 }
 
-fn found(user: &User, make: impl FnOnce(&User) -> Caller) -> Found {
-    if user.disabled_at.is_some() { Found::Disabled } else { Found::Caller(Arc::new(make(user))) }
+fn found(user: &User, make: impl FnOnce(&User) -> Caller) -> Resolution {
+    if user.disabled_at.is_some() { Resolution::Disabled } else { Resolution::Caller(Arc::new(make(user))) }
 }
 
 fn role_scopes(user: &User) -> ScopeSet {
-    user.role.as_deref().map(scope::of_role).unwrap_or_default()
+    user.role.as_deref().map(scope::for_role).unwrap_or_default()
 }
 
 fn key_caller(known: &KnownKey, rights: &ScopeSet, limits: &Limits) -> Caller {
@@ -319,7 +319,7 @@ fn key_caller(known: &KnownKey, rights: &ScopeSet, limits: &Limits) -> Caller {
     };
     // Narrowing a maker narrows what it made, in the rows; a host of an older version does not do that.
     let living = makers.iter().filter_map(|maker| maker.scopes.as_ref()).map(ScopeSet::lenient);
-    let scopes = living.fold(ScopeSet::lenient(&record.scopes).intersect(rights), |held, most| held.intersect(&most));
+    let scopes = living.fold(ScopeSet::lenient(&record.scopes).intersect(rights), |held, maker| held.intersect(&maker));
     let rate =
         |maker: &Maker| KeyRate { budget: maker.budget, per_minute: maker.rate_per_minute, burst: maker.rate_burst };
     Caller {
@@ -327,7 +327,7 @@ fn key_caller(known: &KnownKey, rights: &ScopeSet, limits: &Limits) -> Caller {
         key: Some((record.id, record.name.clone())),
         makers: makers.iter().map(|maker| maker.id).collect(),
         expires_at: record.expires_at,
-        allowances: limits.of_key(std::iter::once(own).chain(makers.iter().map(rate))),
+        allowances: limits.key_allowances(std::iter::once(own).chain(makers.iter().map(rate))),
         is_mcp_only: record.mcp_only,
         ..user_caller(owner, scopes)
     }
@@ -337,7 +337,7 @@ fn session_caller(session_id: Uuid, expires_at: time::OffsetDateTime, user: &Use
     Caller {
         session_id: Some(session_id),
         expires_at: Some(expires_at),
-        allowances: limits.of_user(user.id),
+        allowances: limits.user_allowances(user.id),
         ..user_caller(user, role_scopes(user))
     }
 }
@@ -347,7 +347,7 @@ fn jwt_caller(identity: &Identity, user: &User, rights: &ScopeSet, limits: &Limi
     Caller {
         kind: CallerKind::Oidc,
         expires_at: Some(identity.expires_at),
-        allowances: limits.of_user(user.id),
+        allowances: limits.user_allowances(user.id),
         ..user_caller(user, identity.scopes.intersect(rights))
     }
 }

@@ -1,6 +1,6 @@
 //! Rate limits: per key and per user, and per address for whoever shows no valid credential.
 //!
-//! The rule (`gcra`) and the books (`bucket`, `addresses`) are pure over a number of nanoseconds;
+//! The rule (`gcra`) and the counts (`bucket`, `addresses`) are pure over a number of nanoseconds;
 //! `lease` brings hosts that share a database to one budget for each caller.
 
 pub mod addresses;
@@ -36,14 +36,14 @@ const ADDRESS: Limit = Limit::new(1_200, 600);
 /// Refusals that an address is sent: so many at once, then each is held until its turn, this many a minute. A client that
 /// asks again as soon as it is refused would otherwise get as many as a core can make.
 const MAX_REFUSAL_BURST: u32 = 10;
-const REFUSALS: Limit = Limit::new(300, MAX_REFUSAL_BURST + REFUSALS_HELD);
+const REFUSALS: Limit = Limit::new(300, MAX_REFUSAL_BURST + MAX_REFUSALS_HELD);
 /// Refusals of an address that are held one after the other, 200 ms each; beyond these all are held for the same 10 s.
-const REFUSALS_HELD: u32 = 50;
+const MAX_REFUSALS_HELD: u32 = 50;
 /// From so many unpaid refusals on an address floods: it gets no new connection while the listener is full.
-const FLOOD: u32 = 20;
+const FLOOD_THRESHOLD: u32 = 20;
 /// A person's session has this many times what a key has.
 const USER_FACTOR: u32 = 10;
-const HIGHEST_PER_MINUTE: u32 = 100_000_000;
+const MAX_PER_MINUTE: u32 = 100_000_000;
 
 /// A limit of a caller and where its calls are counted; stands in the cached caller.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ pub struct KeyRate {
 
 /// All limits of this host.
 pub struct Limits {
-    began: Instant,
+    started: Instant,
     user: Limit,
     address: Policy,
     addresses: Addresses,
@@ -80,9 +80,9 @@ pub struct Limits {
 impl Limits {
     /// With the calls a minute that a key has which says nothing else.
     pub fn new(key_per_minute: u32) -> Self {
-        let user = key_per_minute.saturating_mul(USER_FACTOR).min(HIGHEST_PER_MINUTE);
+        let user = key_per_minute.saturating_mul(USER_FACTOR).min(MAX_PER_MINUTE);
         Self {
-            began: Instant::now(),
+            started: Instant::now(),
             user: Limit::new(user, user / BURST_PART),
             address: Policy::new(Kind::Address, ADDRESS),
             addresses: Addresses::new(ADDRESS),
@@ -96,7 +96,7 @@ impl Limits {
     ///
     /// A limit that one further on is as tight as can never be reached first, since that one counts the same calls and
     /// more; it is left out, so that a key with its maker's limit costs no more than any other.
-    pub fn of_key(&self, rates: impl DoubleEndedIterator<Item = KeyRate>) -> Vec<Allowance> {
+    pub fn key_allowances(&self, rates: impl DoubleEndedIterator<Item = KeyRate>) -> Vec<Allowance> {
         let mut counted: Vec<(Uuid, Limit)> = Vec::new();
         for rate in rates.rev() {
             let Some(limit) = rate.limit() else { continue };
@@ -110,7 +110,7 @@ impl Limits {
     }
 
     /// What a user may do, by session or by JWT; all logins of a user together.
-    pub fn of_user(&self, id: Uuid) -> Vec<Allowance> {
+    pub fn user_allowances(&self, id: Uuid) -> Vec<Allowance> {
         vec![self.allowance(Kind::User, id, self.user)]
     }
 
@@ -122,19 +122,19 @@ impl Limits {
     }
 
     /// Lets an address in, before anything of its credential is looked at; charges nothing.
-    pub fn admit(&self, peer: IpAddr, at: Instant, standing: &mut Option<RateState>) -> Result<(), AuthError> {
+    pub fn admit(&self, peer: IpAddr, at: Instant, rate_state: &mut Option<RateState>) -> Result<(), AuthError> {
         let now = self.at(at);
         self.addresses.admit(Network::from(peer), now).map_err(|(spent_until, wait)| {
-            *standing = Some(self.of_address(spent_until, now));
+            *rate_state = Some(self.address_state(spent_until, now));
             refused("Too many requests without a valid credential from this address.", wait)
         })
     }
 
     /// Charges a call that showed no valid credential to its address.
-    pub fn charge_address(&self, peer: IpAddr, at: Instant, standing: &mut Option<RateState>) {
+    pub fn charge_address(&self, peer: IpAddr, at: Instant, rate_state: &mut Option<RateState>) {
         let now = self.at(at);
         let spent_until = self.addresses.charge(Network::from(peer), now);
-        *standing = Some(self.of_address(spent_until, now));
+        *rate_state = Some(self.address_state(spent_until, now));
     }
 
     /// How long the answer to a caller without a valid credential is held that refuses it for asking too often.
@@ -147,7 +147,7 @@ impl Limits {
     /// Whether this address asks again and again though it is refused.
     pub fn floods(&self, peer: IpAddr) -> bool {
         let spent_until = self.refusals.spent_until(Network::from(peer));
-        spent_until > self.at(Instant::now()) + u64::from(FLOOD) * REFUSALS.period
+        spent_until > self.at(Instant::now()) + u64::from(FLOOD_THRESHOLD) * REFUSALS.period
     }
 
     /// Charges a call to its caller's budgets, whatever comes of it later: on each of its budgets, or on none of them when one
@@ -156,27 +156,27 @@ impl Limits {
         &self,
         allowances: &[Allowance],
         at: Instant,
-        standing: &mut Option<RateState>,
+        rate_state: &mut Option<RateState>,
     ) -> Result<(), AuthError> {
         let (now, hosts) = (self.at(at), self.buckets.hosts());
-        let mut least: Option<(&Policy, u64, u64)> = None;
+        let mut tightest: Option<(&Policy, u64, u64)> = None;
         for (place, Allowance { policy, bucket }) in allowances.iter().enumerate() {
             match bucket.take(policy.limit, now, hosts) {
                 TakeOutcome::Admitted { remaining, refill } => {
-                    if least.is_none_or(|(_, before, _)| remaining < before) {
-                        least = Some((policy, remaining, refill));
+                    if tightest.is_none_or(|(_, before, _)| remaining < before) {
+                        tightest = Some((policy, remaining, refill));
                     }
                 }
                 TakeOutcome::Refused { wait, refill } => {
                     allowances[..place].iter().for_each(|taken| taken.bucket.give_back(taken.policy.limit));
                     let refill = refill.max(wait);
-                    *standing = Some(RateState { policy: policy.clone(), remaining: 0, refill });
+                    *rate_state = Some(RateState { policy: policy.clone(), remaining: 0, refill });
                     return Err(refused("Too many requests.", wait));
                 }
             }
         }
-        if let Some((policy, remaining, refill)) = least {
-            *standing = Some(RateState { policy: policy.clone(), remaining, refill });
+        if let Some((policy, remaining, refill)) = tightest {
+            *rate_state = Some(RateState { policy: policy.clone(), remaining, refill });
         }
         Ok(())
     }
@@ -189,14 +189,14 @@ impl Limits {
         self.buckets.sweep(now);
     }
 
-    fn of_address(&self, spent_until: u64, now: u64) -> RateState {
+    fn address_state(&self, spent_until: u64, now: u64) -> RateState {
         let remaining = ADDRESS.remaining(spent_until, now);
         RateState { policy: self.address.clone(), remaining, refill: spent_until.saturating_sub(now) }
     }
 
     /// Nanoseconds since this host began, and a second more: zero stands for what never was.
     fn at(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.began) + Duration::from_secs(1);
+        let since = at.saturating_duration_since(self.started) + Duration::from_secs(1);
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 }
@@ -222,7 +222,11 @@ mod tests {
     fn counted(rates: &[Option<i32>]) -> Vec<u32> {
         let rate = |per_minute: &Option<i32>| KeyRate { budget: Uuid::now_v7(), per_minute: *per_minute, burst: None };
         let rates: Vec<KeyRate> = rates.iter().map(rate).collect();
-        Limits::new(6000).of_key(rates.into_iter()).iter().map(|allowance| allowance.limit().per_minute).collect()
+        Limits::new(6000)
+            .key_allowances(rates.into_iter())
+            .iter()
+            .map(|allowance| allowance.limit().per_minute)
+            .collect()
     }
 
     #[test]
@@ -254,13 +258,13 @@ mod tests {
         let sibling = || {
             let rate = |budget, per_minute, burst| KeyRate { budget, per_minute: Some(per_minute), burst: Some(burst) };
             let rates = [rate(Uuid::now_v7(), 59, 4), rate(maker, 60, 6)];
-            limits.of_key(rates.into_iter())
+            limits.key_allowances(rates.into_iter())
         };
         let (one, two, now) = (sibling(), sibling(), Instant::now());
         let calls = |allowances: &[Allowance], tries: usize| {
-            let mut standing = None;
-            let admitted = (0..tries).filter(|_| limits.charge(allowances, now, &mut standing).is_ok()).count();
-            (admitted, standing.unwrap().policy.limit.per_minute)
+            let mut rate_state = None;
+            let admitted = (0..tries).filter(|_| limits.charge(allowances, now, &mut rate_state).is_ok()).count();
+            (admitted, rate_state.unwrap().policy.limit.per_minute)
         };
         assert_eq!(calls(&one, 4), (4, 59), "of what is left, the answer says the lesser");
         assert_eq!(calls(&one, 9), (0, 59), "its own limit refuses");

@@ -78,8 +78,8 @@ impl Log {
     }
 
     fn start_unless_asked(observe: &Observe, level: &str) -> anyhow::Result<Self> {
-        let asked = observe.log_level != LogLevels::default();
-        let log_level = if asked { observe.log_level.clone() } else { level.parse().unwrap_or_default() };
+        let is_set = observe.log_level != LogLevels::default();
+        let log_level = if is_set { observe.log_level.clone() } else { level.parse().unwrap_or_default() };
         Self::start(&Observe { log_level, ..observe.clone() })
     }
 

@@ -51,15 +51,15 @@ impl RequestTiming {
     }
 
     /// The shares as `Server-Timing` has them, in milliseconds: `host;dur=0.021, plugin;dur=1.5, db;dur=0.8`.
-    pub fn timing(&self, took: Duration) -> Timing {
-        let mut timing = Timing { text: [0; TIMING_LENGTH], length: 0 };
+    pub fn server_timing(&self, took: Duration) -> ServerTiming {
+        let mut header = ServerTiming { text: [0; TIMING_LENGTH], length: 0 };
         let shares = [("host", self.host(took)), (", plugin", self.plugin), (", db", self.database)];
         for (name, share) in shares {
-            timing.push(name.as_bytes());
-            timing.push(b";dur=");
-            timing.milliseconds(share);
+            header.push(name.as_bytes());
+            header.push(b";dur=");
+            header.milliseconds(share);
         }
-        timing
+        header
     }
 
     /// Ends a wait that goes on elsewhere: a body that is streamed from the database after the answer has begun.
@@ -75,12 +75,12 @@ impl RequestTiming {
 const TIMING_LENGTH: usize = 112;
 
 /// A header's value, written without an allocation: every reply of a plugin has one.
-pub struct Timing {
+pub struct ServerTiming {
     text: [u8; TIMING_LENGTH],
     length: usize,
 }
 
-impl Timing {
+impl ServerTiming {
     pub fn as_bytes(&self) -> &[u8] {
         &self.text[..self.length]
     }
@@ -111,9 +111,9 @@ impl Timing {
 
 /// Does `work` with an account of its own. It is pinned by the caller: taken by value, it would be here twice.
 pub async fn account<F: Future>(mut work: Pin<&mut F>) -> (F::Output, RequestTiming) {
-    let mut spent = RequestTiming::default();
-    let outcome = poll_fn(|task| spent.during(|| work.as_mut().poll(task))).await;
-    (outcome, spent.closed())
+    let mut timing = RequestTiming::default();
+    let outcome = poll_fn(|task| timing.during(|| work.as_mut().poll(task))).await;
+    (outcome, timing.closed())
 }
 
 /// What other tasks spend on a request's behalf, until the request itself takes it over.
@@ -121,8 +121,8 @@ pub async fn account<F: Future>(mut work: Pin<&mut F>) -> (F::Output, RequestTim
 pub struct DetachedTiming(Arc<[AtomicU64; 2]>);
 
 impl DetachedTiming {
-    pub fn add(&self, spent: &RequestTiming) {
-        for (sum, took) in self.0.iter().zip([spent.plugin, spent.database]) {
+    pub fn add(&self, timing: &RequestTiming) {
+        for (sum, took) in self.0.iter().zip([timing.plugin, timing.database]) {
             sum.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
     }
@@ -138,9 +138,9 @@ impl DetachedTiming {
 fn change(change: impl FnOnce(&mut RequestTiming)) {
     // A thread that is ending has no thread-locals left, and nobody to tell.
     let _ = OPEN.try_with(|open| {
-        let mut spent = open.get();
-        change(&mut spent);
-        open.set(spent);
+        let mut timing = open.get();
+        change(&mut timing);
+        open.set(timing);
     });
 }
 
@@ -152,18 +152,18 @@ pub fn database() -> Duration {
 /// Time that a plugin's call waited for the database.
 pub fn add_database(waited: Duration) {
     if !waited.is_zero() {
-        change(|spent| spent.database += waited);
+        change(|timing| timing.database += waited);
     }
 }
 
 /// Time in a plugin's call, without its waits for the database.
 pub fn add_plugin(took: Duration) {
-    change(|spent| spent.plugin += took);
+    change(|timing| timing.plugin += took);
 }
 
 /// The request turned out to be for this route.
 pub fn on_route(meter: &'static Meter) {
-    change(|spent| spent.meter = Some(meter));
+    change(|timing| timing.meter = Some(meter));
 }
 
 /// The request waits for the database until this is dropped.
@@ -172,9 +172,9 @@ pub struct Waiting(());
 
 impl Waiting {
     pub fn begin() -> Self {
-        change(|spent| {
-            spent.waits += 1;
-            spent.since.get_or_insert_with(Instant::now);
+        change(|timing| {
+            timing.waits += 1;
+            timing.since.get_or_insert_with(Instant::now);
         });
         Self(())
     }
@@ -182,13 +182,13 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        change(|spent| {
+        change(|timing| {
             // Dropped with its request, or carried off into another task: there is no account any more.
-            spent.waits = spent.waits.saturating_sub(1);
-            if spent.waits == 0
-                && let Some(since) = spent.since.take()
+            timing.waits = timing.waits.saturating_sub(1);
+            if timing.waits == 0
+                && let Some(since) = timing.since.take()
             {
-                spent.database += since.elapsed();
+                timing.database += since.elapsed();
             }
         });
     }
@@ -200,25 +200,25 @@ mod tests {
 
     #[test]
     fn waits_that_overlap_count_once() {
-        let mut spent = RequestTiming::default();
-        let (long, begun) = (Duration::from_millis(20), Instant::now());
-        let (first, second) = spent.during(|| (Waiting::begin(), Waiting::begin()));
+        let mut timing = RequestTiming::default();
+        let (long, started) = (Duration::from_millis(20), Instant::now());
+        let (first, second) = timing.during(|| (Waiting::begin(), Waiting::begin()));
         std::thread::sleep(long);
-        spent.during(|| drop(first));
-        assert!(spent.database.is_zero(), "the second still waits");
-        spent.during(|| drop(second));
-        assert!((long..=begun.elapsed()).contains(&spent.database), "{spent:?}");
+        timing.during(|| drop(first));
+        assert!(timing.database.is_zero(), "the second still waits");
+        timing.during(|| drop(second));
+        assert!((long..=started.elapsed()).contains(&timing.database), "{timing:?}");
     }
 
     #[test]
     fn shares_are_told_in_milliseconds() {
         let us = Duration::from_micros;
-        let spent = RequestTiming { plugin: us(1_234_567), database: us(20), ..RequestTiming::default() };
-        let text = |took| String::from_utf8(spent.timing(took).as_bytes().to_vec()).unwrap();
+        let timing = RequestTiming { plugin: us(1_234_567), database: us(20), ..RequestTiming::default() };
+        let text = |took| String::from_utf8(timing.server_timing(took).as_bytes().to_vec()).unwrap();
         assert_eq!(text(us(1_234_588)), "host;dur=0.001, plugin;dur=1234.567, db;dur=0.020");
         assert_eq!(text(us(0)), "host;dur=0.000, plugin;dur=1234.567, db;dur=0.020");
-        let most = RequestTiming { plugin: Duration::MAX, database: Duration::MAX, ..RequestTiming::default() };
-        assert!(String::from_utf8_lossy(most.timing(us(0)).as_bytes()).ends_with("db;dur=18446744073709551.615"));
+        let max = RequestTiming { plugin: Duration::MAX, database: Duration::MAX, ..RequestTiming::default() };
+        assert!(String::from_utf8_lossy(max.server_timing(us(0)).as_bytes()).ends_with("db;dur=18446744073709551.615"));
     }
 
     #[test]
@@ -235,9 +235,9 @@ mod tests {
 
     #[test]
     fn a_wait_without_an_account_is_nobodys() {
-        let mut spent = RequestTiming::default();
+        let mut timing = RequestTiming::default();
         let carried = Waiting::begin();
-        spent.during(|| drop(carried));
-        assert!(spent.database.is_zero() && spent.closed().database.is_zero());
+        timing.during(|| drop(carried));
+        assert!(timing.database.is_zero() && timing.closed().database.is_zero());
     }
 }

@@ -155,7 +155,7 @@ mod tests {
             state: None,
             kind: Kind::Internal,
             name: number.to_string(),
-            began: OffsetDateTime::UNIX_EPOCH,
+            started: OffsetDateTime::UNIX_EPOCH,
             took: Duration::ZERO,
             attributes: Attributes::default(),
             is_error: false,
@@ -208,12 +208,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_batch_is_due_when_it_is_full_or_its_time_has_come() {
-        let (spans, begun) = (Spans::new(true), tokio::time::Instant::now());
+        let (spans, started) = (Spans::new(true), tokio::time::Instant::now());
         spans.push(span(0));
         spans.batch_due().await;
-        assert_eq!(begun.elapsed(), BATCH_INTERVAL);
+        assert_eq!(started.elapsed(), BATCH_INTERVAL);
         (1..MAX_BATCH).for_each(|number| spans.push(span(number)));
         spans.batch_due().await;
-        assert_eq!(begun.elapsed(), BATCH_INTERVAL, "at once");
+        assert_eq!(started.elapsed(), BATCH_INTERVAL, "at once");
     }
 }

@@ -6,6 +6,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use rand::Rng;
 
+use cardinal_base::hex::write_hex;
+
 pub const PARENT: HeaderName = HeaderName::from_static("traceparent");
 pub const STATE: HeaderName = HeaderName::from_static("tracestate");
 
@@ -29,10 +31,23 @@ pub struct Trace {
 impl Trace {
     /// The trace that the headers carry, or a new one, with a new span in it.
     pub fn from_headers(headers: &HeaderMap, random: &mut impl Rng) -> Self {
-        match only(headers, &PARENT).and_then(|value| parse(value.as_bytes())) {
+        match only(headers, &PARENT).and_then(|value| Trace::from_parent(value.as_bytes())) {
             Some(sender) => sender.child(random),
             None => Self { id: some(random), span: some(random), parent: None, flags: 0 },
         }
+    }
+
+    /// The place of whoever sent this `traceparent`, which does not say what that is a part of.
+    pub fn from_parent(text: &[u8]) -> Option<Self> {
+        let (known, more) = text.split_at_checked(PARENT_LENGTH)?;
+        let hyphens = [2, 35, 52].iter().all(|at| known[*at] == b'-');
+        let [version] = unhex(&known[..2])?;
+        // A later version may say more, behind another hyphen.
+        let ends_well = if version == 0 { more.is_empty() } else { more.first().is_none_or(|byte| *byte == b'-') };
+        let (id, span): ([u8; 16], [u8; 8]) = (unhex(&known[3..35])?, unhex(&known[36..52])?);
+        let [flags] = unhex(&known[53..])?;
+        let good = hyphens && ends_well && version != 0xff && id != [0; 16] && span != [0; 8];
+        good.then_some(Self { id, span, parent: None, flags: flags & SAMPLED })
     }
 
     /// A part of this one, with a span of its own.
@@ -57,14 +72,14 @@ impl Trace {
     /// Of 32 hex digits.
     pub fn id(&self) -> impl AsRef<[u8]> + use<> {
         let mut text = [0; 32];
-        hex(&self.id, &mut text);
+        write_hex(&self.id, &mut text);
         text
     }
 
     /// Of 16 hex digits.
     pub fn span(&self) -> impl AsRef<[u8]> + use<> {
         let mut text = [0; 16];
-        hex(&self.span, &mut text);
+        write_hex(&self.span, &mut text);
         text
     }
 
@@ -72,7 +87,7 @@ impl Trace {
     pub fn parent_span(&self) -> Option<impl AsRef<[u8]> + use<>> {
         self.parent.map(|parent| {
             let mut text = [0; 16];
-            hex(&parent, &mut text);
+            write_hex(&parent, &mut text);
             text
         })
     }
@@ -80,16 +95,16 @@ impl Trace {
     /// `traceparent` for whatever this request calls.
     pub fn parent(&self) -> Parent {
         let mut text = [b'-'; PARENT_LENGTH];
-        hex(&[0], &mut text[..2]);
-        hex(&self.id, &mut text[3..35]);
-        hex(&self.span, &mut text[36..52]);
-        hex(&[self.flags], &mut text[53..]);
+        write_hex(&[0], &mut text[..2]);
+        write_hex(&self.id, &mut text[3..35]);
+        write_hex(&self.span, &mut text[36..52]);
+        write_hex(&[self.flags], &mut text[53..]);
         Parent(text)
     }
 
     /// Makes a request that is passed on a part of this trace. What it carries of another one, or one that is not
     /// well-formed, goes.
-    pub fn mark(&self, headers: &mut HeaderMap) {
+    pub fn inject(&self, headers: &mut HeaderMap) {
         let state = if continues(headers) { state(headers) } else { None };
         match state {
             Some(state) => drop(headers.insert(STATE, state)),
@@ -114,7 +129,7 @@ impl AsRef<[u8]> for Parent {
 
 /// Whether the headers carry a trace that is well-formed.
 fn continues(headers: &HeaderMap) -> bool {
-    only(headers, &PARENT).is_some_and(|value| parse(value.as_bytes()).is_some())
+    only(headers, &PARENT).is_some_and(|value| Trace::from_parent(value.as_bytes()).is_some())
 }
 
 /// The `tracestate`, in one line, when it is well-formed and belongs to a trace that is.
@@ -146,24 +161,11 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The place of whoever sent a `traceparent`, which does not say what that is a part of.
-fn parse(text: &[u8]) -> Option<Trace> {
-    let (known, more) = text.split_at_checked(PARENT_LENGTH)?;
-    let hyphens = [2, 35, 52].iter().all(|at| known[*at] == b'-');
-    let [version] = unhex(&known[..2])?;
-    // A later version may say more, behind another hyphen.
-    let ends_well = if version == 0 { more.is_empty() } else { more.first().is_none_or(|byte| *byte == b'-') };
-    let (id, span): ([u8; 16], [u8; 8]) = (unhex(&known[3..35])?, unhex(&known[36..52])?);
-    let [flags] = unhex(&known[53..])?;
-    let good = hyphens && ends_well && version != 0xff && id != [0; 16] && span != [0; 8];
-    good.then_some(Trace { id, span, parent: None, flags: flags & SAMPLED })
-}
-
 fn is_key(key: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/".contains(&byte);
-    let named = |part: &str, longest: usize, digits: bool| {
+    let named = |part: &str, max_length: usize, digits: bool| {
         let begins = |byte: &u8| byte.is_ascii_lowercase() || digits && byte.is_ascii_digit();
-        part.len() <= longest && part.as_bytes().first().is_some_and(begins) && part.bytes().all(plain)
+        part.len() <= max_length && part.as_bytes().first().is_some_and(begins) && part.bytes().all(plain)
     };
     match key.split_once('@') {
         Some((tenant, system)) => named(tenant, 241, true) && named(system, 14, false),
@@ -182,14 +184,6 @@ fn some<const N: usize>(random: &mut impl Rng) -> [u8; N] {
         random.fill_bytes(&mut bytes);
     }
     bytes
-}
-
-fn hex(bytes: &[u8], text: &mut [u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
-    }
 }
 
 /// Lower case only, as the recommendation demands.
@@ -270,7 +264,7 @@ mod tests {
         for text in bad {
             let made = parent_after(&[text]);
             assert!(!made.contains("0af7651916cd43dd8448eb211c80319c") && made.ends_with("-00"), "{text:?}: {made}");
-            assert!(parse(made.as_bytes()).is_some(), "{made}");
+            assert!(Trace::from_parent(made.as_bytes()).is_some(), "{made}");
         }
         assert!(!parent_after(&[GIVEN, GIVEN]).contains("0af7651916cd43dd"), "two headers are none");
     }
@@ -292,7 +286,7 @@ mod tests {
         for (parents, kept) in [(&[GIVEN][..], true), (&["nonsense"], false), (&[], false)] {
             let mut sent = headers(parents, &["a=1"]);
             let trace = Trace::from_headers(&sent, &mut rand::rng());
-            trace.mark(&mut sent);
+            trace.inject(&mut sent);
             assert_eq!(sent[PARENT].as_bytes(), trace.parent().as_ref());
             assert_eq!(sent.get(STATE).is_some(), kept);
         }

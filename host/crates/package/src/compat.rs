@@ -112,7 +112,7 @@ impl Claims {
         }
         for (what, id) in manifest.contributes.ids() {
             let taken = self.contributions.get(&(what, id.to_owned()));
-            free_of(taken, id, &owner, Code::DuplicateContribution, what)?;
+            check_free(taken, id, &owner, Code::DuplicateContribution, what)?;
         }
         self.names.insert(manifest.name.clone(), owner.clone());
         self.prefixes.extend(manifest.api_prefix().map(|prefix| (prefix.to_owned(), owner.clone())));
@@ -146,10 +146,10 @@ impl Claims {
 }
 
 fn free(taken: &HashMap<String, Owner>, key: &str, asking: &Owner, code: Code, what: &str) -> Result<(), Refusal> {
-    free_of(taken.get(key), key, asking, code, what)
+    check_free(taken.get(key), key, asking, code, what)
 }
 
-fn free_of(taken: Option<&Owner>, key: &str, asking: &Owner, code: Code, what: &str) -> Result<(), Refusal> {
+fn check_free(taken: Option<&Owner>, key: &str, asking: &Owner, code: Code, what: &str) -> Result<(), Refusal> {
     // The next version of a package may have what the one before has.
     let Some(first) = taken.filter(|first| first.package != asking.package) else { return Ok(()) };
     let reason = format!("The {what} \"{key}\" belongs to {first} and is claimed by {asking} too.");
@@ -277,13 +277,13 @@ mod tests {
     proptest! {
         #[test]
         fn a_range_is_judged_without_the_cores_pre_release(
-            major in 0u64..3, minor in 0u64..3, patch in 0u64..3, pre in "(|rc\\.1|dev)", asked in 0u64..3
+            major in 0u64..3, minor in 0u64..3, patch in 0u64..3, pre in "(|rc\\.1|dev)", required in 0u64..3
         ) {
             let release = Version::new(major, minor, patch);
             let core = Version { pre: Prerelease::new(&pre).unwrap(), ..release.clone() };
-            let engine = engine(&format!(">=1.{asked}.0"), "1");
+            let engine = engine(&format!(">=1.{required}.0"), "1");
             let allowed = check_engine(&engine, &core, "1").is_ok();
-            prop_assert_eq!(allowed, release >= Version::new(1, asked, 0));
+            prop_assert_eq!(allowed, release >= Version::new(1, required, 0));
         }
     }
 }

@@ -91,9 +91,9 @@ fn has(set: u64, value: u8) -> bool {
 fn field(name: &str, text: &str, range: RangeInclusive<u8>) -> Result<u64, String> {
     let mut set = 0;
     for part in text.split(',') {
-        let (first, last, step) = part_of(part, &range).ok_or_else(|| {
-            let (least, most) = (range.start(), range.end());
-            format!("the {name} {part:?} is not *, a number from {least} to {most}, or a range of these")
+        let (first, last, step) = parse_part(part, &range).ok_or_else(|| {
+            let (min, max) = (range.start(), range.end());
+            format!("the {name} {part:?} is not *, a number from {min} to {max}, or a range of these")
         })?;
         (first..=last).step_by(usize::from(step)).for_each(|value| set |= 1 << value);
     }
@@ -101,7 +101,7 @@ fn field(name: &str, text: &str, range: RangeInclusive<u8>) -> Result<u64, Strin
 }
 
 /// First and last value and step of one part of a list.
-fn part_of(part: &str, range: &RangeInclusive<u8>) -> Option<(u8, u8, u8)> {
+fn parse_part(part: &str, range: &RangeInclusive<u8>) -> Option<(u8, u8, u8)> {
     let number = |text: &str| text.parse::<u8>().ok().filter(|value| range.contains(value));
     let (values, step) = match part.split_once('/') {
         Some((values, step)) => (values, Some(step.parse::<u8>().ok().filter(|step| *step > 0)?)),

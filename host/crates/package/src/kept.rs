@@ -28,7 +28,7 @@ const INDEX: &str = "index.json";
 /// Bytes of it; a plugin takes a few hundred.
 const INDEX_LIMIT: u64 = 1 << 20;
 /// Packages of one plugin: the one that serves, and three to go back to.
-pub const KEPT: usize = 4;
+pub const MAX_KEPT: usize = 4;
 /// Plugins whose packages are kept; of more, those that were removed longest ago are forgotten.
 const PLUGINS: usize = 200;
 
@@ -81,7 +81,7 @@ impl KeptPackages {
     /// The packages of a plugin, the one that was put into service last first; none of one that was removed since.
     pub fn for_plugin(&self, plugin: &str) -> Vec<KeptPackage> {
         match self.index.lock().get(plugin) {
-            Some(shelf) if shelf.removed_at.is_none() => shelf.packages.clone(),
+            Some(kept_plugin) if kept_plugin.removed_at.is_none() => kept_plugin.packages.clone(),
             _ => Vec::new(),
         }
     }
@@ -96,11 +96,11 @@ impl KeptPackages {
     /// # Errors
     /// The disk's.
     pub fn keep(&self, plugin: &str, version: &Version, package: &Package, now: OffsetDateTime) -> io::Result<()> {
-        let shelf = self.folder.join(plugin);
-        DirBuilder::new().recursive(true).mode(0o700).create(&shelf)?;
+        let plugin_dir = self.folder.join(plugin);
+        DirBuilder::new().recursive(true).mode(0o700).create(&plugin_dir)?;
         if find_in(&self.folder, plugin, &package.sha256).is_none() {
-            let place = shelf.join(&package.sha256);
-            let new = tempfile::Builder::new().prefix(".new-").tempdir_in(&shelf)?;
+            let place = plugin_dir.join(&package.sha256);
+            let new = tempfile::Builder::new().prefix(".new-").tempdir_in(&plugin_dir)?;
             write(new.path(), package)?;
             let _ = fs::remove_dir_all(&place); // what is there is no package
             fs::rename(new.keep(), &place)?;
@@ -108,11 +108,11 @@ impl KeptPackages {
         let kept = KeptPackage { sha256: package.sha256.clone(), version: version.clone(), activated_at: now };
         let forgotten = {
             let mut index = self.index.lock();
-            let shelf = index.entry(plugin.to_owned()).or_default();
-            shelf.removed_at = None;
-            shelf.packages.retain(|it| it.sha256 != kept.sha256);
-            shelf.packages.insert(0, kept);
-            let old = shelf.packages.drain(KEPT.min(shelf.packages.len())..);
+            let kept_plugin = index.entry(plugin.to_owned()).or_default();
+            kept_plugin.removed_at = None;
+            kept_plugin.packages.retain(|it| it.sha256 != kept.sha256);
+            kept_plugin.packages.insert(0, kept);
+            let old = kept_plugin.packages.drain(MAX_KEPT.min(kept_plugin.packages.len())..);
             let mut forgotten: Vec<PathBuf> = old.map(|it| self.folder.join(plugin).join(it.sha256)).collect();
             forgotten.extend(forget_plugins(&mut index).into_iter().map(|name| self.folder.join(name)));
             forgotten
@@ -125,7 +125,7 @@ impl KeptPackages {
     /// Notes that a plugin was removed: what comes next is its first, whatever its version. Blocks.
     pub fn removed(&self, plugin: &str, now: OffsetDateTime) {
         match self.index.lock().get_mut(plugin) {
-            Some(shelf) if shelf.removed_at.is_none() => shelf.removed_at = Some(now),
+            Some(kept_plugin) if kept_plugin.removed_at.is_none() => kept_plugin.removed_at = Some(now),
             _ => return,
         }
         if let Err(error) = self.save() {
@@ -135,7 +135,12 @@ impl KeptPackages {
 
     /// Plugins that are kept and were not removed.
     pub fn plugins(&self) -> Vec<String> {
-        self.index.lock().iter().filter(|(_, shelf)| shelf.removed_at.is_none()).map(|(name, _)| name.clone()).collect()
+        self.index
+            .lock()
+            .iter()
+            .filter(|(_, kept_plugin)| kept_plugin.removed_at.is_none())
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Whole or not at all.
@@ -163,7 +168,7 @@ fn find_in(folder: &Path, plugin: &str, sha256: &str) -> Option<PathBuf> {
 fn forget_plugins(index: &mut BTreeMap<String, PluginPackages>) -> Vec<String> {
     let mut forgotten = Vec::new();
     while index.len() > PLUGINS {
-        let removed = index.iter().filter_map(|(name, shelf)| Some((shelf.removed_at?, name.clone())));
+        let removed = index.iter().filter_map(|(name, kept_plugin)| Some((kept_plugin.removed_at?, name.clone())));
         let Some((_, oldest)) = removed.min() else { break };
         index.remove(&oldest);
         forgotten.push(oldest);
@@ -258,7 +263,7 @@ mod tests {
     fn the_last_few_are_kept_in_the_order_in_which_they_served() {
         let data = tempfile::tempdir().unwrap();
         let kept = KeptPackages::open(data.path());
-        let packages: Vec<Package> = (0..=KEPT).map(|number| package(&format!("library {number}"))).collect();
+        let packages: Vec<Package> = (0..=MAX_KEPT).map(|number| package(&format!("library {number}"))).collect();
         for (number, package) in packages.iter().enumerate() {
             kept.keep("p", &version(number as u64), package, NOW).unwrap();
         }

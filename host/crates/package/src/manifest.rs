@@ -136,7 +136,7 @@ impl Access {
     }
 
     /// What a route needs when the manifest says nothing.
-    pub fn of_method(method: &http::Method) -> Self {
+    pub fn from_method(method: &http::Method) -> Self {
         if matches!(*method, http::Method::GET | http::Method::HEAD) { Access::Read } else { Access::Write }
     }
 }

@@ -33,7 +33,7 @@ enum Users {
 }
 
 impl Owners {
-    pub fn of_this_process() -> Self {
+    pub fn current() -> Self {
         let own = rustix::process::geteuid().as_raw();
         let mut owners = vec![0, own];
         let workers: Vec<u32> = worker_accounts().iter().map(|account| account.user).collect();
@@ -123,7 +123,7 @@ mod tests {
         let above = tempfile::tempdir().unwrap();
         let folder = above.path().join("plugins");
         fs::create_dir(&folder).unwrap();
-        let owners = Owners::of_this_process();
+        let owners = Owners::current();
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         set(&folder, 0o755);
         assert!(owners.check_folder(&folder).is_ok());

@@ -89,7 +89,7 @@ pub fn find(plugins_dir: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Reads a package of either form. Owners and modes are checked on what was opened. Blocks.
 pub fn read(path: &Path) -> Result<Package, Refusal> {
-    read_for(path, &Owners::of_this_process())
+    read_for(path, &Owners::current())
 }
 
 /// Reads a package of either form that lies where these owners may have put it. Blocks.
@@ -116,7 +116,7 @@ pub fn read_for(path: &Path, owners: &Owners) -> Result<Package, Refusal> {
 }
 
 /// The manifest of a package that is refused as a whole, to say which one it is; not to be loaded.
-pub fn manifest_of(path: &Path) -> Option<Bytes> {
+pub fn read_manifest(path: &Path) -> Option<Bytes> {
     let owners = Owners::anybody();
     let name = path.file_name()?.to_str()?;
     let parent = Folder::open(path.parent()?, &owners).ok()?;

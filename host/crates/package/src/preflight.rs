@@ -33,7 +33,7 @@ const MACH_MAGICS: [[u8; 4]; 5] = [
     [0xca, 0xfe, 0xba, 0xbe],
 ];
 /// How many bytes of something else are shown.
-const SHOWN: usize = 16;
+const MAX_SHOWN_BYTES: usize = 16;
 
 /// What a library that may be tried says about itself.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ pub fn check(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
 }
 
 /// The embedded package of a library that may be unfit to be loaded.
-pub fn package_of(bytes: &[u8]) -> Option<&[u8]> {
+pub fn embedded_package(bytes: &[u8]) -> Option<&[u8]> {
     let file = File::parse(bytes).ok()?;
     let endian = file.endian().ok()?;
     let (_, section) = file.sections(endian, bytes).ok()?.section_by_name(endian, PACKAGE_SECTION.as_bytes())?;
@@ -119,7 +119,7 @@ fn check_format(bytes: &[u8]) -> Result<(), Refusal> {
 }
 
 fn looks_like(bytes: &[u8]) -> String {
-    match bytes.get(..SHOWN.min(bytes.len())).unwrap_or_default() {
+    match bytes.get(..MAX_SHOWN_BYTES.min(bytes.len())).unwrap_or_default() {
         [] => "an empty file".to_owned(),
         start if start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) => {
             format!("text that begins with {:?}", String::from_utf8_lossy(start))
@@ -137,14 +137,14 @@ fn check_machine(bytes: &[u8]) -> Result<(), Refusal> {
         Some(&[a, b]) => u16::from_be_bytes([a, b]),
         _ => return Err(truncated("it has no whole file header")),
     };
-    let here = machine_of(std::env::consts::ARCH);
+    let here = find_machine(std::env::consts::ARCH);
     if wide && little == cfg!(target_endian = "little") && here == Some(machine) {
         return Ok(());
     }
     let bits = if wide { 64 } else { 32 };
     Err(Refusal::new(Code::WrongArchitecture, "The library was built for another kind of machine.")
         .expected(std::env::consts::ARCH)
-        .found(format!("{} ({bits} bit)", name_of(machine))))
+        .found(format!("{} ({bits} bit)", machine_name(machine))))
 }
 
 /// The ELF numbers of the machines that Rust calls so.
@@ -160,11 +160,11 @@ const MACHINES: [(u16, &str); 9] = [
     (8, "mips"),
 ];
 
-fn machine_of(arch: &str) -> Option<u16> {
+fn find_machine(arch: &str) -> Option<u16> {
     MACHINES.iter().find(|(_, name)| *name == arch).map(|(number, _)| *number)
 }
 
-fn name_of(machine: u16) -> String {
+fn machine_name(machine: u16) -> String {
     let known = MACHINES.iter().find(|(number, _)| *number == machine);
     known.map_or_else(|| format!("machine {machine}"), |(_, name)| (*name).to_owned())
 }

@@ -99,7 +99,7 @@ impl Keys {
     }
 
     /// What `signature`, a minisign file, says of the bytes.
-    pub fn judge(&self, signature: Option<&[u8]>, bytes: &[u8]) -> SignatureState {
+    pub fn check(&self, signature: Option<&[u8]>, bytes: &[u8]) -> SignatureState {
         let Some(signature) = signature else { return SignatureState::No };
         let parsed = std::str::from_utf8(signature).ok().map(SignatureBox::from_string);
         let Some(Ok(signature)) = parsed else {
@@ -123,7 +123,7 @@ pub fn key_number(bytes: &[u8]) -> String {
 }
 
 /// The number of a signer's key.
-pub fn number_of(signer: &Signer) -> String {
+pub fn signer_number(signer: &Signer) -> String {
     PublicKey::from_base64(&signer.0).map_or_else(|_| signer.0.clone(), |key| key_number(key.keynum()))
 }
 
@@ -133,7 +133,7 @@ fn read_key(file: &Path) -> Result<PublicKey, Refusal> {
         |found: String| Refusal::new(Code::Unreadable, format!("{} is not a public key.", file.display())).found(found);
     let found = std::fs::metadata(file).map_err(|error| bad(error.to_string()))?;
     let file_owner = FileOwner { uid: found.uid(), gid: found.gid(), mode: found.mode() };
-    Owners::of_this_process().check(file_owner, file)?;
+    Owners::current().check(file_owner, file)?;
     let text = secret_file::read_small(file).map_err(|error| bad(error.to_string()))?;
     parse_trust_key(&text).map_err(bad)
 }
@@ -157,14 +157,14 @@ mod tests {
         let [ours, other] = [(); 2].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
         let keys = keys(&[&ours]);
         let good = sign(&ours, b"bytes");
-        assert_eq!(keys.judge(Some(&good), b"bytes"), SignatureState::By(Signer(ours.pk.to_base64())));
-        assert_eq!(keys.judge(None, b"bytes"), SignatureState::No);
-        assert!(matches!(keys.judge(Some(&good), b"other"), SignatureState::Wrong(_)));
-        assert!(matches!(keys.judge(Some(b"no signature"), b"bytes"), SignatureState::Wrong(_)));
-        assert!(matches!(keys.judge(Some(&sign(&other, b"bytes")), b"bytes"), SignatureState::ByStranger(_)));
+        assert_eq!(keys.check(Some(&good), b"bytes"), SignatureState::By(Signer(ours.pk.to_base64())));
+        assert_eq!(keys.check(None, b"bytes"), SignatureState::No);
+        assert!(matches!(keys.check(Some(&good), b"other"), SignatureState::Wrong(_)));
+        assert!(matches!(keys.check(Some(b"no signature"), b"bytes"), SignatureState::Wrong(_)));
+        assert!(matches!(keys.check(Some(&sign(&other, b"bytes")), b"bytes"), SignatureState::ByStranger(_)));
         let mut forged = String::from_utf8(good).unwrap();
         forged = forged.replace("trusted comment: ", "trusted comment: forged ");
-        assert!(matches!(keys.judge(Some(forged.as_bytes()), b"bytes"), SignatureState::Wrong(_)));
+        assert!(matches!(keys.check(Some(forged.as_bytes()), b"bytes"), SignatureState::Wrong(_)));
     }
 
     #[test]

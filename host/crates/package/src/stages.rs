@@ -68,7 +68,7 @@ impl Scanned {
     /// The folder is not safe, the package is not whole, or others may write its files.
     pub fn examine(self, keys: &Keys) -> Result<Examined, Refusal> {
         self.folder?;
-        let package = package::read_for(&self.path, &Owners::of_this_process())?;
+        let package = package::read_for(&self.path, &Owners::current())?;
         let signature = package.signature.clone();
         Ok(Examined::new(package, signature.as_deref(), keys))
     }
@@ -77,7 +77,7 @@ impl Scanned {
 impl Examined {
     /// A package that was read, and the signature that came with it.
     pub fn new(package: Package, signature: Option<&[u8]>, keys: &Keys) -> Self {
-        let signed = keys.judge(signature, &package.signed_bytes());
+        let signed = keys.check(signature, &package.signed_bytes());
         Self { package, signed }
     }
 
@@ -238,17 +238,17 @@ mod tests {
     #[test]
     fn trust_is_judged_before_the_manifest_is_parsed() {
         let (_root, folder) = package();
-        let judged = |trust, lock: Option<Lock>| {
+        let refusal_code = |trust, lock: Option<Lock>| {
             let rule = TrustRule::new(trust, lock, Path::new("plugins.lock"));
             examined(&folder).trust(&rule).and_then(Trusted::parse_manifest).map_err(|refusal| refusal.code).err()
         };
-        assert_eq!(judged(Trust::Signed, Some(Lock::default())), Some(Code::SignatureMissing));
-        assert_eq!(judged(Trust::Lock, Some(Lock::default())), Some(Code::HashNotTrusted));
-        assert_eq!(judged(Trust::Lock, None), Some(Code::HashNotTrusted), "a damaged lock is no empty one");
+        assert_eq!(refusal_code(Trust::Signed, Some(Lock::default())), Some(Code::SignatureMissing));
+        assert_eq!(refusal_code(Trust::Lock, Some(Lock::default())), Some(Code::HashNotTrusted));
+        assert_eq!(refusal_code(Trust::Lock, None), Some(Code::HashNotTrusted), "a damaged lock is no empty one");
         let mut lock = Lock::default();
         lock.record("echo", examined(&folder).package().sha256.as_str(), time::OffsetDateTime::UNIX_EPOCH);
-        assert_eq!(judged(Trust::Lock, Some(lock)), Some(Code::BadManifest), "the lock lists it by its name");
-        assert_eq!(judged(Trust::Record, None), Some(Code::BadManifest));
+        assert_eq!(refusal_code(Trust::Lock, Some(lock)), Some(Code::BadManifest), "the lock lists it by its name");
+        assert_eq!(refusal_code(Trust::Record, None), Some(Code::BadManifest));
     }
 
     #[test]

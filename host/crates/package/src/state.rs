@@ -309,8 +309,7 @@ impl std::error::Error for Refusal {}
 
 fn cut(mut text: String) -> String {
     if text.len() > VALUE_LIMIT {
-        let end = (0..=VALUE_LIMIT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(VALUE_LIMIT));
         text.push('…');
     }
     text

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::{
-    signature::{SignatureState, Signer, number_of},
+    signature::{SignatureState, Signer, signer_number},
     state::{Code, Refusal},
 };
 use cardinal_base::config::Trust;
@@ -152,12 +152,12 @@ pub fn check_owner(owner: Option<&Option<String>>, signed: &SignatureState) -> R
         return Ok(());
     }
     let found = match signed {
-        SignatureState::By(signer) => format!("key {}", number_of(signer)),
+        SignatureState::By(signer) => format!("key {}", signer_number(signer)),
         SignatureState::ByStranger(number) => format!("key {number}, which this host does not trust"),
         SignatureState::No | SignatureState::Wrong(_) => "no signature".to_owned(),
     };
     Err(Refusal::new(Code::SignerChanged, "The plugin's name belongs to another signer.")
-        .expected(format!("key {}", number_of(&owner)))
+        .expected(format!("key {}", signer_number(&owner)))
         .found(found))
 }
 
@@ -172,11 +172,11 @@ mod tests {
     #[test]
     fn a_hash_is_recorded_and_a_change_is_told_once() {
         let mut lock = Lock::default();
-        let mut judge = |hash: &str| lock.record("p", hash, NOW);
-        assert_eq!(judge("a"), LockChange::Recorded);
-        assert_eq!(judge("a"), LockChange::Known);
-        assert_eq!(judge("b"), LockChange::Changed { before: "a".to_owned() });
-        assert_eq!(judge("b"), LockChange::Known);
+        let mut record = |hash: &str| lock.record("p", hash, NOW);
+        assert_eq!(record("a"), LockChange::Recorded);
+        assert_eq!(record("a"), LockChange::Known);
+        assert_eq!(record("b"), LockChange::Changed { before: "a".to_owned() });
+        assert_eq!(record("b"), LockChange::Known);
         assert_eq!(lock.plugins["p"].previous, ["a"]);
     }
 

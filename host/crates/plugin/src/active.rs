@@ -97,7 +97,7 @@ pub struct PromptEntry {
 impl Active {
     /// Holds what the instance exports against the manifest: exactly what is declared, no less and
     /// no more.
-    pub fn build(
+    pub(crate) fn build(
         manifest: Manifest,
         instance: Instance,
         generation: u64,
@@ -217,7 +217,7 @@ fn route_table(
 
 fn route_entry(manifest: &Manifest, route: &AgreedRoute<'_>, meter: &'static Meter) -> RouteEntry {
     let declared = route.declared;
-    let access = declared.and_then(|route| route.scope).unwrap_or(Access::of_method(route.method));
+    let access = declared.and_then(|route| route.scope).unwrap_or(Access::from_method(route.method));
     let max_body = declared.and_then(|route| route.max_body_bytes).unwrap_or(manifest::BODY_DEFAULT);
     RouteEntry {
         method: route.method.clone(),

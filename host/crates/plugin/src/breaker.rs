@@ -21,10 +21,10 @@ const MIN_CALLS: u64 = 20;
 /// Of a hundred calls, this many and one more must have gone wrong.
 const MAX_PERCENT: u64 = 50;
 /// Faults that are remembered; with as many it is open long before.
-const KEPT: usize = 256;
+const MAX_FAULTS: usize = 256;
 /// How long nothing is let through, the first time and at most: it doubles with each try that fails.
 const OPEN: Duration = Duration::from_secs(10);
-const OPEN_MOST: Duration = Duration::from_secs(160);
+const MAX_OPEN: Duration = Duration::from_secs(160);
 /// A try that has not come back after this is given up, and another one may be made.
 const TRY_LIMIT: Duration = Duration::from_secs(60);
 
@@ -134,7 +134,7 @@ impl Breaker {
     fn wrong_at(&self, now: Instant, pass: Pass, calls: u64) {
         let mut state = self.state.lock();
         if pass == Pass::Try {
-            let pause = state.open.as_ref().map_or(OPEN, |open| (open.pause * 2).min(OPEN_MOST));
+            let pause = state.open.as_ref().map_or(OPEN, |open| (open.pause * 2).min(MAX_OPEN));
             self.open(&mut state, now, pause);
             return;
         }
@@ -142,7 +142,7 @@ impl Breaker {
             return; // begun before it opened
         }
         state.forget_old(now);
-        if state.faults.len() == KEPT {
+        if state.faults.len() == MAX_FAULTS {
             state.faults.pop_front();
         }
         state.faults.push_back((now, calls));

@@ -55,7 +55,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// How long cleaning may take before the connection is closed instead.
 const CLEAN_LIMIT: Duration = Duration::from_secs(2);
 /// How long a stream of rows that was dropped early may take to run out by itself.
-const SETTLE_LIMIT: Duration = Duration::from_millis(50);
+const DRAIN_LIMIT: Duration = Duration::from_millis(50);
 /// Statements that one checkout may hold by number.
 const STATEMENTS_LIMIT: usize = 4_096;
 
@@ -87,11 +87,11 @@ impl PluginPool {
         database: &PluginDatabase,
         size: usize,
         runtime: &Handle,
-        mend: Option<LoginRepair>,
+        login_repair: Option<LoginRepair>,
     ) -> anyhow::Result<Self> {
         let socket = SocketDir::open(&database.connect.host, database.connect.port)?;
         let config = database.connect.clone().through(&socket).pg_config();
-        let pool = managed::Pool::builder(Sessions::new(config, &database.schema, mend))
+        let pool = managed::Pool::builder(Sessions::new(config, &database.schema, login_repair))
             .max_size(size.clamp(1, MAX_CONNECTIONS))
             .runtime(deadpool::Runtime::Tokio1)
             .wait_timeout(Some(WAIT_TIMEOUT))
@@ -185,8 +185,8 @@ struct Usage {
     running: AtomicUsize,
     clock: StatementClock,
     /// Of those that run, streams that were dropped and are running out by themselves.
-    settling: AtomicUsize,
-    settled: Notify,
+    draining_streams: AtomicUsize,
+    one_ended: Notify,
     /// Work on it was broken off: nothing more may run on it.
     broken: AtomicBool,
     /// It works, but must not be used again after this checkout.
@@ -280,24 +280,24 @@ impl Connection {
     fn is_untouched(&self) -> bool {
         let Usage { running, broken, discard, touched, .. } = &self.usage;
         running.load(Ordering::SeqCst) == 0
-            && ![touched, broken, discard].into_iter().any(|mark| mark.load(Ordering::SeqCst))
+            && ![touched, broken, discard].into_iter().any(|flag| flag.load(Ordering::SeqCst))
     }
 
     /// Whether anything that was running has come to its end by itself.
     async fn is_reusable(&self) -> bool {
         let usage = &self.usage;
-        let settle = async {
+        let drained = async {
             loop {
-                let mut settled = std::pin::pin!(usage.settled.notified());
-                settled.as_mut().enable();
+                let mut one_ended = std::pin::pin!(usage.one_ended.notified());
+                one_ended.as_mut().enable();
                 let running = usage.running.load(Ordering::SeqCst);
-                if running == 0 || running > usage.settling.load(Ordering::SeqCst) {
+                if running == 0 || running > usage.draining_streams.load(Ordering::SeqCst) {
                     return running == 0;
                 }
-                settled.await;
+                one_ended.await;
             }
         };
-        let idle = tokio::time::timeout(SETTLE_LIMIT * 2, settle).await.unwrap_or(false);
+        let idle = tokio::time::timeout(DRAIN_LIMIT * 2, drained).await.unwrap_or(false);
         idle && !usage.broken.load(Ordering::SeqCst) && !usage.discard.load(Ordering::SeqCst)
     }
 
@@ -318,7 +318,7 @@ impl Connection {
     }
 
     fn run_prepared(self: &Arc<Self>, prepared: &PreparedStatement) -> Result<Running, Fault> {
-        if prepared.traceless { self.run() } else { self.run_anything() }
+        if prepared.leaves_no_state { self.run() } else { self.run_anything() }
     }
 
     fn run_anything(self: &Arc<Self>) -> Result<Running, Fault> {

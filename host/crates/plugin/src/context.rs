@@ -64,7 +64,7 @@ pub struct PluginIdentity {
     pub name: String,
     pub version: String,
     /// What marks threads that run its code.
-    pub mark: PluginTag,
+    pub tag: PluginTag,
     /// Counts up with every instance that the host makes.
     pub generation: u64,
     /// `provides_kinds` of the manifest.
@@ -95,8 +95,8 @@ impl PluginContext {
         &self.identity.name
     }
 
-    pub fn mark(&self) -> PluginTag {
-        self.identity.mark
+    pub fn tag(&self) -> PluginTag {
+        self.identity.tag
     }
 
     pub fn generation(&self) -> u64 {
@@ -234,7 +234,7 @@ impl PluginContext {
             return Ok(json!({"kind": "plugin", "id": self.service_user().await?, "name": self.name()}));
         };
         let own = format!("plugin:{}:{}", self.name(), access.action());
-        if caller.holds(&own) || caller.holds(access.of_cards()) {
+        if caller.holds(&own) || caller.holds(access.cards_scope()) {
             return Ok(caller.actor());
         }
         Err(Fault::Forbidden { detail: format!("This needs the scope `{own}`."), scope: Some(own) })
@@ -264,7 +264,7 @@ impl Access {
         }
     }
 
-    const fn of_cards(self) -> &'static str {
+    const fn cards_scope(self) -> &'static str {
         match self {
             Self::Read => "cards:read",
             Self::Write => "cards:write",

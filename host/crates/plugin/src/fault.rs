@@ -19,6 +19,8 @@ pub enum Fault {
     Answer(StoreError),
     /// An argument that is none.
     Invalid(String),
+    /// A URL that is none, which may be the client's. What is wrong with it.
+    InvalidUrl(String),
     /// Something that the plugin was not given.
     Unsupported(String),
     /// The plugin itself uses all that it may have.

@@ -29,7 +29,7 @@ const UNSAFE_IN_PATH: &AsciiSet =
 pub struct Bundle {
     hash: String,
     files: BTreeMap<String, File>,
-    main: Main,
+    main: MainModule,
 }
 
 /// A file in all the codings that it is sent in, made once.
@@ -41,7 +41,7 @@ struct File {
 
 /// What the Admin UI loads a plugin by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Main {
+pub struct MainModule {
     pub main_url: String,
     /// For `integrity`: `sha384-…` of the entry point.
     pub integrity: String,
@@ -79,10 +79,10 @@ impl Bundle {
             (path, file)
         });
         let files = files.collect();
-        Ok(Self { hash, files, main: Main { main_url, integrity } })
+        Ok(Self { hash, files, main: MainModule { main_url, integrity } })
     }
 
-    pub fn main(&self) -> &Main {
+    pub fn main(&self) -> &MainModule {
         &self.main
     }
 

@@ -62,7 +62,7 @@ pub struct CallContext<'a> {
 pub struct OwnCodes(RwLock<BTreeSet<String>>);
 
 /// A plugin that makes up a code per answer must not fill the memory.
-const OWN_CODES_KEPT: usize = 64;
+const MAX_OWN_CODES: usize = 64;
 
 impl OwnCodes {
     pub fn has(&self, code: &str) -> bool {
@@ -74,7 +74,7 @@ impl OwnCodes {
             return;
         }
         let mut known = self.0.write();
-        if known.len() < OWN_CODES_KEPT {
+        if known.len() < MAX_OWN_CODES {
             known.insert(code.to_owned());
         }
     }
@@ -121,11 +121,11 @@ impl Guard {
     {
         self.counters.calls.count();
         let admitted = self.admit(called.in_flight, stuck)?;
-        let (begun, waited_before) = (Instant::now(), request_timing::database());
+        let (started, waited_before) = (Instant::now(), request_timing::database());
         let outcome = tokio::time::timeout_at(called.deadline.into(), call()).await;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         // A handler that waits for its end hears of it at the deadline, and answers before the timer is looked at.
-        let in_time = outcome.ok().filter(|_| begun + took < called.deadline);
+        let in_time = outcome.ok().filter(|_| started + took < called.deadline);
         self.meter.called(took);
         // The call has put its waits for the database on the request's account by now.
         let waited = request_timing::database().saturating_sub(waited_before);

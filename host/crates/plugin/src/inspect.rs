@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::registry::{Judgement, examine_for_display};
+use super::registry::{Examination, examine_for_display};
 use cardinal_package::{
     manifest::Manifest,
     owners::Owners,
@@ -61,17 +61,17 @@ pub fn inspect(path: &Path) -> (Inspection, Option<Package>) {
     let package = match read {
         Ok(package) => package,
         Err(refusal) => {
-            if let Some((manifest, _)) = package::manifest_of(path).and_then(|bytes| Manifest::read(&bytes).ok()) {
-                seen.tell_manifest(&manifest);
+            if let Some((manifest, _)) = package::read_manifest(path).and_then(|bytes| Manifest::read(&bytes).ok()) {
+                seen.add_manifest(&manifest);
             }
             return (seen.refused(refusal), None);
         }
     };
-    seen.tell_files(&package);
-    let Judgement { manifest, warnings, refusal } = examine_for_display(&package);
+    seen.add_files(&package);
+    let Examination { manifest, warnings, refusal } = examine_for_display(&package);
     seen.warnings.extend(warnings);
     if let Some(manifest) = manifest {
-        seen.tell_manifest(&manifest);
+        seen.add_manifest(&manifest);
     }
     let seen = match refusal {
         Some(refusal) => seen.refused(refusal),
@@ -91,7 +91,7 @@ impl Inspection {
         Self { ok: false, refusal: Some(refusal), ..self }
     }
 
-    fn tell_manifest(&mut self, manifest: &Manifest) {
+    fn add_manifest(&mut self, manifest: &Manifest) {
         self.name = Some(manifest.name.clone());
         self.version = Some(manifest.version.to_string());
         self.title = manifest.title.clone();
@@ -99,7 +99,7 @@ impl Inspection {
         self.plugin_api_version = Some(manifest.engine.plugin_api_version.clone());
     }
 
-    fn tell_files(&mut self, package: &Package) {
+    fn add_files(&mut self, package: &Package) {
         self.form = Some(package.form);
         self.target = preflight::check(&package.library).ok().map(|checked| checked.header.target_text());
         self.sha256 = Some(package.sha256.clone());

@@ -71,15 +71,15 @@ impl Instance {
     fn make(library: &Library, ctx: CtxId, scope: Arc<Scope>) -> Result<Self, Refusal> {
         let runtime = scope.context.runtime().clone();
         let raw = {
-            let mark = scope.context.mark();
+            let tag = scope.context.tag();
             let about = about::record(scope.context.generation());
-            RawInstance::create(library, bridge::host_api(), ctx, mark, &about, runtime, STOP_LIMIT)
+            RawInstance::create(library, bridge::host_api(), ctx, tag, &about, runtime, STOP_LIMIT)
                 .map_err(Refusal::from)?
         };
         let exports = exports::parse(raw.exports().get())?;
         let anchor: scope::Anchor = raw.clone();
         scope.belongs_to(&anchor);
-        shm::name_handlers(raw.mark(), exports.iter().map(Export::describe));
+        shm::name_handlers(raw.tag(), exports.iter().map(Export::describe));
         scope.runs_at(placement(&scope, ctx, &exports));
         let generation = scope.context.generation().to_string();
         Ok(Self { raw, scope, exports, library: library.clone(), generation })
@@ -96,8 +96,8 @@ impl Instance {
     }
 
     /// What marks threads that run its code.
-    pub fn mark(&self) -> PluginTag {
-        self.raw.mark()
+    pub fn tag(&self) -> PluginTag {
+        self.raw.tag()
     }
 
     /// Calls and streams that are under way.
@@ -106,7 +106,7 @@ impl Instance {
     }
 
     /// Tells of the instance without keeping it.
-    pub fn witness(&self) -> InstanceObserver {
+    pub fn observer(&self) -> InstanceObserver {
         InstanceObserver { raw: Arc::downgrade(&self.raw), scope: Arc::downgrade(&self.scope) }
     }
 
@@ -150,8 +150,8 @@ impl Instance {
             CallBody::Full(bytes) => (scope, Some(bytes)),
             CallBody::Stream(stream, _) => (scope.with_body(stream), None),
         };
-        let mark = self.raw.mark().handler(handler);
-        let lease = CallLease { number: CallNumber::give(scope)?, mark, lease, handler };
+        let tag = self.raw.tag().handler(handler);
+        let lease = CallLease { number: CallNumber::give(scope)?, tag, lease, handler };
         let request = request::build(head, &call, full, lease.number.scope(), self.scope.context.runtime());
         Some((request, lease))
     }
@@ -182,8 +182,8 @@ impl Instance {
     async fn stop(&self) -> Result<(), String> {
         let Some(placement) = self.scope.placement() else { return Ok(()) };
         let raw = self.raw.clone();
-        let stopped = placement.lane().entrance().send(NO_HANDLER, move |tell| async move {
-            let _ = tell.send(raw.stop().await);
+        let stopped = placement.threads().spawner().send(NO_HANDLER, move |sender| async move {
+            let _ = sender.send(raw.stop().await);
         });
         match tokio::time::timeout(STOP_LIMIT, stopped).await {
             Ok(Ok(outcome)) => outcome,
@@ -199,7 +199,7 @@ impl Instance {
 
     /// Whether all threads of its own are held by polls that do not return.
     pub fn is_stuck(&self) -> bool {
-        self.scope.placement().is_some_and(|placement| placement.lane().is_stuck())
+        self.scope.placement().is_some_and(|placement| placement.threads().is_stuck())
     }
 
     /// Gives it more threads when all are held by calls that were given up.
@@ -247,7 +247,7 @@ impl InstanceObserver {
 
     /// Threads of its lane.
     pub fn threads(&self) -> usize {
-        self.scope.upgrade().and_then(|scope| Some(scope.placement()?.lane().threads())).unwrap_or(0)
+        self.scope.upgrade().and_then(|scope| Some(scope.placement()?.threads().count())).unwrap_or(0)
     }
 }
 
@@ -255,7 +255,7 @@ fn placement(scope: &Scope, ctx: CtxId, exports: &[Export]) -> Placement {
     let context = &scope.context;
     let handlers = exports.iter().map(Export::describe);
     let (watchdog, runtime) = (context.watchdog().clone(), context.runtime().clone());
-    Placement::new(context.name(), ctx, context.mark(), handlers, context.execution(), watchdog, runtime)
+    Placement::new(context.name(), ctx, context.tag(), handlers, context.execution(), watchdog, runtime)
 }
 
 fn no_room() -> Refusal {
@@ -285,7 +285,7 @@ impl Drop for InstanceLease {
 struct CallLease {
     // The number ends first: doors must refuse the call before the instance may go.
     number: CallNumber,
-    mark: PluginTag,
+    tag: PluginTag,
     lease: InstanceLease,
     handler: u32,
 }
@@ -302,22 +302,22 @@ impl CallLease {
     }
 
     /// The instance's own threads.
-    fn lane(&self) -> Option<Spawner> {
-        Some(self.lease.scope.placement()?.lane().entrance())
+    fn spawner(&self) -> Option<Spawner> {
+        Some(self.lease.scope.placement()?.threads().spawner())
     }
 
     /// Drops what is the plugin's, and this after it: here if there is a place, else on the lane.
     fn drop_with(self, left: impl Send + 'static) {
         let left = match self.here() {
             Some(_polling) => {
-                let _entered = current::enter(self.mark);
+                let _entered = current::enter(self.tag);
                 return drop(left);
             }
             None => left,
         };
-        if let Some(lane) = self.lane() {
+        if let Some(spawner) = self.spawner() {
             let handler = self.handler;
-            lane.leave(handler, (left, self));
+            spawner.spawn_drop(handler, (left, self));
         }
     }
 }

@@ -19,7 +19,7 @@ pub const CHECKPOINT_LIMIT: usize = 64 << 10;
 /// The largest error of one item, as JSON text; a larger one is cut to its code and this much of its text.
 const ERROR_LIMIT: usize = 4 << 10;
 /// Errors that are held between two writes; more are only counted.
-const ERRORS_HELD: usize = 1_000;
+const MAX_ERRORS_HELD: usize = 1_000;
 /// Questions of a handler that wait for the runner.
 const QUESTIONS: usize = 16;
 
@@ -52,9 +52,9 @@ pub struct JobCall {
 
 /// A handle and the questions that come from it.
 pub fn channel(id: Uuid) -> (Arc<JobHandle>, mpsc::Receiver<JobQuestion>) {
-    let (questions, asked) = mpsc::channel(QUESTIONS);
+    let (questions, receiver) = mpsc::channel(QUESTIONS);
     let handle = JobHandle { id, stop: CancellationToken::new(), report: Mutex::default(), questions };
-    (Arc::new(handle), asked)
+    (Arc::new(handle), receiver)
 }
 
 impl JobHandle {
@@ -70,8 +70,8 @@ impl JobHandle {
     /// Something that failed: an object of JSON, with `code` and `detail`.
     pub fn fail(&self, error: &[u8]) {
         let mut report = self.report.lock();
-        if report.errors.len() >= ERRORS_HELD {
-            report.untold = report.untold.saturating_add(1);
+        if report.errors.len() >= MAX_ERRORS_HELD {
+            report.unreported = report.unreported.saturating_add(1);
         } else {
             report.errors.push(tidy(error));
         }
@@ -123,18 +123,19 @@ impl JobHandle {
         report.message = since.message.or(report.message.take());
         report.checkpoint = since.checkpoint.or(report.checkpoint.take());
         report.errors.extend(since.errors);
-        let over = report.errors.len().saturating_sub(ERRORS_HELD);
-        report.errors.truncate(ERRORS_HELD);
-        report.untold = report.untold.saturating_add(since.untold).saturating_add(i64::try_from(over).unwrap_or(0));
+        let over = report.errors.len().saturating_sub(MAX_ERRORS_HELD);
+        report.errors.truncate(MAX_ERRORS_HELD);
+        report.unreported =
+            report.unreported.saturating_add(since.unreported).saturating_add(i64::try_from(over).unwrap_or(0));
     }
 }
 
 /// An error as readers get it: an object with a code and a detail, within bounds.
 fn tidy(error: &[u8]) -> Value {
     let fields: Map<String, Value> = serde_json::from_slice(error).unwrap_or_default();
-    let text = |name: &str, otherwise: &str, most: usize| {
+    let text = |name: &str, otherwise: &str, max_chars: usize| {
         let text = fields.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).unwrap_or(otherwise);
-        Value::from(text.chars().take(most).collect::<String>())
+        Value::from(text.chars().take(max_chars).collect::<String>())
     };
     let (code, detail) = (text("code", "failed", 64), text("detail", "The plugin gave no reason.", 1_000));
     // A database cannot hold a NUL in JSON.
@@ -173,15 +174,15 @@ mod tests {
     #[test]
     fn what_a_handler_reports_is_bounded() {
         let (handle, _asked) = channel(Uuid::nil());
-        for _ in 0..ERRORS_HELD + 5 {
+        for _ in 0..MAX_ERRORS_HELD + 5 {
             handle.fail(b"{}");
         }
         let report = handle.take_report();
-        assert_eq!((report.errors.len(), report.untold), (ERRORS_HELD, 5));
+        assert_eq!((report.errors.len(), report.unreported), (MAX_ERRORS_HELD, 5));
         handle.put_back(report);
         handle.fail(b"{}");
         let report = handle.take_report();
-        assert_eq!((report.errors.len(), report.untold), (ERRORS_HELD, 6));
+        assert_eq!((report.errors.len(), report.unreported), (MAX_ERRORS_HELD, 6));
         let long = json!({"code": "x".repeat(100), "detail": "y".repeat(ERROR_LIMIT), "more": 1}).to_string();
         handle.fail(long.as_bytes());
         handle.fail(br#"{"detail": "a\u0000b", "item": "\u0000"}"#);
@@ -194,8 +195,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_to_a_runner_that_has_gone_is_an_error() {
-        let (handle, asked) = channel(Uuid::nil());
-        drop(asked);
+        let (handle, receiver) = channel(Uuid::nil());
+        drop(receiver);
         assert!(matches!(handle.save().await, Err(Fault::Gone(_))));
         assert!(matches!(handle.caller().await, Err(Fault::Gone(_))));
     }

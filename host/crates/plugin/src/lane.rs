@@ -33,13 +33,13 @@ pub const THREADS: usize = 4;
 /// As many once more, when all of them are held by calls that were given up; never more than that.
 pub const MAX_THREADS: usize = 2 * THREADS;
 /// A poll that has not returned for so long holds its thread: operators see it.
-pub const HELD: Duration = Duration::from_secs(3);
+pub const HELD_AFTER: Duration = Duration::from_secs(3);
 /// What is no handler's: a plugin's shutdown, data that it feeds into the database.
 pub const NO_HANDLER: u32 = u32::MAX;
 /// A poll that goes on for so long after its call was given up is not going to return soon.
-const GIVEN_UP: Duration = Duration::from_secs(2);
+const ABANDONED_AFTER: Duration = Duration::from_secs(2);
 /// A thread with nothing to do ends after this.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Learns how long the polls of a lane take.
 pub trait PollObserver: Send + Sync {
@@ -47,12 +47,12 @@ pub trait PollObserver: Send + Sync {
 }
 
 /// The threads of one plugin instance. Dropping it ends them, once what was sent there is done.
-pub struct Lane(Arc<Shared>);
+pub struct PluginThreads(Arc<Shared>);
 
 struct Shared {
     name: String,
     ctx: CtxId,
-    mark: PluginTag,
+    tag: PluginTag,
     watchdog: Arc<Watchdog>,
     runtime: Handle,
     timed: Arc<dyn PollObserver>,
@@ -95,27 +95,27 @@ pub enum Relief {
     Exhausted(Vec<u32>),
 }
 
-impl Lane {
+impl PluginThreads {
     /// A lane without threads; they come with the work.
     pub fn new(
         name: &str,
         ctx: CtxId,
-        mark: PluginTag,
+        tag: PluginTag,
         watchdog: Arc<Watchdog>,
         runtime: Handle,
         timed: Arc<dyn PollObserver>,
     ) -> Self {
         let (queue, ready) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Shared { name: name.to_owned(), ctx, mark, watchdog, runtime, timed, queue, ready }))
+        Self(Arc::new(Shared { name: name.to_owned(), ctx, tag, watchdog, runtime, timed, queue, ready }))
     }
 
     /// The way in, which does not keep the lane open.
-    pub fn entrance(&self) -> Spawner {
+    pub fn spawner(&self) -> Spawner {
         Spawner(Arc::clone(&self.0))
     }
 
     /// How many threads there are.
-    pub fn threads(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.queue.lock().threads
     }
 
@@ -123,13 +123,13 @@ impl Lane {
     pub fn held(&self) -> (Vec<(u32, Duration)>, usize) {
         let queue = self.0.queue.lock();
         let held = queue.running.iter().map(|it| (it.task.handler, it.since.elapsed()));
-        (held.filter(|(_, so_far)| *so_far >= HELD).collect(), queue.most_threads)
+        (held.filter(|(_, so_far)| *so_far >= HELD_AFTER).collect(), queue.most_threads)
     }
 
     /// Whether all threads that there may be are held.
     pub fn is_stuck(&self) -> bool {
-        let (held, most) = self.held();
-        held.len() >= most
+        let (held, max) = self.held();
+        held.len() >= max
     }
 
     /// Makes room for fresh threads, once, when all are held by what was given up. To be called now and
@@ -138,7 +138,7 @@ impl Lane {
         let mut queue = self.0.queue.lock();
         let mut given_up = Vec::new();
         for running in queue.running.iter_mut().filter(|running| running.task.is_cancelled()) {
-            if running.given_up.get_or_insert_with(Instant::now).elapsed() >= GIVEN_UP {
+            if running.given_up.get_or_insert_with(Instant::now).elapsed() >= ABANDONED_AFTER {
                 given_up.push(running.task.handler);
             }
         }
@@ -160,7 +160,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for PluginThreads {
     fn drop(&mut self) {
         self.0.queue.lock().closed = true;
         self.0.ready.notify_all();
@@ -178,16 +178,16 @@ impl Spawner {
         T: Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let (tell, told) = oneshot::channel();
-        let task = Task::new(handler, Arc::clone(&self.0), async move { make(tell).await });
+        let (sender, receiver) = oneshot::channel();
+        let task = Task::new(handler, Arc::clone(&self.0), async move { make(sender).await });
         task.wake_up();
-        JoinHandle { told, task: Some(task) }
+        JoinHandle { receiver, task: Some(task) }
     }
 
     /// Drops something on the lane's threads.
-    pub fn leave(&self, handler: u32, left: impl Send + 'static) {
-        let ride = self.send::<(), _>(handler, |_| async move { drop(left) });
-        ride.detach();
+    pub fn spawn_drop(&self, handler: u32, left: impl Send + 'static) {
+        let handle = self.send::<(), _>(handler, |_| async move { drop(left) });
+        handle.detach();
     }
 }
 
@@ -197,7 +197,7 @@ pub async fn pump<L: Send, P: Send>(
     stream: Stream,
     lease: L,
     feed: mpsc::Sender<P>,
-    piece_of: impl Fn(Result<Bytes, Error>) -> P + Send,
+    to_piece: impl Fn(Result<Bytes, Error>) -> P + Send,
 ) {
     // In this order, so that dropping this drops the plugin's end first.
     let (_lease, mut stream) = (lease, stream);
@@ -208,7 +208,7 @@ pub async fn pump<L: Send, P: Send>(
         };
         let Some(piece) = piece else { break };
         let is_last = piece.is_err();
-        room.send(piece_of(piece));
+        room.send(to_piece(piece));
         if is_last {
             break;
         }
@@ -217,7 +217,7 @@ pub async fn pump<L: Send, P: Send>(
 
 /// The outcome of what runs on a lane; an error when it ended without one. Dropping it cancels.
 pub struct JoinHandle<T> {
-    told: oneshot::Receiver<T>,
+    receiver: oneshot::Receiver<T>,
     task: Option<Arc<Task>>,
 }
 
@@ -232,11 +232,11 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, oneshot::error::RecvError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let told = Pin::new(&mut self.told).poll(cx);
-        if told.is_ready() {
+        let received = Pin::new(&mut self.receiver).poll(cx);
+        if received.is_ready() {
             self.task = None; // what it still does is nothing to cancel
         }
-        told
+        received
     }
 }
 
@@ -264,8 +264,8 @@ impl Shared {
     fn start(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
         queue.threads += 1;
         drop(queue);
-        let lane = Arc::clone(self);
-        let started = thread::Builder::new().name(format!("{}-lane", self.name)).spawn(move || lane.run());
+        let threads = Arc::clone(self);
+        let started = thread::Builder::new().name(format!("{}-lane", self.name)).spawn(move || threads.run());
         if let Err(error) = started {
             // What waits in the queue is run by another thread, or meets its deadline there.
             tracing::error!(plugin = self.name, %error, "failed to start a thread for the plugin's calls");
@@ -274,12 +274,12 @@ impl Shared {
     }
 
     fn run(self: Arc<Self>) {
-        // Timers of what rides here are the host's.
+        // Timers of what runs here are the host's.
         let _entered = self.runtime.enter();
-        current::belong_to(self.mark);
-        let slot = self.watchdog.lane_thread();
-        while let Some((task, begun)) = self.next() {
-            self.step(&task, begun, &slot);
+        current::belong_to(self.tag);
+        let slot = self.watchdog.plugin_thread();
+        while let Some((task, started)) = self.next() {
+            self.step(&task, started, &slot);
             if slot.was_put_back() {
                 self.end(self.queue.lock()); // a low priority stays: the next task gets a new thread
                 return;
@@ -287,19 +287,19 @@ impl Shared {
         }
     }
 
-    fn step(&self, task: &Arc<Task>, begun: Instant, slot: &Slot) {
+    fn step(&self, task: &Arc<Task>, started: Instant, slot: &Slot) {
         let handler = task.handler;
         descriptors::check(); // what was changed before is not this one's
         {
-            let _entered = current::enter(if handler == NO_HANDLER { self.mark } else { self.mark.handler(handler) });
-            let _counting = opened::Counting::begin(self.mark);
+            let _entered = current::enter(if handler == NO_HANDLER { self.tag } else { self.tag.handler(handler) });
+            let _counting = opened::Counting::begin(self.tag);
             {
-                let _polling = self.watchdog.poll_on_lane(slot, self.ctx, handler);
+                let _polling = self.watchdog.poll_on_plugin_thread(slot, self.ctx, handler);
                 task.run();
             }
             descriptors::check();
         }
-        self.timed.polled(handler, begun.elapsed());
+        self.timed.polled(handler, started.elapsed());
         let mut queue = self.queue.lock();
         // The first: it may have been woken meanwhile, and another thread polls it by now.
         if let Some(at) = queue.running.iter().position(|running| Arc::ptr_eq(&running.task, task)) {
@@ -320,7 +320,7 @@ impl Shared {
                 break;
             }
             queue.waiting += 1;
-            let waited = self.ready.wait_for(&mut queue, IDLE);
+            let waited = self.ready.wait_for(&mut queue, IDLE_TIMEOUT);
             queue.waiting -= 1;
             if waited.timed_out() && queue.tasks.is_empty() {
                 break;
@@ -335,8 +335,8 @@ impl Shared {
     fn end(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
         queue.threads -= 1;
         if !queue.tasks.is_empty() {
-            let lane = Arc::clone(self);
-            self.runtime.spawn(async move { lane.replace() });
+            let threads = Arc::clone(self);
+            self.runtime.spawn(async move { threads.replace() });
         }
     }
 

@@ -197,7 +197,7 @@ fn map(sealed: SealedLibrary) -> Result<(&'static Entry, Range<usize>), Refusal>
     // code is trusted code, looked at by preflight and tried by a probe process before.
     let library = unsafe { libloading::os::unix::Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| not_loadable(&error))?;
-    let place = place_of(&sealed.file);
+    let place = find_mapping(&sealed.file);
     // glibc knows a library by the name that it was opened under. Were this descriptor closed, the
     // next sealed copy could get its number, and dlopen would hand out this library again.
     let _kept_open = sealed.file.into_raw_fd();
@@ -212,7 +212,7 @@ fn map(sealed: SealedLibrary) -> Result<(&'static Entry, Range<usize>), Refusal>
 }
 
 /// Where the file is mapped, from the first piece of it to the last.
-fn place_of(file: &File) -> Range<usize> {
+fn find_mapping(file: &File) -> Range<usize> {
     let inode = file.metadata().map(|found| found.ino().to_string()).unwrap_or_default();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut place = 0..0;

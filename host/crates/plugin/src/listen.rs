@@ -73,7 +73,7 @@ pub struct Listener {
     /// The number of the connection that has heard for it last; 0 before the first one.
     connection: AtomicU64,
     /// Says how the beginning went.
-    began: Mutex<Option<oneshot::Sender<Result<(), Fault>>>>,
+    outcome_tx: Mutex<Option<oneshot::Sender<Result<(), Fault>>>>,
 }
 
 impl Listener {
@@ -82,8 +82,8 @@ impl Listener {
     }
 
     fn answer(&self, outcome: Result<(), Fault>) {
-        if let Some(began) = self.began.lock().take() {
-            let _ = began.send(outcome); // who asked may have gone
+        if let Some(outcome_tx) = self.outcome_tx.lock().take() {
+            let _ = outcome_tx.send(outcome); // who asked may have gone
         }
     }
 }
@@ -119,9 +119,9 @@ impl Listeners {
             let reason = "a plugin that listens needs two connections; raise limits.db_connections in its manifest";
             return Err(Fault::Unsupported(reason.to_owned()));
         }
-        let (began, outcome) = oneshot::channel();
-        let (connection, began) = (AtomicU64::new(0), Mutex::new(Some(began)));
-        let listener = Arc::new(Listener { channel, queue: Queue::default(), call, connection, began });
+        let (outcome_tx, outcome) = oneshot::channel();
+        let (connection, outcome_tx) = (AtomicU64::new(0), Mutex::new(Some(outcome_tx)));
+        let listener = Arc::new(Listener { channel, queue: Queue::default(), call, connection, outcome_tx });
         self.add(&listener)?;
         let unheard = ClosedOnDrop(Some((self, &listener)));
         match timeout(LISTEN_TIMEOUT, outcome).await {
@@ -175,14 +175,14 @@ impl Listeners {
 
     /// Keeps the connection while anything listens.
     async fn run(self: Arc<Self>) {
-        let (first_pause, longest) = RECONNECT_PAUSES;
+        let (first_pause, max_pause) = RECONNECT_PAUSES;
         let (mut pause, mut number) = (first_pause, 0);
         loop {
             number += 1;
-            let begun = Instant::now();
+            let started = Instant::now();
             let lost = tokio::select! {
                 () = self.ended.cancelled() => return,
-                outcome = self.hear(number) => match outcome {
+                outcome = self.receive(number) => match outcome {
                     Ok(()) => return,
                     Err(fault) => fault,
                 },
@@ -193,32 +193,32 @@ impl Listeners {
                 return;
             }
             // One that has lasted was good: the next try begins anew.
-            pause = if begun.elapsed() > longest { first_pause } else { pause };
+            pause = if started.elapsed() > max_pause { first_pause } else { pause };
             tokio::select! {
                 () = self.ended.cancelled() => return,
                 () = sleep(pause) => {}
             }
-            pause = (pause * 2).min(longest);
+            pause = (pause * 2).min(max_pause);
         }
     }
 
     /// One connection, until nothing listens any more.
-    async fn hear(self: &Arc<Self>, number: u64) -> Result<(), Fault> {
+    async fn receive(self: &Arc<Self>, number: u64) -> Result<(), Fault> {
         let deliver = deliver_to(Arc::downgrade(self));
         let session = self.pool()?.listening_session(deliver).await?;
-        let mut heard = BTreeSet::new();
+        let mut listening = BTreeSet::new();
         loop {
             if self.stops_unwanted() {
                 return Ok(());
             }
             let wanted = self.wanted();
-            follow(&session, &heard, &wanted).await?;
-            heard = wanted;
-            self.begin_heard(&heard, number);
+            follow(&session, &listening, &wanted).await?;
+            listening = wanted;
+            self.begin_listening(&listening, number);
             tokio::select! {
                 () = self.changed.notified() => {}
                 () = session.ended() => return Err(Fault::Unavailable(anyhow::anyhow!("the connection ended"))),
-                () = sleep(CHECK_INTERVAL) => session.check(heard.len()).await?,
+                () = sleep(CHECK_INTERVAL) => session.check(listening.len()).await?,
             }
         }
     }
@@ -236,9 +236,9 @@ impl Listeners {
     }
 
     /// Those that connection `number` hears for now: the new ones have begun, for the others there may have been more.
-    fn begin_heard(&self, heard: &BTreeSet<Channel>, number: u64) {
+    fn begin_listening(&self, listening: &BTreeSet<Channel>, number: u64) {
         let listeners = self.state.lock().listeners.clone();
-        for listener in listeners.iter().filter(|listener| heard.contains(&listener.channel)) {
+        for listener in listeners.iter().filter(|listener| listening.contains(&listener.channel)) {
             match listener.connection.swap(number, Ordering::Relaxed) {
                 0 => listener.answer(Ok(())),
                 before if before != number => listener.queue.push_gap(Gap::Reconnected),
@@ -261,7 +261,7 @@ impl Listeners {
     }
 
     fn deliver(&self, channel: &str, payload: &str) {
-        for listener in self.listeners_of(channel) {
+        for listener in self.find_listeners(channel) {
             let Delivery::Overflow { again } = listener.queue.push(payload) else { continue };
             self.dropped.count();
             if !again {
@@ -271,7 +271,7 @@ impl Listeners {
     }
 
     /// Out of the lock: who is woken may do anything.
-    fn listeners_of(&self, channel: &str) -> Vec<Arc<Listener>> {
+    fn find_listeners(&self, channel: &str) -> Vec<Arc<Listener>> {
         let state = self.state.lock();
         state.listeners.iter().filter(|listener| listener.channel.name() == channel).cloned().collect()
     }
@@ -288,13 +288,13 @@ fn deliver_to(listeners: Weak<Listeners>) -> impl Fn(&str, &str) + Send + Sync +
 /// Has the session listen to what is wanted, and to nothing else.
 async fn follow(
     session: &ListeningSession,
-    heard: &BTreeSet<Channel>,
+    listening: &BTreeSet<Channel>,
     wanted: &BTreeSet<Channel>,
 ) -> Result<(), Fault> {
-    for channel in wanted.difference(heard) {
+    for channel in wanted.difference(listening) {
         session.listen(channel.name()).await?;
     }
-    for channel in heard.difference(wanted) {
+    for channel in listening.difference(wanted) {
         session.unlisten(channel.name()).await?;
     }
     Ok(())

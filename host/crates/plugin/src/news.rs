@@ -38,7 +38,7 @@ pub async fn publish(registry: &Registry, pool: &Pool, host_id: Uuid, stop: &Can
             () = stop.cancelled() => return,
             changed = changes.changed() => if changed.is_err() { return },
         }
-        let now = standings(registry.reports());
+        let now = statuses(registry.reports());
         if stop.is_cancelled() {
             return;
         }
@@ -49,9 +49,9 @@ pub async fn publish(registry: &Registry, pool: &Pool, host_id: Uuid, stop: &Can
     }
 }
 
-fn standings(reports: Vec<PluginReport>) -> BTreeMap<PackageKey, PluginStatus> {
-    let standing = |report: PluginReport| {
-        let standing = PluginStatus {
+fn statuses(reports: Vec<PluginReport>) -> BTreeMap<PackageKey, PluginStatus> {
+    let status = |report: PluginReport| {
+        let status = PluginStatus {
             state: report.state,
             version: report.version,
             sha256: report.sha256,
@@ -60,10 +60,10 @@ fn standings(reports: Vec<PluginReport>) -> BTreeMap<PackageKey, PluginStatus> {
             code: report.refusal.map(|refusal| refusal.code.as_str()),
             warnings: report.warnings,
         };
-        ((report.name, report.package), standing)
+        ((report.name, report.package), status)
     };
     // What was taken out of the folder is still shown for a while; it is gone all the same.
-    reports.into_iter().filter(|report| report.state != State::Retired).map(standing).collect()
+    reports.into_iter().filter(|report| report.state != State::Retired).map(status).collect()
 }
 
 fn between(
@@ -71,22 +71,21 @@ fn between(
     now: &BTreeMap<PackageKey, PluginStatus>,
     host_id: Uuid,
 ) -> Vec<Event> {
-    let gone = before.keys().filter(|whose| !now.contains_key(*whose)).map(|(name, package)| {
+    let gone = before.keys().filter(|key| !now.contains_key(*key)).map(|(name, package)| {
         Event::new(Topic::Plugin, "removed", json!({"name": name, "package": package, "host_id": host_id}))
     });
-    let changed =
-        now.iter().filter(|(whose, standing)| before.get(*whose) != Some(standing)).map(|(whose, standing)| {
-            let data = json!({
-                "name": whose.0,
-                "package": whose.1,
-                "state": standing.state,
-                "was": before.get(whose).map(|before| before.state),
-                "version": standing.version,
-                "code": standing.code,
-                "host_id": host_id,
-            });
-            Event::new(Topic::Plugin, "changed", data)
+    let changed = now.iter().filter(|(key, status)| before.get(*key) != Some(status)).map(|(key, status)| {
+        let data = json!({
+            "name": key.0,
+            "package": key.1,
+            "state": status.state,
+            "was": before.get(key).map(|before| before.state),
+            "version": status.version,
+            "code": status.code,
+            "host_id": host_id,
         });
+        Event::new(Topic::Plugin, "changed", data)
+    });
     gone.chain(changed).collect()
 }
 
@@ -99,10 +98,9 @@ mod tests {
         PluginStatus { state, version, sha256: None, generation: None, reason: None, code: None, warnings: Vec::new() }
     }
 
-    fn some(standings: &[(&str, PluginStatus)]) -> BTreeMap<PackageKey, PluginStatus> {
-        let named =
-            |(name, standing): &(&str, PluginStatus)| (((*name).to_owned(), "folder".to_owned()), standing.clone());
-        standings.iter().map(named).collect()
+    fn some(statuses: &[(&str, PluginStatus)]) -> BTreeMap<PackageKey, PluginStatus> {
+        let named = |(name, status): &(&str, PluginStatus)| (((*name).to_owned(), "folder".to_owned()), status.clone());
+        statuses.iter().map(named).collect()
     }
 
     #[test]

@@ -19,7 +19,7 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 
 use super::{
-    lane::{HELD, Lane, PollObserver, Relief},
+    lane::{HELD_AFTER, PluginThreads, PollObserver, Relief},
     watchdog::{Blamed, Place, Polling, Watchdog},
 };
 use cardinal_base::config::Execution;
@@ -37,7 +37,7 @@ const MAX_DOUBLINGS: u32 = 10;
 /// The places of one plugin instance.
 pub struct Placement {
     handlers: Arc<Handlers>,
-    lane: Lane,
+    threads: PluginThreads,
     watchdog: Arc<Watchdog>,
     ctx: CtxId,
 }
@@ -84,9 +84,9 @@ impl PlacementReport {
         let mut handlers: Vec<&str> = self.held_threads.iter().map(|held| &*held.handler).collect();
         handlers.sort_unstable();
         handlers.dedup();
-        let (held, most) = (self.held_threads.len(), self.most_threads);
+        let (held, max) = (self.held_threads.len(), self.most_threads);
         (held > 0)
-            .then(|| format!("{held} of its {most} threads are held by handlers that block: {}.", handlers.join(", ")))
+            .then(|| format!("{held} of its {max} threads are held by handlers that block: {}.", handlers.join(", ")))
     }
 }
 
@@ -99,7 +99,7 @@ pub struct Blocking {
 impl Placement {
     /// Gives the plugin fresh threads when it needs them, and says in the log which handlers hold the others.
     pub fn relieve(&self) -> Relief {
-        let relief = self.lane.relieve();
+        let relief = self.threads.relieve();
         if let Relief::Given(handlers) = &relief {
             let (plugin, handlers) = (&*self.handlers.plugin, self.names(handlers));
             tracing::error!(
@@ -121,7 +121,7 @@ impl Placement {
     pub fn new(
         plugin: &str,
         ctx: CtxId,
-        mark: PluginTag,
+        tag: PluginTag,
         handlers: impl Iterator<Item = String>,
         execution: Execution,
         watchdog: Arc<Watchdog>,
@@ -141,10 +141,10 @@ impl Placement {
             blocks: Default::default(),
             longest_ms: AtomicU64::new(0),
         });
-        let lane = Lane::new(
+        let threads = PluginThreads::new(
             plugin,
             ctx,
-            mark,
+            tag,
             Arc::clone(&watchdog),
             runtime,
             Arc::clone(&handlers) as Arc<dyn PollObserver>,
@@ -152,7 +152,7 @@ impl Placement {
         let blamed: Arc<dyn Blamed> = Arc::clone(&handlers) as Arc<dyn Blamed>;
         let blamed: Weak<dyn Blamed> = Arc::downgrade(&blamed);
         watchdog.blame(ctx, blamed);
-        Self { handlers, lane, watchdog, ctx }
+        Self { handlers, threads, watchdog, ctx }
     }
 
     /// A place on this thread for one poll of the handler, or `None`: send it to the lane.
@@ -171,8 +171,8 @@ impl Placement {
     }
 
     /// The plugin's own threads.
-    pub fn lane(&self) -> &Lane {
-        &self.lane
+    pub fn threads(&self) -> &PluginThreads {
+        &self.threads
     }
 
     pub fn report(&self) -> PlacementReport {
@@ -183,7 +183,7 @@ impl Placement {
             let longest_ms = handler.longest_ms.load(Ordering::Relaxed);
             (longest_ms > 0).then(|| Blocking { handler: handler.name.clone(), longest_ms })
         };
-        let (held, most_threads) = self.lane.held();
+        let (held, most_threads) = self.threads.held();
         let held = held.into_iter().map(|(handler, so_far)| Blocking {
             handler: self.name(handler).to_owned(),
             longest_ms: so_far.as_millis() as u64,
@@ -194,7 +194,7 @@ impl Placement {
             execution: *execution,
             inline: list.iter().filter(|handler| handler.on_core.load(Ordering::Relaxed)).count(),
             handlers: list.len(),
-            lane_threads: self.lane.threads(),
+            lane_threads: self.threads.count(),
             blocked_core,
             blocked_lane,
             blocking: list.iter().filter_map(blocking).collect(),
@@ -213,7 +213,7 @@ impl Handlers {
         self.list.get(handler as usize).map_or("(its own work)", |known| &known.name)
     }
 
-    fn longest(&self, handler: u32, ms: u64) {
+    fn raise_longest(&self, handler: u32, ms: u64) {
         let known = self.list.get(handler as usize).map_or(&self.longest_ms, |known| &known.longest_ms);
         known.fetch_max(ms, Ordering::Relaxed);
     }
@@ -248,7 +248,7 @@ impl Blamed for Handlers {
     fn blocks(&self, handler: u32, place: Place, so_far: Duration) {
         let ms = so_far.as_millis() as u64;
         self.blocks[place as usize].fetch_add(1, Ordering::Relaxed);
-        self.longest(handler, ms);
+        self.raise_longest(handler, ms);
         let (plugin, name) = (&*self.plugin, self.name(handler));
         if place == Place::Lane {
             tracing::info!(plugin, handler = name, ms, "a plugin blocks one of its own threads");
@@ -264,8 +264,8 @@ impl Blamed for Handlers {
 
     fn still_blocks(&self, handler: u32, place: Place, before: Duration, so_far: Duration) {
         let ms = so_far.as_millis() as u64;
-        self.longest(handler, ms);
-        if before < HELD && so_far >= HELD {
+        self.raise_longest(handler, ms);
+        if before < HELD_AFTER && so_far >= HELD_AFTER {
             let (plugin, handler, place) = (&*self.plugin, self.name(handler), place.name());
             tracing::warn!(plugin, handler, place, ms, "a handler does not return and holds its thread");
         }
@@ -273,7 +273,7 @@ impl Blamed for Handlers {
 
     fn returned(&self, handler: u32, place: Place, after: Duration) {
         let ms = after.as_millis() as u64;
-        self.longest(handler, ms);
+        self.raise_longest(handler, ms);
         let (plugin, name) = (&*self.plugin, self.name(handler));
         match place {
             Place::Core => tracing::warn!(plugin, handler = name, ms, "a plugin gave a thread of the core back"),

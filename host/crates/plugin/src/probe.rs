@@ -42,7 +42,7 @@ const ANSWER: &str = "cardinal-probe:";
 const LINE_LIMIT: usize = 4 << 20;
 const COMPLAINT_LIMIT: usize = 4 << 10;
 /// How much of the complaints a refusal shows.
-const SHOWN: usize = 300;
+const MAX_SHOWN_CHARS: usize = 300;
 /// Settings that are longer are not handed to the child: they are an argument, and the system bounds those.
 const SETTINGS_LIMIT: usize = 64 << 10;
 
@@ -68,7 +68,7 @@ pub struct ProbeCommand {
 
 impl ProbeCommand {
     /// This program's own `probe` command.
-    pub fn of_this_program() -> Self {
+    pub fn from_current_exe() -> Self {
         let parent = std::process::id().to_string();
         Self {
             // The very file that is running, even if another one was put in its place since.
@@ -119,8 +119,8 @@ pub struct ProbeOutcome {
 
 impl Prober {
     /// Starts them itself.
-    pub fn of_this_program() -> Self {
-        Self { by: StartedBy::This(ProbeCommand::of_this_program()), limit: TIME_LIMIT }
+    pub fn from_current_exe() -> Self {
+        Self { by: StartedBy::This(ProbeCommand::from_current_exe()), limit: TIME_LIMIT }
     }
 
     /// For a process that may start none.
@@ -136,8 +136,8 @@ impl Prober {
         defaults: &Map<String, Value>,
     ) -> Result<ProbeOutcome, Refusal> {
         let mut child = self.start(library, defaults).map_err(|error| no_child(&error))?;
-        let (heard, complaint) = self.listen(&mut child).await;
-        match heard {
+        let (report, complaint) = self.listen(&mut child).await;
+        match report {
             ProbeReport::ProbeOutcome(tried) => Ok(tried),
             ProbeReport::Refused(refusal) => Err(refusal),
             ProbeReport::Ended(step) => Err(ended(&mut child, step, &complaint).await),
@@ -163,25 +163,25 @@ impl Prober {
     async fn listen(&self, child: &mut ProbeProcess) -> (ProbeReport, String) {
         let Some((output, errors)) = child.outputs() else { return (ProbeReport::Ended(Step::Open), String::new()) };
         let mut complaint = Vec::new();
-        let heard = {
+        let report = {
             let mut complaints = std::pin::pin!(keep_beginning(errors, &mut complaint));
-            let mut heard = std::pin::pin!(self.hear(output));
+            let mut report = std::pin::pin!(self.read_report(output));
             tokio::select! {
                 biased;
-                heard = &mut heard => {
+                report = &mut report => {
                     // Without an answer the child is ending, and what it complains of is the reason.
-                    if matches!(heard, ProbeReport::Ended(_)) {
+                    if matches!(report, ProbeReport::Ended(_)) {
                         let _ = tokio::time::timeout(COMPLAINT_GRACE, complaints).await;
                     }
-                    heard
+                    report
                 }
-                () = &mut complaints => heard.await,
+                () = &mut complaints => report.await,
             }
         };
-        (heard, String::from_utf8_lossy(&complaint).into_owned())
+        (report, String::from_utf8_lossy(&complaint).into_owned())
     }
 
-    async fn hear(&self, output: impl AsyncRead + Unpin) -> ProbeReport {
+    async fn read_report(&self, output: impl AsyncRead + Unpin) -> ProbeReport {
         let mut output = BufReader::new(output);
         match tokio::time::timeout(self.limit, answer(&mut output)).await {
             Ok(Some(Answer::Opened)) => {}
@@ -244,8 +244,8 @@ async fn ended(child: &mut ProbeProcess, step: Step, complaint: &str) -> Refusal
     };
     tracing::warn!(how, complaint, "a library ended the process that tried it");
     let last = complaint.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
-    let said: String = last.chars().take(SHOWN).collect();
-    let found = if said.is_empty() { how } else { format!("{how}; it said: {said}") };
+    let last_lines: String = last.chars().take(MAX_SHOWN_CHARS).collect();
+    let found = if last_lines.is_empty() { how } else { format!("{how}; it said: {last_lines}") };
     match step {
         Step::Open => failed("Opening the library ended the process that tried it.").expected("a library that opens"),
         Step::Routes => failed("The plugin's `routes` function ended the process that tried it.")

@@ -46,7 +46,7 @@ impl Quarantine {
 
     /// The last crash that a plugin caused on this host.
     pub fn last_crash(&self, plugin: &str) -> Option<Crash> {
-        self.history.read().last_of(plugin).cloned()
+        self.history.read().find_last(plugin).cloned()
     }
 
     /// How many crashes of this host are unattributed, and the last of them.

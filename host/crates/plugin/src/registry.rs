@@ -27,11 +27,11 @@ use tokio::{
 use uuid::Uuid;
 
 use self::{
-    activation::Activation, candidate::FoundPackage, claims::settle, decisions::Decisions, descriptors::Tally,
+    activation::Activation, candidate::FoundPackage, claims::resolve_claims, decisions::Decisions, descriptors::Tally,
     entry::Entry, generations::Threads, load::Loader, policy::Policy, snapshot::Before, watcher::Watcher,
 };
 pub use self::{
-    candidate::{Judgement, examine_for_display},
+    candidate::{Examination, examine_for_display},
     configure::Configuration,
     history::RollbackTarget,
     report::PluginReport,
@@ -76,7 +76,7 @@ pub mod upload;
 mod watcher;
 
 /// How long a request waits for the first look at the plugins folder.
-const FIRST_LOOK: Duration = Duration::from_secs(5);
+const FIRST_SCAN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a scan waits for all loads, and a request about one plugin for its load. Both less than a request may take
 /// (`CORE_ANSWER`): what is not done by then is shown as being loaded.
@@ -116,7 +116,7 @@ struct ScanScope {
     /// What is still being written, and is left as it is.
     unsettled: HashSet<PathBuf>,
     /// What may be only half there, and is not refused for it yet.
-    young: HashSet<PathBuf>,
+    incomplete: HashSet<PathBuf>,
     /// Whatever has changed since it was read is left as it is: this scan is about something else.
     as_read: bool,
     /// What gets a new generation even when nothing has changed.
@@ -128,7 +128,7 @@ struct ScanScope {
 impl ScanScope {
     /// For what was decided alone: what has changed in the folder is left to those who follow it, since it may be changing
     /// still.
-    fn of_decisions() -> Self {
+    fn for_decisions() -> Self {
         Self { as_read: true, ..Self::default() }
     }
 }
@@ -235,7 +235,7 @@ impl Registry {
         let mut changes = self.changes();
         let known = changes.wait_for(|count| *count > 0 && !self.current().awaits(prefix));
         // Who has waited in vain gets the answer that the plugin is not there yet.
-        let _ = tokio::time::timeout(FIRST_LOOK, known).await;
+        let _ = tokio::time::timeout(FIRST_SCAN_TIMEOUT, known).await;
     }
 
     /// Leads every package in the plugins folder on its walk and publishes the outcome. What takes long to load is waited
@@ -247,7 +247,7 @@ impl Registry {
 
     /// The same for what was decided alone, and without waiting for what takes long to load.
     pub async fn apply_decisions(&self) {
-        self.walk(ScanScope::of_decisions()).await;
+        self.walk(ScanScope::for_decisions()).await;
     }
 
     /// The same for what was decided about one plugin, which is waited for. Another one that hangs is not.
@@ -306,7 +306,7 @@ impl Registry {
         let (all, took) = (entries.len(), started.elapsed().as_millis() as u64);
         self.activation.publish(entries, &self.decided.load());
         self.activation.loads.forget_unwanted(&self.current());
-        self.activation.loader.tell_in_service(&self.snapshot()).await;
+        self.activation.loader.announce_in_service(&self.snapshot()).await;
         tracing::info!(found = all, active, ms = took, "scanned the plugins");
         half
     }
@@ -321,13 +321,13 @@ impl Registry {
             step.leave_alone(&scope.left_alone, snapshot.entries());
         }
         let Activation { loader, loads, .. } = &self.activation;
-        let entries = settle(loader, loads, steps, &before).await;
+        let entries = resolve_claims(loader, loads, steps, &before).await;
         let always = self.after_crash && self.scans.load(Ordering::Relaxed) == 0;
         let mut steps = Vec::with_capacity(entries.len());
         for entry in entries {
-            steps.push(self.policy.stand_in(entry, decided, &before, always).await);
+            steps.push(self.policy.find_fallback(entry, decided, &before, always).await);
         }
-        let mut entries = settle(loader, loads, steps, &before).await;
+        let mut entries = resolve_claims(loader, loads, steps, &before).await;
         self.record(&mut entries, |entry| reload == Some(entry.about.name.as_str())).await;
         entries.extend(decided.gone(&entries));
         for name in self.kept.plugins() {

@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn the_supervisors_words_are_kept() {
-        let told = ProvisionFault::refused("schema-unsafe", "tables, views and indexes", "function f()", "drop it");
-        let ProvisionError::Refused(refusal) = why(told) else { panic!("a refusal") };
+        let fault = ProvisionFault::refused("schema-unsafe", "tables, views and indexes", "function f()", "drop it");
+        let ProvisionError::Refused(refusal) = why(fault) else { panic!("a refusal") };
         assert_eq!((refusal.code, refusal.found.as_deref()), (Code::SchemaUnsafe, Some("function f()")));
         assert_eq!(refusal.fix, "drop it");
     }

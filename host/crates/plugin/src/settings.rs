@@ -87,15 +87,15 @@ pub fn resolve(schema: Option<&Value>, environment: Option<&Value>, stored: Opti
 pub fn layered(schema: Option<&Value>, environment: Option<&Value>, stored: Option<&Value>) -> Value {
     let mut settings = schema.map(defaults).unwrap_or_default();
     for layer in [environment, stored].into_iter().flatten().filter_map(Value::as_object) {
-        lay_over(&mut settings, layer);
+        merge(&mut settings, layer);
     }
     Value::Object(settings)
 }
 
-fn lay_over(below: &mut Map<String, Value>, above: &Map<String, Value>) {
+fn merge(below: &mut Map<String, Value>, above: &Map<String, Value>) {
     for (name, value) in above {
         match (below.get_mut(name), value) {
-            (Some(Value::Object(below)), Value::Object(above)) => lay_over(below, above),
+            (Some(Value::Object(below)), Value::Object(above)) => merge(below, above),
             _ => drop(below.insert(name.clone(), value.clone())),
         }
     }
@@ -135,7 +135,7 @@ pub struct UnusedSetting {
 }
 
 /// Each `PLUGIN_SETTINGS_<NAME>`, and each name in `PLUGIN_NETWORKS`, of a plugin that is not among `plugins`.
-pub fn of_no_plugin(
+pub fn find_unused(
     settings: &BTreeMap<String, Value>,
     networks: &PluginNetworks,
     plugins: &[&str],
@@ -159,7 +159,7 @@ pub fn of_no_plugin(
 
 /// Logs each of those.
 pub fn warn_of_no_plugin(settings: &BTreeMap<String, Value>, networks: &PluginNetworks, plugins: &[&str]) {
-    for UnusedSetting { variable, message, guess } in of_no_plugin(settings, networks, plugins) {
+    for UnusedSetting { variable, message, guess } in find_unused(settings, networks, plugins) {
         let guess = guess.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
         tracing::warn!(variable, "{message}{guess}");
     }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn settings_of_no_plugin_are_named_with_what_was_meant() {
         let settings = ["suplier", "price_watch", "other"].map(|name| (name.to_owned(), json!({})));
-        let found = of_no_plugin(&settings.into(), &PluginNetworks::default(), &["supplier", "price-watch"]);
+        let found = find_unused(&settings.into(), &PluginNetworks::default(), &["supplier", "price-watch"]);
         let found: Vec<_> = found.iter().map(|it| (it.variable.as_str(), it.guess.as_deref())).collect();
         let expected = [("PLUGIN_SETTINGS_OTHER", None), ("PLUGIN_SETTINGS_SUPLIER", Some("PLUGIN_SETTINGS_SUPPLIER"))];
         assert_eq!(found, expected);

@@ -66,7 +66,7 @@ pub struct Watchdog {
 struct Shared {
     groups: Vec<CachePadded<Group>>,
     slots: Vec<CachePadded<Slot>>,
-    lanes: Mutex<Vec<Arc<Slot>>>,
+    plugin_threads: Mutex<Vec<Arc<Slot>>>,
     blamed: Mutex<HashMap<CtxId, Weak<dyn Blamed>>>,
     blocked: [AtomicUsize; 2],
     started: Instant,
@@ -77,7 +77,7 @@ struct Shared {
 /// Polls of plugins on the core's threads, and how many there may be at a time.
 struct Group {
     polls: AtomicUsize,
-    most: usize,
+    max_polls: usize,
 }
 
 impl Watchdog {
@@ -92,13 +92,13 @@ impl Watchdog {
         let group = |at| {
             CachePadded(Group {
                 polls: AtomicUsize::new(0),
-                most: (workers.saturating_sub(at)).div_ceil(groups).saturating_sub(1).max(1),
+                max_polls: (workers.saturating_sub(at)).div_ceil(groups).saturating_sub(1).max(1),
             })
         };
         let shared = Arc::new(Shared {
             groups: (0..groups).map(group).collect(),
             slots: (0..SLOTS).map(|_| CachePadded::default()).collect(),
-            lanes: Mutex::default(),
+            plugin_threads: Mutex::default(),
             blamed: Mutex::default(),
             blocked: Default::default(),
             started: Instant::now(),
@@ -135,7 +135,7 @@ impl Watchdog {
         };
         let CachePadded(group) = &shared.groups[home % shared.groups.len()];
         // In one order with `sleep`: either it sees this poll, or this sees it asleep.
-        if group.polls.fetch_add(1, Ordering::SeqCst) >= group.most && !anyway {
+        if group.polls.fetch_add(1, Ordering::SeqCst) >= group.max_polls && !anyway {
             group.polls.fetch_sub(1, Ordering::SeqCst);
             return None;
         }
@@ -144,15 +144,15 @@ impl Watchdog {
     }
 
     /// A slot for a lane's thread, to be called on it.
-    pub fn lane_thread(&self) -> Arc<Slot> {
+    pub fn plugin_thread(&self) -> Arc<Slot> {
         let slot = Arc::new(Slot::default());
         slot.thread.store(background::this_thread(), Ordering::Relaxed);
-        self.shared.lanes.lock().push(Arc::clone(&slot));
+        self.shared.plugin_threads.lock().push(Arc::clone(&slot));
         slot
     }
 
     /// A poll on a lane's thread.
-    pub fn poll_on_lane<'s>(&self, slot: &'s Slot, ctx: CtxId, handler: u32) -> Polling<'s> {
+    pub fn poll_on_plugin_thread<'s>(&self, slot: &'s Slot, ctx: CtxId, handler: u32) -> Polling<'s> {
         let begun = slot.begin(ctx, handler);
         std::sync::atomic::fence(Ordering::SeqCst); // as in `poll_here`
         self.wake();
@@ -216,11 +216,11 @@ impl Shared {
 
     fn look(&self) -> ThreadScan {
         let (mut seen, mut blocked) = (ThreadScan::default(), [0; 2]);
-        let mut lanes = self.lanes.lock();
-        lanes.retain(|slot| Arc::strong_count(slot) > 1);
-        let on_lanes: Vec<_> = lanes.clone();
-        drop(lanes);
-        for slot in self.slots.iter().map(|CachePadded(slot)| slot).chain(on_lanes.iter().map(AsRef::as_ref)) {
+        let mut plugin_threads = self.plugin_threads.lock();
+        plugin_threads.retain(|slot| Arc::strong_count(slot) > 1);
+        let on_plugin_threads: Vec<_> = plugin_threads.clone();
+        drop(plugin_threads);
+        for slot in self.slots.iter().map(|CachePadded(slot)| slot).chain(on_plugin_threads.iter().map(AsRef::as_ref)) {
             let place = slot.place();
             let ticks = self.look_at(slot, place, &mut seen);
             blocked[place as usize] += usize::from(ticks >= BLOCKED_TICKS);
@@ -286,11 +286,11 @@ impl Shared {
         millis(self.started.elapsed())
     }
 
-    fn notify(&self, slot: &Slot, tell: impl FnOnce(&dyn Blamed, u32)) {
+    fn notify(&self, slot: &Slot, report: impl FnOnce(&dyn Blamed, u32)) {
         let ctx = slot.seen_ctx.load(Ordering::Relaxed);
         let blamed = self.blamed.lock().get(&ctx).and_then(Weak::upgrade);
         if let Some(blamed) = blamed {
-            tell(&*blamed, slot.seen_handler.load(Ordering::Relaxed));
+            report(&*blamed, slot.seen_handler.load(Ordering::Relaxed));
         }
     }
 
@@ -305,7 +305,7 @@ impl Shared {
     fn is_quiet(&self) -> bool {
         let rests = |slot: &Arc<Slot>| slot.poll.load(Ordering::SeqCst) & 1 == 0;
         self.groups.iter().all(|CachePadded(group)| group.polls.load(Ordering::SeqCst) == 0)
-            && self.lanes.lock().iter().all(rests)
+            && self.plugin_threads.lock().iter().all(rests)
     }
 }
 

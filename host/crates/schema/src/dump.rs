@@ -245,11 +245,11 @@ pub fn is_of_the_tables(error: &anyhow::Error) -> bool {
     if error.chain().any(|cause| cause.is::<RewriteError>()) {
         return true;
     }
-    let Some(said) = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()) else {
+    let Some(pg_error) = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()) else {
         return false;
     };
     // Why a session was ended may come too late to be read.
-    let Some(code) = said.code().map(SqlState::code) else { return said.is_closed() };
+    let Some(code) = pg_error.code().map(SqlState::code) else { return pg_error.is_closed() };
     !["08", "57P02", "57P03", "58", "53100"].iter().any(|other| code.starts_with(other))
 }
 

@@ -132,9 +132,9 @@ pub async fn core_tables(owner: &Client) -> anyhow::Result<Vec<String>> {
 /// # Errors
 /// As the server reports them.
 pub async fn ddl_is_unfenced(session: &Client) -> anyhow::Result<bool> {
-    let asked = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_event_trigger
+    let sql = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_event_trigger
                  WHERE evtname = 'cardinal_ddl_fence' AND evtenabled IN ('O', 'A'))";
-    let row = session.query_one(asked, &[]).await.context("looking for the fence against DDL")?;
+    let row = session.query_one(sql, &[]).await.context("looking for the fence against DDL")?;
     Ok(row.try_get(0)?)
 }
 
@@ -166,13 +166,13 @@ impl Isolation<'_> {
     /// Has every role try, one after another.
     pub async fn try_all(&self) -> Vec<RoleReport> {
         let mut tried = vec![
-            self.try_as(&self.names.core(), self.of_core()).await,
-            self.try_as(&self.names.reaper(), self.of_reaper()).await,
-            self.try_as(&self.names.provision(), self.of_provisioner()).await,
+            self.try_as(&self.names.core(), self.core_attempts()).await,
+            self.try_as(&self.names.reaper(), self.reaper_attempts()).await,
+            self.try_as(&self.names.provision(), self.provisioner_attempts()).await,
             self.try_as_cards().await,
         ];
         for known in self.plugins {
-            tried.push(self.try_as(&self.names.plugin_runtime(&known.plugin), self.of_plugin(known)).await);
+            tried.push(self.try_as(&self.names.plugin_runtime(&known.plugin), self.plugin_attempts(known)).await);
             tried.push(self.look_at_schema_role(known).await);
         }
         tried
@@ -187,7 +187,7 @@ impl Isolation<'_> {
             tried.untried.push(format!("the owner cannot become the role: {error}"));
             return tried;
         }
-        let all = tried.make(self.owner, self.of_cards());
+        let all = tried.make(self.owner, self.cards_attempts());
         let in_time = tokio::time::timeout(ROLE_LIMIT, all).await.is_ok();
         if let Err(error) = self.owner.batch_execute("RESET ROLE").await {
             tried.untried.push(format!("the session ended: {error}"));
@@ -208,13 +208,13 @@ impl Isolation<'_> {
             // Its password is wrong, which says nothing of whether it may log in.
             Err(_) => {}
         }
-        let asked = "SELECT r.rolcanlogin, coalesce(has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
+        let sql = "SELECT r.rolcanlogin, coalesce(has_schema_privilege(r.oid, n.oid, 'CREATE'), false),
                             pg_has_role(r.oid, $3, 'MEMBER'), pg_has_role(r.oid, $4, 'MEMBER')
                      FROM pg_catalog.pg_roles r LEFT JOIN pg_catalog.pg_namespace n ON n.nspname = $2
                      WHERE r.rolname = $1";
         let schema = roles::plugin_schema_name(&known.plugin);
         let groups = (self.names.plugin_ddl(), self.names.plugin());
-        let row = match self.owner.query_opt(asked, &[&role, &schema, &groups.0, &groups.1]).await {
+        let row = match self.owner.query_opt(sql, &[&role, &schema, &groups.0, &groups.1]).await {
             Ok(Some(row)) => row,
             // Its data was dropped.
             Ok(None) => return tried,
@@ -248,8 +248,9 @@ impl Isolation<'_> {
                 }
             }
             Err(error) => {
-                let said = error.as_db_error().map_or_else(|| error.to_string(), |said| said.message().to_owned());
-                tried.untried.push(format!("the role cannot log in: {said}"));
+                let db_error =
+                    error.as_db_error().map_or_else(|| error.to_string(), |db_error| db_error.message().to_owned());
+                tried.untried.push(format!("the role cannot log in: {db_error}"));
             }
         }
         tried
@@ -258,7 +259,7 @@ impl Isolation<'_> {
 
 impl RoleReport {
     async fn make(&mut self, session: &Client, attempts: Vec<Attempt>) {
-        for Attempt { breach, what, sql } in attempts {
+        for Attempt { violation, what, sql } in attempts {
             let begin = format!(
                 "BEGIN READ WRITE; SET LOCAL lock_timeout = '{ATTEMPT_TIMEOUT}'; SET LOCAL statement_timeout = '{ATTEMPT_TIMEOUT}'"
             );
@@ -268,7 +269,7 @@ impl RoleReport {
             };
             match verdict(tried) {
                 ProbeResult::Refused => self.refused += 1,
-                ProbeResult::Allowed => self.allowed.push((breach, what)),
+                ProbeResult::Allowed => self.allowed.push((violation, what)),
                 ProbeResult::Unknown(why) => self.untried.push(format!("{what}: {why}")),
             }
             if let Err(error) = session.batch_execute("ROLLBACK").await {
@@ -288,7 +289,7 @@ enum ProbeResult {
 /// Rights are looked at before anything else that a statement can fail on: whatever fails later was let through.
 fn verdict(tried: Result<(), tokio_postgres::Error>) -> ProbeResult {
     let Err(error) = tried else { return ProbeResult::Allowed };
-    let Some(said) = error.as_db_error() else { return ProbeResult::Unknown(error.to_string()) };
+    let Some(db_error) = error.as_db_error() else { return ProbeResult::Unknown(error.to_string()) };
     const SAY_NOTHING: [&SqlState; 6] = [
         &SqlState::LOCK_NOT_AVAILABLE,
         &SqlState::QUERY_CANCELED,
@@ -297,15 +298,15 @@ fn verdict(tried: Result<(), tokio_postgres::Error>) -> ProbeResult {
         &SqlState::T_R_DEADLOCK_DETECTED,
         &SqlState::UNDEFINED_OBJECT,
     ];
-    match said.code() {
+    match db_error.code() {
         code if *code == SqlState::INSUFFICIENT_PRIVILEGE => ProbeResult::Refused,
         // `SET ROLE` of a role that is not there.
-        code if *code == SqlState::INVALID_PARAMETER_VALUE => ProbeResult::Unknown(said.message().to_owned()),
+        code if *code == SqlState::INVALID_PARAMETER_VALUE => ProbeResult::Unknown(db_error.message().to_owned()),
         // The session was ended, by whomever.
         code if code.code().starts_with("57P") || code.code().starts_with("25P") => {
-            ProbeResult::Unknown(said.message().to_owned())
+            ProbeResult::Unknown(db_error.message().to_owned())
         }
-        code if SAY_NOTHING.contains(&code) => ProbeResult::Unknown(said.message().to_owned()),
+        code if SAY_NOTHING.contains(&code) => ProbeResult::Unknown(db_error.message().to_owned()),
         _ => ProbeResult::Allowed,
     }
 }

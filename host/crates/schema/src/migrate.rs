@@ -66,16 +66,16 @@ pub(super) const TABLE_SQL: &str = "
       applied_at timestamptz NOT NULL DEFAULT now()
     )";
 
-pub(super) async fn lock(work: &Transaction<'_>) -> anyhow::Result<()> {
+pub(super) async fn lock(tx: &Transaction<'_>) -> anyhow::Result<()> {
     // Conflicts with itself and with writers, not with the core's reads of the table.
-    work.batch_execute("LOCK TABLE public.core_migrations IN SHARE ROW EXCLUSIVE MODE")
+    tx.batch_execute("LOCK TABLE public.core_migrations IN SHARE ROW EXCLUSIVE MODE")
         .await
         .context("waiting for another host to finish its migrations")
 }
 
 /// What was run here, as `version:checksum`, in order; empty for a database that no host has prepared yet. Any role may
 /// ask that may read the table.
-pub async fn marks(client: &tokio_postgres::Client) -> anyhow::Result<Vec<String>> {
+pub async fn applied(client: &tokio_postgres::Client) -> anyhow::Result<Vec<String>> {
     let known = client.query_one("SELECT to_regclass('public.core_migrations') IS NOT NULL", &[]).await?;
     if !known.try_get::<_, bool>(0)? {
         return Ok(Vec::new());
@@ -84,16 +84,16 @@ pub async fn marks(client: &tokio_postgres::Client) -> anyhow::Result<Vec<String
         .query("SELECT version, checksum FROM public.core_migrations ORDER BY version", &[])
         .await
         .context("reading which migrations were run")?;
-    let mark = |row: &tokio_postgres::Row| -> anyhow::Result<String> {
+    let entry = |row: &tokio_postgres::Row| -> anyhow::Result<String> {
         Ok(format!("{}:{}", row.try_get::<_, i32>("version")?, hex(row.try_get("checksum")?)))
     };
-    rows.iter().map(mark).collect()
+    rows.iter().map(entry).collect()
 }
 
-/// Whether these marks are a beginning of this program's migrations.
-pub fn knows(marks: &[String]) -> bool {
+/// Whether what was applied is a beginning of this program's migrations.
+pub fn knows(applied: &[String]) -> bool {
     let own = MIGRATIONS.iter().map(|migration| format!("{}:{}", migration.version, hex(&checksum(migration))));
-    marks.len() <= COUNT && own.zip(marks).all(|(own, mark)| own == *mark)
+    applied.len() <= COUNT && own.zip(applied).all(|(own, entry)| own == *entry)
 }
 
 /// What of this program's migrations was not run here yet.
@@ -101,30 +101,30 @@ pub fn knows(marks: &[String]) -> bool {
 /// # Errors
 /// The database's history is not this program's, in words for an operator; or it cannot be read.
 pub async fn pending(client: &mut tokio_postgres::Client) -> anyhow::Result<Vec<&'static str>> {
-    let work = client.transaction().await.context("reading which migrations were run")?;
-    let applied = history(&work).await?;
+    let tx = client.transaction().await.context("reading which migrations were run")?;
+    let applied = history(&tx).await?;
     check(&applied, MIGRATIONS)?;
     Ok(MIGRATIONS[applied.len()..].iter().map(|migration| migration.name).collect())
 }
 
 /// Runs what has not been run. The caller holds the lock and is the owner.
-pub(super) async fn apply(work: &Transaction<'_>, at_most: usize) -> anyhow::Result<()> {
-    apply_list(work, &MIGRATIONS[..at_most.min(COUNT)]).await
+pub(super) async fn apply(tx: &Transaction<'_>, at_most: usize) -> anyhow::Result<()> {
+    apply_list(tx, &MIGRATIONS[..at_most.min(COUNT)]).await
 }
 
-async fn apply_list(work: &Transaction<'_>, list: &[Migration]) -> anyhow::Result<()> {
-    let applied = history(work).await?;
+async fn apply_list(tx: &Transaction<'_>, list: &[Migration]) -> anyhow::Result<()> {
+    let applied = history(tx).await?;
     check(&applied, list)?;
     for migration in &list[applied.len()..] {
-        if let Some(cards) = many_cards(work).await? {
+        if let Some(cards) = many_cards(tx).await? {
             tracing::info!(
                 migration = migration.name,
                 cards,
                 "migrating the database; a million cards take about a minute"
             );
         }
-        work.batch_execute(migration.sql).await.with_context(|| format!("running migration {}", migration.name))?;
-        work.execute(
+        tx.batch_execute(migration.sql).await.with_context(|| format!("running migration {}", migration.name))?;
+        tx.execute(
             "INSERT INTO public.core_migrations (version, name, checksum, core) VALUES ($1, $2, $3, $4)",
             &[&migration.version, &migration.name, &checksum(migration).as_slice(), &env!("CARGO_PKG_VERSION")],
         )
@@ -136,9 +136,9 @@ async fn apply_list(work: &Transaction<'_>, list: &[Migration]) -> anyhow::Resul
 }
 
 /// About how many cards there are, when that is so many that a migration takes more than a moment.
-async fn many_cards(work: &Transaction<'_>) -> anyhow::Result<Option<i64>> {
+async fn many_cards(tx: &Transaction<'_>) -> anyhow::Result<Option<i64>> {
     let sql = "SELECT reltuples::bigint FROM pg_catalog.pg_class WHERE oid = to_regclass('public.master_cards') AND reltuples > 10000";
-    let row = work.query_opt(sql, &[]).await.context("estimating the number of cards")?;
+    let row = tx.query_opt(sql, &[]).await.context("estimating the number of cards")?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
@@ -150,8 +150,8 @@ struct AppliedMigration {
     core: String,
 }
 
-async fn history(work: &Transaction<'_>) -> anyhow::Result<Vec<AppliedMigration>> {
-    let rows = work
+async fn history(tx: &Transaction<'_>) -> anyhow::Result<Vec<AppliedMigration>> {
+    let rows = tx
         .query("SELECT version, name, checksum, core FROM public.core_migrations ORDER BY version", &[])
         .await
         .context("reading which migrations were run")?;

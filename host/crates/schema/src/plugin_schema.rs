@@ -25,6 +25,7 @@ use cardinal_schema_sql::Statement;
 use failure::Failure;
 use record::StepRecord;
 use run::Done;
+pub use watch::LockLimits;
 
 mod block;
 mod blockers;
@@ -51,7 +52,7 @@ mod types;
 mod watch;
 
 /// How long to wait for another host that is at the same plugin; longer than its whole step may take.
-const TURN_TIMEOUT: &str = "90s";
+const STEP_LOCK_TIMEOUT: &str = "90s";
 /// How long a statement waits for a lock, but for one that may have to lock the cards.
 const LOCK_TIMEOUT: &str = "1s";
 /// How long schema.sql may run. Writers of cards wait for moments of it only, see `watch`.
@@ -59,7 +60,7 @@ pub const SCHEMA_TIMEOUT: Duration = Duration::from_secs(30);
 /// What logging in, the look at what was done and the commit may take beyond it.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 /// For deadlocks, and for locks on cards that busy writers did not let it have in time.
-const TRIES: u32 = 5;
+const MAX_TRIES: u32 = 5;
 /// After the first try, and as much longer after each further one: whoever waited for the step goes first.
 const TRY_PAUSE: Duration = Duration::from_millis(250);
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
@@ -90,6 +91,7 @@ pub struct Step<'a> {
     /// Whether sessions may begin with settings of their own; a pooler between may refuse that.
     pub start_options: bool,
     pub schema_timeout: Duration,
+    pub lock_limits: LockLimits,
     /// Whether the package is one that a worker has kept. Its SQL does not run: workers run plugins and are not believed,
     /// and it has run when it lay in the plugins folder.
     pub is_kept: bool,
@@ -156,9 +158,9 @@ impl Step<'_> {
 
     async fn make_in(&self, Sessions { first, second }: &mut Sessions) -> Result<PluginDatabase, StepError> {
         self.make_row(first).await?;
-        let turn = first.transaction().await.context("beginning the step")?;
-        let recorded = self.take_turn(&turn).await?;
-        self.check_enabled(&turn).await?;
+        let step_tx = first.transaction().await.context("beginning the step")?;
+        let recorded = self.lock_step(&step_tx).await?;
+        self.check_enabled(&step_tx).await?;
         let hash = Sha256::digest(self.schema_sql.as_bytes()).to_vec();
         let unchanged = recorded.hash.as_ref() == Some(&hash);
         let is_behind = !unchanged && self.is_behind(&recorded);
@@ -173,34 +175,34 @@ impl Step<'_> {
         if !runs {
             self.check_catalog(second).await?;
             if unchanged {
-                self.record_step(&turn, &hash, None).await?;
+                self.record_step(&step_tx, &hash, None).await?;
             }
-            turn.commit().await.context("ending the turn")?;
+            step_tx.commit().await.context("ending the turn")?;
             return Ok(self.database());
         }
         let started = Instant::now();
         if statements.is_empty() && recorded.first_time {
             self.make_empty(second).await?;
-            self.record(&turn, &hash, started, &[]).await?;
-            turn.commit().await.context("recording the step")?;
+            self.record(&step_tx, &hash, started, &[]).await?;
+            step_tx.commit().await.context("recording the step")?;
             return Ok(self.database());
         }
-        let agreed = self.agreed_losses(&turn).await?;
+        let agreed = self.agreed_losses(&step_tx).await?;
         let run = self.run_schema(&statements, &agreed, second).await;
         self.close_login(second).await?;
         let checked = match run {
             Ok(done) => self.check_committed(second, recorded.first_time).await.map(|()| done),
-            Err(trouble) => {
+            Err(error) => {
                 match recorded.first_time {
                     true => self.unmake(second).await,
                     false => self.check_left(second).await,
                 }
-                Err(trouble)
+                Err(error)
             }
         };
         let done = checked?;
-        self.record(&turn, &hash, started, &done.lost).await?;
-        turn.commit().await.context("recording the step")?;
+        self.record(&step_tx, &hash, started, &done.lost).await?;
+        step_tx.commit().await.context("recording the step")?;
         Ok(self.database())
     }
 
@@ -232,9 +234,10 @@ impl Step<'_> {
     }
 
     /// What was dropped of a plugin that was disabled meanwhile is not made again.
-    async fn check_enabled(&self, turn: &Transaction<'_>) -> Result<(), StepError> {
-        let asked = "SELECT FROM public.plugin_state WHERE plugin = $1 AND disabled_at IS NOT NULL";
-        let disabled = turn.query_opt(asked, &[&self.plugin]).await.context("asking whether the plugin is disabled")?;
+    async fn check_enabled(&self, step_tx: &Transaction<'_>) -> Result<(), StepError> {
+        let sql = "SELECT FROM public.plugin_state WHERE plugin = $1 AND disabled_at IS NOT NULL";
+        let disabled =
+            step_tx.query_opt(sql, &[&self.plugin]).await.context("asking whether the plugin is disabled")?;
         if disabled.is_some() && !self.replay {
             return Err(StepError::Refused(ProvisionFault::Unavailable(
                 "the plugin was disabled meanwhile".to_owned(),
@@ -262,7 +265,7 @@ impl Step<'_> {
         let (mut tries, waits) = (1, watch::Waits::default());
         loop {
             match watch::run(self, statements, agreed, observer, &waits).await {
-                Err(Failure::Busy(met)) if tries < TRIES && !waits.is_over() => {
+                Err(Failure::Busy(met)) if tries < MAX_TRIES && !waits.is_over(self.lock_limits) => {
                     tracing::info!(plugin = self.plugin, met, "schema.sql met other work; trying again");
                     tokio::time::sleep(TRY_PAUSE * tries).await;
                     tries += 1;

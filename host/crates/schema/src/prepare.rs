@@ -72,7 +72,7 @@ pub struct Preparation {
 /// # Errors
 /// [`SettingsError`](cardinal_base::config::SettingsError) when the operator has to do something about it; else the server's trouble, see [`may_pass`].
 pub async fn prepare(login: &ConnectParams, secret: SecretSource) -> anyhow::Result<Prepared> {
-    let names = RoleNames::of_database(&login.dbname);
+    let names = RoleNames::new(&login.dbname);
     Preparation { login: login.clone(), names, secret, migrations: migrate::COUNT, is_beside: false }.make().await
 }
 
@@ -233,7 +233,7 @@ impl Preparation {
         let mut owner = match owner {
             // A database of a newer program is refused before anything of its roles is changed.
             Some(mut owner) => {
-                if !migrate::marks(&owner).await?.is_empty() {
+                if !migrate::applied(&owner).await?.is_empty() {
                     migrate::pending(&mut owner).await?;
                 }
                 self.make_roles(maker, Passwords::All(&passwords)).await?;
@@ -326,10 +326,10 @@ impl Preparation {
 
     async fn work_as_owner(&self, client: &mut Client, passwords: &RolePasswords) -> anyhow::Result<()> {
         client.batch_execute(migrate::TABLE_SQL).await.context("making the table of migrations")?;
-        let work = client.transaction().await.context("beginning the preparation")?;
-        migrate::lock(&work).await?;
-        self.migrate_and_grant(&work).await?;
-        work.commit().await.context("committing the preparation")?;
+        let tx = client.transaction().await.context("beginning the preparation")?;
+        migrate::lock(&tx).await?;
+        self.migrate_and_grant(&tx).await?;
+        tx.commit().await.context("committing the preparation")?;
         if self.migrations < migrate::COUNT {
             // The provisioner has no rights yet.
             return Ok(());
@@ -339,13 +339,13 @@ impl Preparation {
         plugin_schema::close::close_left_open(&provisioner, &self.names, self.is_beside).await
     }
 
-    async fn migrate_and_grant(&self, work: &Transaction<'_>) -> anyhow::Result<()> {
-        migrate::apply(work, self.migrations).await?;
+    async fn migrate_and_grant(&self, tx: &Transaction<'_>) -> anyhow::Result<()> {
+        migrate::apply(tx, self.migrations).await?;
         if self.migrations < migrate::COUNT {
             // The grants are of the tables of today.
             return Ok(());
         }
-        work.batch_execute(&sql::fill(GRANTS_SQL, &roles_sql::names_only(&self.names))?)
+        tx.batch_execute(&sql::fill(GRANTS_SQL, &roles_sql::names_only(&self.names))?)
             .await
             .context("granting rights on the tables")
     }

@@ -13,8 +13,8 @@ use cardinal_base::seal::{SealingKey, settings_place};
 /// # Errors
 /// As the server reports them.
 pub async fn reseal(owner: &Client, before: Option<&SealingKey>, now: &SealingKey) -> anyhow::Result<Vec<String>> {
-    let asked = "SELECT plugin, sealed FROM public.plugin_state WHERE sealed <> '{}' ORDER BY plugin";
-    let rows = owner.query(asked, &[]).await.context("reading the plugins' secret settings")?;
+    let sql = "SELECT plugin, sealed FROM public.plugin_state WHERE sealed <> '{}' ORDER BY plugin";
+    let rows = owner.query(sql, &[]).await.context("reading the plugins' secret settings")?;
     let mut unreadable = Vec::new();
     for row in rows {
         let (plugin, Json(mut sealed)): (String, Json<BTreeMap<String, String>>) =

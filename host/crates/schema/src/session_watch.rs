@@ -42,7 +42,7 @@ const MAX_LOGIN_SAVEPOINTS: i64 = 2_000;
 /// All plugins' logins together may have half of it.
 const ALL_LOGINS_SHARE: i64 = 2;
 /// With less room the watch may come too late.
-const ENOUGH_LOCKS: i64 = 60_000;
+const MIN_FREE_LOCKS: i64 = 60_000;
 
 /// Places in the table of locks. Locks that a session keeps to itself (`fastpath`) need none; those of SERIALIZABLE have a
 /// table of their own.
@@ -182,7 +182,7 @@ struct Watch<'a> {
 #[derive(Default)]
 struct Endings {
     /// When a session was to end, and whether it was logged that it does not.
-    asked: HashMap<i32, (Instant, bool)>,
+    requested: HashMap<i32, (Instant, bool)>,
     /// By login, the last times.
     times: HashMap<String, VecDeque<Instant>>,
 }
@@ -196,13 +196,13 @@ struct SessionActions {
 }
 
 impl Endings {
-    fn judge(&mut self, role: &str, sessions: &[i32], now: Instant) -> SessionActions {
-        self.asked.retain(|_, (asked, _)| now - *asked < ENDINGS_WINDOW);
+    fn decide(&mut self, role: &str, sessions: &[i32], now: Instant) -> SessionActions {
+        self.requested.retain(|_, (requested_at, _)| now - *requested_at < ENDINGS_WINDOW);
         let mut verdict = SessionActions::default();
         for pid in sessions {
-            match self.asked.get_mut(pid) {
+            match self.requested.get_mut(pid) {
                 None => verdict.end.push(*pid),
-                Some((asked, is_logged)) if now - *asked >= END_TIMEOUT && !*is_logged => {
+                Some((requested_at, is_logged)) if now - *requested_at >= END_TIMEOUT && !*is_logged => {
                     *is_logged = true;
                     verdict.stuck.push(*pid);
                 }
@@ -212,7 +212,7 @@ impl Endings {
         if verdict.end.is_empty() {
             return verdict;
         }
-        self.asked.extend(verdict.end.iter().map(|pid| (*pid, (now, false))));
+        self.requested.extend(verdict.end.iter().map(|pid| (*pid, (now, false))));
         let times = self.times.entry(role.to_owned()).or_default();
         times.retain(|time| now - *time < ENDINGS_WINDOW);
         times.push_back(now);
@@ -234,11 +234,11 @@ impl<'a> Watch<'a> {
         let session = connect::connect(&provisioner.clone().through(&socket)).await?;
         let look = session.prepare(LOOK).await?;
         let capacity: i64 = session.query_one(CAPACITY, &[]).await?.try_get(0)?;
-        if !std::mem::replace(is_capacity_known, true) && capacity < ENOUGH_LOCKS {
+        if !std::mem::replace(is_capacity_known, true) && capacity < MIN_FREE_LOCKS {
             tracing::warn!(
                 capacity,
                 "the database's table of locks is small: a plugin could fill it before its sessions are ended, and cards could \
-                 not be written meanwhile; raise max_locks_per_transaction, so that times max_connections it is {ENOUGH_LOCKS} \
+                 not be written meanwhile; raise max_locks_per_transaction, so that times max_connections it is {MIN_FREE_LOCKS} \
                  or more"
             );
         }
@@ -307,12 +307,12 @@ impl<'a> Watch<'a> {
         let rows = self.session.query(BLOCKERS.as_str(), &[&self.names.runtime_prefix(), &own, &steps]).await;
         for row in rows.context("looking who locks a table")? {
             let (role, sessions): (String, Vec<i32>) = (row.try_get("role")?, row.try_get("sessions")?);
-            let SessionActions { end, stuck, is_closed } = self.judge(&role, &sessions);
+            let SessionActions { end, stuck, is_closed } = self.decide(&role, &sessions);
             if !end.is_empty() {
                 self.end(&role, &end, "it kept others waiting for what it had locked").await?;
             }
             if !stuck.is_empty() {
-                let plugin = roles::plugin_of(&role).unwrap_or_default();
+                let plugin = roles::plugin_from_role(&role).unwrap_or_default();
                 tracing::warn!(
                     plugin,
                     sessions = ?stuck,
@@ -327,15 +327,15 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    fn judge(&self, role: &str, sessions: &[i32]) -> SessionActions {
-        self.endings.lock().judge(role, sessions, Instant::now())
+    fn decide(&self, role: &str, sessions: &[i32]) -> SessionActions {
+        self.endings.lock().decide(role, sessions, Instant::now())
     }
 
     /// Takes the login away for a while; the schema step gives it back.
     async fn close(&self, role: &str) -> anyhow::Result<()> {
         let Some(name) = role.strip_prefix(&self.names.runtime_prefix()) else { return Ok(()) };
         let close = "SELECT cardinal.close_runtime_login($1, $2)";
-        let plugin = roles::plugin_of(role).unwrap_or_default();
+        let plugin = roles::plugin_from_role(role).unwrap_or_default();
         match self.session.execute(close, &[&name, &CLOSED_SECONDS]).await {
             Ok(_) => {}
             Err(error) if sql_failure::lacks_function(&error) => {
@@ -363,7 +363,7 @@ impl<'a> Watch<'a> {
         let end = "SELECT cardinal.end_plugin_sessions($1, $2)";
         let row = self.session.query_one(end, &[&name, &sessions]).await.context("ending a plugin's sessions")?;
         let ended: i32 = row.try_get(0)?;
-        let plugin = roles::plugin_of(role).unwrap_or_default();
+        let plugin = roles::plugin_from_role(role).unwrap_or_default();
         tracing::warn!(plugin, sessions = ended, reason, "ending database sessions of a plugin");
         Ok(())
     }
@@ -430,26 +430,24 @@ mod tests {
         let (mut endings, begun) = (Endings::default(), Instant::now());
         let at = |seconds: u64| begun + Duration::from_secs(seconds);
         for number in 0..4 {
-            let verdict = endings.judge("p", &[number], at(number.try_into().unwrap_or_default()));
+            let verdict = endings.decide("p", &[number], at(number.try_into().unwrap_or_default()));
             assert_eq!(verdict, SessionActions { end: vec![number], ..SessionActions::default() });
         }
-        assert!(!endings.judge("other", &[9], at(4)).is_closed);
-        assert!(endings.judge("p", &[4], at(5)).is_closed);
+        assert!(!endings.decide("other", &[9], at(4)).is_closed);
+        assert!(endings.decide("p", &[4], at(5)).is_closed);
         // Over and over, but with a minute between.
-        assert!(
-            !(0..9).any(|number| endings
-                .judge("slow", &[100 + number], at(20 * u64::from(number.unsigned_abs())))
-                .is_closed)
-        );
+        assert!(!(0..9).any(|number| {
+            endings.decide("slow", &[100 + number], at(20 * u64::from(number.unsigned_abs()))).is_closed
+        }));
     }
 
     #[test]
     fn a_session_that_does_not_end_is_named_once() {
         let (mut endings, begun) = (Endings::default(), Instant::now());
-        assert_eq!(endings.judge("p", &[1, 2], begun).end, [1, 2]);
-        assert_eq!(endings.judge("p", &[1, 2], begun + Duration::from_millis(100)), SessionActions::default());
-        assert_eq!(endings.judge("p", &[2], begun + END_TIMEOUT).stuck, [2]);
-        assert_eq!(endings.judge("p", &[2], begun + END_TIMEOUT * 2), SessionActions::default());
+        assert_eq!(endings.decide("p", &[1, 2], begun).end, [1, 2]);
+        assert_eq!(endings.decide("p", &[1, 2], begun + Duration::from_millis(100)), SessionActions::default());
+        assert_eq!(endings.decide("p", &[2], begun + END_TIMEOUT).stuck, [2]);
+        assert_eq!(endings.decide("p", &[2], begun + END_TIMEOUT * 2), SessionActions::default());
     }
 
     #[test]

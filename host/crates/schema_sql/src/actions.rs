@@ -64,7 +64,7 @@ impl Actions {
             return Err(SchemaError::forbidden(text, key, "a partition key that is no column", PARTITION_FIX));
         }
         let name = match statement.kind() {
-            CREATE_TABLE | ALTER_TABLE => keys::table_of(statement, text)?,
+            CREATE_TABLE | ALTER_TABLE => keys::table_name(statement, text)?,
             CREATE_DOMAIN | ALTER_DOMAIN => return self.read_domain(text, statement),
             CREATE_INDEX => match statement.children().find(|it| it.kind() == TABLE_RELATION_NAME) {
                 Some(name) => keys::last_name(&name, text)?,

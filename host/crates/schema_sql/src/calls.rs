@@ -33,7 +33,7 @@ pub(super) fn check(statement: &SyntaxNode, text: &str) -> Result<(), SchemaErro
     }
     let mut weight = 0;
     for node in statement.descendants() {
-        weight += weight_of(&node, text);
+        weight += call_weight(&node, text);
         if weight > MAX_WEIGHT {
             let what = format!("more than {} calls in the expressions of one statement", MAX_WEIGHT / CALL_WEIGHT);
             return Err(SchemaError::node(text, &node, &what, FIX));
@@ -42,7 +42,7 @@ pub(super) fn check(statement: &SyntaxNode, text: &str) -> Result<(), SchemaErro
     Ok(())
 }
 
-fn weight_of(node: &SyntaxNode, text: &str) -> usize {
+fn call_weight(node: &SyntaxNode, text: &str) -> usize {
     match node.kind() {
         CALL_EXPR => match node.first_child().and_then(|callee| keys::last_name(&callee, text).ok()) {
             Some(name) if SMALL_FUNCTIONS.contains(&name) => COMPARISON_WEIGHT,

@@ -70,7 +70,7 @@ impl CardKey {
         let is_partitioned = statement.children().any(|it| matches!(it.kind(), PARTITION_BY | PARTITION_OF));
         Ok(Self {
             at: 0,
-            table: table_of(&statement, text)?,
+            table: table_name(&statement, text)?,
             column: last_name(&column, text)?,
             name,
             options: String::new(),
@@ -86,7 +86,7 @@ impl CardKey {
 }
 
 /// The table that a CREATE TABLE makes or an ALTER TABLE changes, without its schema.
-pub(super) fn table_of(statement: &SyntaxNode, text: &str) -> Result<String, SchemaError> {
+pub(super) fn table_name(statement: &SyntaxNode, text: &str) -> Result<String, SchemaError> {
     let names = [TABLE_NAME, TABLE_RELATION_NAME];
     match statement.children().find(|node| names.contains(&node.kind())) {
         Some(node) => last_name(&node, text),

@@ -41,7 +41,7 @@ impl Inheriting {
         for statement in file.children().filter(|it| it.kind() == ALTER_TABLE) {
             for action in statement.children() {
                 match action.kind() {
-                    INHERIT_TABLE => drop(tables.insert(keys::table_of(&statement, text)?)),
+                    INHERIT_TABLE => drop(tables.insert(keys::table_name(&statement, text)?)),
                     ATTACH_PARTITION => {
                         for name in action.children().filter(|it| it.kind() == TABLE_NAME_REF) {
                             tables.insert(keys::last_name(&name, text)?);
@@ -56,7 +56,7 @@ impl Inheriting {
 
     /// Whether the rows of the table that the statement names may be checked apart.
     pub(super) fn allows(&self, statement: &SyntaxNode, text: &str) -> Result<bool, SchemaError> {
-        Ok(statement.kind() == ALTER_TABLE && !self.0.contains(&keys::table_of(statement, text)?))
+        Ok(statement.kind() == ALTER_TABLE && !self.0.contains(&keys::table_name(statement, text)?))
     }
 }
 
@@ -65,6 +65,6 @@ pub(super) fn is_own(action: &SyntaxNode) -> bool {
 }
 
 pub(super) fn are_small(statement: &SyntaxNode) -> bool {
-    let checks = statement.children().filter(work::is_late_check).filter_map(|action| work::check_of(&action));
+    let checks = statement.children().filter(work::is_late_check).filter_map(|action| work::find_check(&action));
     checks.flat_map(|check| check.children()).filter(work::is_expression).all(|it| cost(&it) == Cost::Small)
 }

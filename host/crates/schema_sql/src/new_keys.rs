@@ -10,7 +10,7 @@ use squawk_syntax::SyntaxNode;
 
 use super::CardKey;
 use super::error::SchemaError;
-use super::keys::{last_name, table_of};
+use super::keys::{last_name, table_name};
 
 /// What to do about a partition that comes or goes.
 pub const PARTITION_FIX: &str = "Put it before the key: take REFERENCES out of the declaration of the table, and add the key \
@@ -63,7 +63,7 @@ impl NewKeys {
             ALTER_INDEX => return self.rename(statement, INDEX_RENAME_TO, INDEX_REF, text),
             _ => return Ok(()),
         }
-        let table = table_of(statement, text)?;
+        let table = table_name(statement, text)?;
         let known = self.tables.entry(table.clone()).or_default();
         for name in dropped_names(statement, text)? {
             known.names.remove(&name);

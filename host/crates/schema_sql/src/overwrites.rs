@@ -13,14 +13,14 @@ pub struct Overwrite {
     pub table: String,
     pub columns: Vec<String>,
     /// Whether it is `ALTER COLUMN ... TYPE ... USING`, which computes the column of every row anew.
-    pub of_every_row: bool,
+    pub every_row: bool,
 }
 
 /// Those of a statement that the list has let through, queries of its WITH included.
 pub(super) fn find(statement: &SyntaxNode, text: &str) -> Result<Vec<Overwrite>, SchemaError> {
     let mut found = Vec::new();
     for node in statement.descendants() {
-        let (target, of_every_row) = match node.kind() {
+        let (target, every_row) = match node.kind() {
             SET_CLAUSE => (node.ancestors().find(|it| matches!(it.kind(), SyntaxKind::UPDATE | INSERT)), false),
             ALTER_COLUMN if has_using(&node) => (node.parent(), true),
             _ => continue,
@@ -28,7 +28,7 @@ pub(super) fn find(statement: &SyntaxNode, text: &str) -> Result<Vec<Overwrite>,
         let Some(table) = target.and_then(|target| table_name(&target)) else { continue };
         let table = lexis::name(text, &table)?;
         let columns = columns(&node).map(|column| lexis::name(text, &column)).collect::<Result<_, _>>()?;
-        found.push(Overwrite { table, columns, of_every_row });
+        found.push(Overwrite { table, columns, every_row });
     }
     Ok(found)
 }

@@ -59,7 +59,7 @@ impl<'a> Printer<'a> {
             Part::WHOLE => self.node(&self.statement.clone())?,
             part => self.alteration(&self.statement.clone(), part)?,
         }
-        let work = work::of_part(self.statement, self.part, self.text)?;
+        let work = work::classify(self.statement, self.part, self.text)?;
         let locked_by = work::locked_by(self.statement, self.text)?;
         let overwrites = overwrites::find(self.statement, self.text)?;
         let changes_types = overwrites::changes_types(self.statement);
@@ -149,9 +149,9 @@ impl<'a> Printer<'a> {
             WITH_PARAMS => self.parameters(node),
             ATTRIBUTE_LIST => self.options(node, names::OPTIONS),
             ACCESS_METHOD_REF => self.access_method(node),
-            STORAGE_MODE => self.word_of(node, names::STORAGE_MODES, "a storage mode"),
-            COMPRESSION_METHOD_NAME => self.word_of(node, names::COMPRESSIONS, "a compression"),
-            PARTITION_STRATEGY => self.word_of(node, names::PARTITIONINGS, "a way to partition"),
+            STORAGE_MODE => self.print_word(node, names::STORAGE_MODES, "a storage mode"),
+            COMPRESSION_METHOD_NAME => self.print_word(node, names::COMPRESSIONS, "a compression"),
+            PARTITION_STRATEGY => self.print_word(node, names::PARTITIONINGS, "a way to partition"),
             HASH_PARTITION_BOUND => self.hash_bound(node),
             kind => match syntax::tokens(kind) {
                 Some(tokens) => self.children(node, tokens),
@@ -206,7 +206,7 @@ impl<'a> Printer<'a> {
     }
 
     fn only_name(&self, node: &SyntaxNode) -> Result<String, SchemaError> {
-        let mut tokens = tokens_of(node);
+        let mut tokens = child_tokens(node);
         match (tokens.next(), tokens.next()) {
             (Some(token), None) if lexis::is_word(token.kind()) => lexis::name(self.text, &token),
             _ => Err(self.refuse(node, "something that is no name", "Write a plain name.")),
@@ -217,7 +217,7 @@ impl<'a> Printer<'a> {
     fn path(&self, node: &SyntaxNode) -> Result<Vec<String>, SchemaError> {
         let mut path = Vec::new();
         let mut is_name_next = true;
-        for token in tokens_of(node) {
+        for token in child_tokens(node) {
             match (is_name_next, token.kind()) {
                 (true, kind) if lexis::is_word(kind) => path.push(lexis::name(self.text, &token)?),
                 (false, DOT) => {}
@@ -289,7 +289,7 @@ impl<'a> Printer<'a> {
     /// A column, an alias, or one of the values that the grammar has words for.
     fn name_ref(&mut self, node: &SyntaxNode) -> PrintResult {
         let name = self.only_name(node)?;
-        let is_keyword = tokens_of(node).next().is_some_and(|token| lexis::is_keyword(token.kind()));
+        let is_keyword = child_tokens(node).next().is_some_and(|token| lexis::is_keyword(token.kind()));
         if is_keyword && names::SESSION_WORDS.contains(&name) {
             let fix = "Take it out: the plugin knows the user of each call (`ctx.user()`).";
             return Err(self.refuse(node, "a question who is asking", fix));
@@ -311,7 +311,7 @@ impl<'a> Printer<'a> {
     }
 
     fn literal(&mut self, node: &SyntaxNode) -> PrintResult {
-        let mut tokens = tokens_of(node);
+        let mut tokens = child_tokens(node);
         let Some(first) = tokens.next() else { return Err(syntax::refuse_node(node, self.text)) };
         match first.kind() {
             TRUE_KW | FALSE_KW | NULL_KW | DEFAULT_KW => self.put(&first.text().to_ascii_lowercase()),
@@ -321,7 +321,7 @@ impl<'a> Printer<'a> {
 
     /// Signs that belong together stay together.
     fn operator(&mut self, node: &SyntaxNode) -> PrintResult {
-        let signs: String = tokens_of(node).map(|token| token.text().to_owned()).collect();
+        let signs: String = child_tokens(node).map(|token| token.text().to_owned()).collect();
         let are_signs = signs.chars().all(|c| "+-*/<>=~!@#%^&|`?:".contains(c));
         match are_signs && !signs.contains("--") && !signs.contains("/*") {
             true => self.put(&signs),
@@ -339,7 +339,7 @@ impl<'a> Printer<'a> {
                 "Take USING out: tables are stored as heap.",
             ));
         }
-        self.word_of(node, names::INDEX_METHODS, "an index method")
+        self.print_word(node, names::INDEX_METHODS, "an index method")
     }
 
     /// An operator class or a collation: the server's own.
@@ -359,7 +359,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn word_of(&mut self, node: &SyntaxNode, allowed: Words, what: &str) -> PrintResult {
+    fn print_word(&mut self, node: &SyntaxNode, allowed: Words, what: &str) -> PrintResult {
         let name = self.only_name(node)?;
         match allowed.contains(&name) {
             true => self.put(&name),
@@ -396,7 +396,7 @@ fn is_truth_value(node: &SyntaxNode, name: &str) -> bool {
     name == "unknown" && parent.kind() == BIN_EXPR && is_behind_is && parent.last_child().as_ref() == Some(node)
 }
 
-fn tokens_of(node: &SyntaxNode) -> impl Iterator<Item = SyntaxToken> {
+fn child_tokens(node: &SyntaxNode) -> impl Iterator<Item = SyntaxToken> {
     node.descendants_with_tokens().filter_map(|it| it.into_token()).filter(|token| !lexis::is_trivia(token.kind()))
 }
 

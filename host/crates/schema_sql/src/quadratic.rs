@@ -285,7 +285,7 @@ fn length(node: &SyntaxNode, text: &str) -> Option<usize> {
         CAST_EXPR => cast_length(node, text),
         CALL_EXPR => call_length(node, text),
         BIN_EXPR if sign(node) == "escape" => length(&node.first_child()?, text),
-        CASE_EXPR => longest(results(node).iter(), text),
+        CASE_EXPR => max_length(results(node).iter(), text),
         _ => None,
     }
 }
@@ -299,8 +299,8 @@ fn literal_length(node: &SyntaxNode) -> Option<usize> {
     (is_text || is_whole).then(|| if is_text { written.len().saturating_sub(QUOTES) } else { written.len() })
 }
 
-fn longest<'a>(mut nodes: impl Iterator<Item = &'a SyntaxNode>, text: &str) -> Option<usize> {
-    nodes.try_fold(0, |most, node| Some(most.max(length(node, text)?)))
+fn max_length<'a>(mut nodes: impl Iterator<Item = &'a SyntaxNode>, text: &str) -> Option<usize> {
+    nodes.try_fold(0, |max, node| Some(max.max(length(node, text)?)))
 }
 
 /// What stands behind THEN and ELSE.
@@ -343,7 +343,7 @@ fn call_length(node: &SyntaxNode, text: &str) -> Option<usize> {
         "left" | "right" => bound(1),
         "substr" | "substring" => bound(2),
         "md5" => Some(DIGEST_TEXT),
-        "coalesce" => longest(arguments.iter(), text),
+        "coalesce" => max_length(arguments.iter(), text),
         "lower" | "upper" | "initcap" => length(arguments.first()?, text)?.checked_mul(CHARACTER_BYTES),
         _ => None,
     }

@@ -379,10 +379,10 @@ fn rows_and_many_operations_beside_a_key_that_sets_a_value_have_a_place() {
 #[test]
 fn what_a_statement_writes_over_is_known() {
     let overwrites = |text: &str| read("plugin_x", text).unwrap().remove(0).overwrites;
-    let over = |table: &str, columns: &[&str], of_every_row| Overwrite {
+    let over = |table: &str, columns: &[&str], every_row| Overwrite {
         table: table.to_owned(),
         columns: columns.iter().map(|it| (*it).to_owned()).collect(),
-        of_every_row,
+        every_row,
     };
     assert_eq!(
         overwrites("update only plugin_x.Items as x set \"A\" = 1, b[1] = 2, (c, d.e) = (select 1, f from g)"),

@@ -88,11 +88,11 @@ pub(super) fn parts(statement: &SyntaxNode, may_check_later: bool) -> Vec<Part> 
 /// Whether an action of an ALTER TABLE adds a check that the author wants for the rows that are there as well.
 pub(super) fn is_late_check(action: &SyntaxNode) -> bool {
     action.kind() == ADD_CONSTRAINT
-        && check_of(action).is_some()
+        && find_check(action).is_some()
         && !action.descendants().any(|it| it.kind() == NOT_VALID)
 }
 
-pub(super) fn check_of(action: &SyntaxNode) -> Option<SyntaxNode> {
+pub(super) fn find_check(action: &SyntaxNode) -> Option<SyntaxNode> {
     action.children().find(|it| it.kind() == CHECK_CONSTRAINT)
 }
 
@@ -108,7 +108,7 @@ fn is_drop(action: SyntaxKind) -> bool {
 /// Longer values are not written while the cards are locked: each operation of a check reads the whole value.
 const MAX_QUICK_VALUE: usize = 8 * 1024;
 
-pub(super) fn of_part(statement: &SyntaxNode, part: Part, text: &str) -> Result<Work, SchemaError> {
+pub(super) fn classify(statement: &SyntaxNode, part: Part, text: &str) -> Result<Work, SchemaError> {
     Ok(match statement.kind() {
         INSERT | CREATE_TABLE | ALTER_TABLE | CREATE_INDEX if has_long_value(statement) => Work::Slow,
         DROP_TABLE | DROP_INDEX | DROP_SEQUENCE | DROP_VIEW | DROP_TYPE | DROP_DOMAIN => Work::Drops,
@@ -141,7 +141,7 @@ pub(super) fn locked_by(statement: &SyntaxNode, text: &str) -> Result<Vec<Locked
             }
         }
         ALTER_TABLE => {
-            let table = keys::table_of(statement, text)?;
+            let table = keys::table_name(statement, text)?;
             for action in statement.children() {
                 let column = action.children().find(|it| it.kind() == COLUMN_NAME_REF);
                 let changes_type = action.children().any(|it| it.kind() == SET_TYPE);
@@ -191,7 +191,7 @@ fn is_quick_table(statement: &SyntaxNode, text: &str) -> Result<bool, SchemaErro
 fn alteration(statement: &SyntaxNode, part: Part, text: &str) -> Result<Work, SchemaError> {
     let mut work = Work::Drops;
     for action in statement.children().filter(|it| is_action(it.kind()) && part.has(it)) {
-        work = match (work, of_action(&action, text)?) {
+        work = match (work, classify_action(&action, text)?) {
             (work, Work::Drops) => work,
             (Work::Slow, _) | (_, Work::Slow) => Work::Slow,
             (work @ Work::QuickOn(_), _) => work,
@@ -202,7 +202,7 @@ fn alteration(statement: &SyntaxNode, part: Part, text: &str) -> Result<Work, Sc
     Ok(work)
 }
 
-fn of_action(action: &SyntaxNode, text: &str) -> Result<Work, SchemaError> {
+fn classify_action(action: &SyntaxNode, text: &str) -> Result<Work, SchemaError> {
     Ok(match action.kind() {
         DROP_COLUMN | DROP_CONSTRAINT | TABLE_RENAME_TO | RENAME_COLUMN | RENAME_CONSTRAINT => Work::Drops,
         ALTER_COLUMN => match action.children().last().map(|it| it.kind()) {

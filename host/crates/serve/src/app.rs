@@ -33,7 +33,7 @@ use cardinal_base::{
 use cardinal_control::link::{FirstLogin, SupervisorLink, WorkerStart};
 use cardinal_database::{log_failure, pool::Pools};
 use cardinal_identity::{
-    auth::{Auth, password::Hasher, session_token::Ring},
+    auth::{Auth, password::Hasher, session_token::KeyRing},
     limit::Limits,
 };
 use cardinal_observe::{Telemetry, log::Log, spans::Spans};
@@ -110,26 +110,26 @@ pub struct Parts {
 const LOG_READERS: usize = 64;
 const LOG_READERS_PER_USER: usize = 8;
 const DEFAULT_USERNAME: &str = "admin";
-const SHORTEST_GOOD_PASSWORD: usize = 8;
+const MIN_GOOD_PASSWORD_BYTES: usize = 8;
 
 impl App {
     pub fn build(start: WorkerStart, parts: Parts, stop: &CancellationToken) -> anyhow::Result<Self> {
         let Parts { pools, clock, link, log, prober, routes, tls } = parts;
         let (config, host_id) = (start.config, start.host_id);
-        let ring = Ring::derive([start.token_secret.expose().as_bytes()]);
+        let key_ring = KeyRing::derive([start.token_secret.expose().as_bytes()]);
         let key = SealingKey::import(&start.sealing_key).context("the supervisor sent no key for plugins' settings")?;
         let spans = Spans::new(config.observe.otlp_endpoint.is_some());
         let telemetry = Arc::new(Telemetry::new(clock.now(), start.worker_restarts, spans));
         let quarantine = Arc::new(Quarantine::new(start.crashes, start.probed, link.clone()));
         quarantine.replay(&log);
 
-        let shared = SharedParts::new(&config, pools, clock, &ring, stop)?;
+        let shared = SharedParts::new(&config, pools, clock, &key_ring, stop)?;
         let services = shared.plugin_services(&config, prober, &log)?;
         let identity = HostIdentity { host: host_id, key: key.clone() };
         let (kept_out, counted, clock) = (Arc::clone(&quarantine), Arc::clone(&telemetry), shared.clock.clone());
         let plugins = Arc::new(Registry::new(&config, identity, services, link.clone(), kept_out, clock, counted)?);
         let confirmations = shared.confirmations(&config, &key, stop);
-        let auth = shared.auth(&config, ring)?;
+        let auth = shared.auth(&config, key_ring)?;
         let jobs = shared.jobs(&auth, &plugins, host_id);
         let services = shared.mcp_services(&config, &plugins, &jobs, &confirmations, &telemetry, &key);
         let mcp = Arc::new(Mcp::new(services, Arc::clone(&auth), key, stop));
@@ -190,9 +190,9 @@ impl App {
             Some(password) => (password.clone(), false),
             None => (password::generate(), true),
         };
-        if password.expose().len() < SHORTEST_GOOD_PASSWORD {
+        if password.expose().len() < MIN_GOOD_PASSWORD_BYTES {
             tracing::warn!(
-                "ADMIN_BOOTSTRAP_PASSWORD is shorter than {SHORTEST_GOOD_PASSWORD} bytes; change it after the first login"
+                "ADMIN_BOOTSTRAP_PASSWORD is shorter than {MIN_GOOD_PASSWORD_BYTES} bytes; change it after the first login"
             );
         }
         let hash = Hasher::default().hash(password.clone()).await?;

@@ -46,7 +46,7 @@ struct Window {
     entry: Entry,
     /// How many of `entry.count` the table has already.
     written: i32,
-    began: OffsetDateTime,
+    started_at: OffsetDateTime,
 }
 
 /// The one door to the audit log.
@@ -56,7 +56,7 @@ pub struct Audit {
     windows: Mutex<HashMap<(RefusalSubject, AuditAction), Window>>,
     calls: ToolCalls,
     /// Rings when something is to be written.
-    news: Notify,
+    entry_added: Notify,
 }
 
 /// A name that a log may show: whose account was meant by somebody who is not logged in.
@@ -68,7 +68,7 @@ pub struct NamedAccount {
 impl Audit {
     pub fn new(pool: Pool, clock: Clock) -> Self {
         let (windows, calls) = Default::default();
-        Self { pool, clock, windows, calls, news: Notify::new() }
+        Self { pool, clock, windows, calls, entry_added: Notify::new() }
     }
 
     /// Records what the call's caller did: the action that its route's row names.
@@ -81,13 +81,13 @@ impl Audit {
 
     /// The same for an action that depends on what was asked for.
     pub async fn done_as(&self, call: &CallHead, act: AuditAction, target: Option<String>, detail: Option<Value>) {
-        let (actor, ip) = Self::who(call);
+        let (actor, ip) = Self::subject(call);
         self.done_by(actor, ip, call.request_id.to_string(), act, target, detail).await;
     }
 
     /// Records an act of the call's caller on several targets, a line each.
     pub async fn done_to_each(&self, call: &CallHead, act: AuditAction, targets: Vec<(String, Value)>) {
-        let (actor, ip) = Self::who(call);
+        let (actor, ip) = Self::subject(call);
         let actor = raw(&actor);
         let (at, action, request_id) = (self.clock.now(), act.name(), call.request_id.to_string());
         let entry = |(target, detail)| Entry {
@@ -109,7 +109,7 @@ impl Audit {
     }
 
     /// Whom a line names, and from where; at the host's own socket there is no address.
-    fn who(call: &CallHead) -> (Value, Option<IpAddr>) {
+    fn subject(call: &CallHead) -> (Value, Option<IpAddr>) {
         let actor = call.caller().map_or(Value::Null, |caller| caller.actor());
         let is_local = call.caller().is_ok_and(|caller| matches!(caller.kind, CallerKind::Local { .. }));
         (actor, (!is_local).then_some(call.peer))
@@ -136,7 +136,7 @@ impl Audit {
     /// Records a tool call, together with others that end meanwhile. The call waits for it only when too many do.
     pub async fn called(&self, call: ToolCall) {
         match self.calls.push(call) {
-            true => self.news.notify_one(),
+            true => self.entry_added.notify_one(),
             false => self.calls.make_room(&self.pool).await,
         }
     }
@@ -160,8 +160,8 @@ impl Audit {
         target: Option<String>,
         code: &str,
     ) {
-        let who = RefusalSubject::Known(caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id));
-        self.count(who, act, |at| Entry { target, ..refusal(at, &caller.actor(), ip, request_id, act, code) });
+        let subject = RefusalSubject::Known(caller.key.as_ref().map_or(caller.user_id, |(id, _)| *id));
+        self.count(subject, act, |at| Entry { target, ..refusal(at, &caller.actor(), ip, request_id, act, code) });
     }
 
     /// Counts an attempt of somebody who is not logged in. What they typed as a name is kept only when it is an
@@ -174,8 +174,8 @@ impl Audit {
         act: AuditAction,
         code: &str,
     ) {
-        let who = RefusalSubject::Stranger(ip.into(), meant.as_ref().map(|meant| meant.id));
-        self.count(who, act, |at| {
+        let subject = RefusalSubject::Stranger(ip.into(), meant.as_ref().map(|meant| meant.id));
+        self.count(subject, act, |at| {
             let actor = match meant {
                 Some(NamedAccount { id, name }) => json!({"kind": "user", "id": id, "name": name}),
                 None => json!({"kind": "user", "id": null, "name": null}),
@@ -184,31 +184,31 @@ impl Audit {
         });
     }
 
-    fn count(&self, who: RefusalSubject, act: AuditAction, first: impl FnOnce(OffsetDateTime) -> Entry) {
+    fn count(&self, subject: RefusalSubject, act: AuditAction, first: impl FnOnce(OffsetDateTime) -> Entry) {
         let now = self.clock.now();
         let mut windows = self.windows.lock();
-        let known = windows.contains_key(&(who.clone(), act));
+        let known = windows.contains_key(&(subject.clone(), act));
         let full = !known && windows.len() >= WINDOWS;
-        let key = if full { (RefusalSubject::Others, act) } else { (who, act) };
+        let key = if full { (RefusalSubject::Others, act) } else { (subject, act) };
         let window = windows.entry(key).or_insert_with(|| {
             let mut entry = first(now);
             if full {
                 entry.actor = raw(&json!({"kind": "others", "id": null, "name": null}));
                 entry.ip = None;
             }
-            Window { entry, written: 0, began: now }
+            Window { entry, written: 0, started_at: now }
         });
         window.entry.count = window.entry.count.saturating_add(1);
         window.entry.at = now;
         window.entry.first_at.get_or_insert(now);
         if window.written == 0 {
-            self.news.notify_one();
+            self.entry_added.notify_one();
         }
     }
 
     /// Waits until something is to be written.
-    pub async fn news(&self) {
-        self.news.notified().await;
+    pub async fn until_added(&self) {
+        self.entry_added.notified().await;
     }
 
     /// Records what waits: tool calls, and refusals, the first of a window now, the rest when its minute is over, or
@@ -225,7 +225,7 @@ impl Audit {
         let mut due = Vec::new();
         let mut windows = self.windows.lock();
         windows.retain(|_, window| {
-            let over = is_end || now - window.began >= WINDOW;
+            let over = is_end || now - window.started_at >= WINDOW;
             let unwritten = window.entry.count - window.written;
             if unwritten > 0 && (over || window.written == 0) {
                 due.push(window.take(unwritten));

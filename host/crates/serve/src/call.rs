@@ -7,6 +7,7 @@
 
 mod body;
 mod credential;
+mod entity_tag;
 mod query;
 
 use std::{
@@ -22,6 +23,7 @@ use http::{HeaderMap, Method, Uri, header};
 pub use self::{
     body::{Body, Exact, ExactPatch, Json, JsonBody, MaybeJson, MergePatch, NoBody, Patch, RawBody, Reads},
     credential::{Credential, RECHECK_RIGHTS},
+    entity_tag::{if_match, names_version, with_etag},
     query::{AnyQuery, NoQuery, Query, QueryNames, QueryType},
 };
 use crate::audit_action::AuditAction;

@@ -28,7 +28,7 @@ use finding::{Counts, Finding};
 use machine::Asker;
 
 /// Upstreams and the identity provider are asked no more often, however many people look.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(10);
+const MIN_PAUSE: Duration = Duration::from_secs(10);
 
 /// What a worker has found of its own host.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -73,7 +73,7 @@ impl LastCheck {
     pub async fn read<E>(&self, make: impl Future<Output = Result<SystemCheck, E>>) -> Result<Arc<SystemCheck>, E> {
         let mut last = self.0.lock().await;
         if let Some((made, check)) = &*last
-            && made.elapsed() < SHORTEST_PAUSE
+            && made.elapsed() < MIN_PAUSE
         {
             return Ok(Arc::clone(check));
         }

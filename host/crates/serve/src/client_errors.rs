@@ -22,7 +22,7 @@ pub struct ClientErrors(Mutex<Minute>);
 
 #[derive(Debug, Default)]
 struct Minute {
-    began: Option<Instant>,
+    started: Option<Instant>,
     plugins: HashMap<String, (u32, HashMap<Uuid, u32>)>,
 }
 
@@ -30,11 +30,11 @@ impl ClientErrors {
     /// Counts a report; 429 when there were too many.
     pub fn take(&self, plugin: &str, user: Uuid, now: Instant) -> ApiResult<()> {
         let mut minute = self.0.lock();
-        let began = minute.began.filter(|began| now.saturating_duration_since(*began) < MINUTE);
-        if began.is_none() {
-            *minute = Minute { began: Some(now), ..Minute::default() };
+        let started = minute.started.filter(|started| now.saturating_duration_since(*started) < MINUTE);
+        if started.is_none() {
+            *minute = Minute { started: Some(now), ..Minute::default() };
         }
-        let left = MINUTE.saturating_sub(now.saturating_duration_since(began.unwrap_or(now)));
+        let left = MINUTE.saturating_sub(now.saturating_duration_since(started.unwrap_or(now)));
         let (all, by_user) = minute.plugins.entry(plugin.to_owned()).or_default();
         if *all < MAX_PER_PLUGIN {
             let own = by_user.entry(user).or_default();

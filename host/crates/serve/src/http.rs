@@ -4,6 +4,7 @@ pub mod assets;
 pub mod body;
 pub mod compression;
 pub mod cors;
+pub mod entity_tag;
 pub mod error;
 pub mod forwarded;
 pub mod host;

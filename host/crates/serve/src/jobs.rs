@@ -42,9 +42,9 @@ use cardinal_store::{
 /// Jobs that one host runs at the same time, imports apart.
 const MAX_RUNNING: usize = 2;
 /// How often this host looks for jobs that others queued or left behind.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a lease is held for longer, and a wish to cancel heard of; the lease lasts 15 s.
-const BEAT_EVERY: Duration = Duration::from_secs(2);
+const LEASE_INTERVAL: Duration = Duration::from_secs(2);
 /// Jobs that ended are kept for so long.
 const RETENTION_DAYS: i32 = 30;
 
@@ -66,7 +66,7 @@ pub struct Jobs {
     clock: Clock,
     runner: Runner,
     /// Rings when this host has queued one.
-    news: Notify,
+    changed: Notify,
     /// Jobs that run here and can be asked to stop at once.
     own: Mutex<HashMap<Uuid, Running>>,
     imports: Arc<Semaphore>,
@@ -101,7 +101,7 @@ impl Jobs {
             audit,
             clock,
             runner: Runner { host, process: Uuid::now_v7() },
-            news: Notify::new(),
+            changed: Notify::new(),
             own: Mutex::default(),
             imports: Arc::new(Semaphore::new(import::MAX_IMPORTS)),
             declared: Mutex::default(),
@@ -133,7 +133,7 @@ impl Jobs {
             Cards::Filter(filter) => CardSelection::Filter(filter),
         };
         let job = jobs::queue(&self.pool, &new, picked, &bulk.expected).await?;
-        self.news.notify_one(); // it need not wait to be found
+        self.changed.notify_one(); // it need not wait to be found
         Ok(job)
     }
 
@@ -186,11 +186,11 @@ impl Jobs {
         Ok(jobs::remove_old(&self.pool, RETENTION_DAYS).await?)
     }
 
-    fn own(self: &Arc<Self>, id: Uuid, kind: JobKind) -> Own {
+    fn own(self: &Arc<Self>, id: Uuid, kind: JobKind) -> RunningJob {
         let cancelled = CancellationToken::new();
         let running = Running { cancelled: cancelled.clone(), kind };
         self.own.lock().insert(id, running);
-        Own { jobs: Arc::clone(self), id, cancelled }
+        RunningJob { jobs: Arc::clone(self), id, cancelled }
     }
 
     /// How many of this kind run here.
@@ -215,16 +215,16 @@ enum JobKind {
 }
 
 /// A job that runs on this host.
-struct Own {
+struct RunningJob {
     jobs: Arc<Jobs>,
     id: Uuid,
     cancelled: CancellationToken,
 }
 
-impl Drop for Own {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         self.jobs.own.lock().remove(&self.id);
-        self.jobs.news.notify_one(); // there is room for the next
+        self.jobs.changed.notify_one(); // there is room for the next
     }
 }
 
@@ -238,15 +238,15 @@ async fn keep(jobs: Arc<Jobs>) {
         }
         tokio::select! {
             () = jobs.draining.cancelled() => return,
-            () = jobs.news.notified() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = jobs.changed.notified() => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 }
 
 async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
-    for buried in jobs::bury_imports(&jobs.pool, jobs.runner).await? {
-        tracing::warn!(job = %buried.id, done = buried.done, "an import ended with its host");
+    for abandoned in jobs::fail_abandoned_imports(&jobs.pool, jobs.runner).await? {
+        tracing::warn!(job = %abandoned.id, done = abandoned.done, "an import ended with its host");
     }
     plugin::take_what_waits(jobs).await?;
     while jobs.running(JobKind::Bulk) < MAX_RUNNING && !jobs.draining.is_cancelled() {
@@ -258,20 +258,20 @@ async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
     Ok(())
 }
 
-async fn run(jobs: &Jobs, job: &Job, own: Own) {
+async fn run(jobs: &Jobs, job: &Job, running: RunningJob) {
     let end = tokio::select! {
-        end = bulk_steps::all(jobs, job, &own.cancelled) => end,
-        () = hold(jobs, job.id, &own.cancelled) => End::Lost,
+        end = bulk_steps::all(jobs, job, &running.cancelled) => end,
+        () = hold(jobs, job.id, &running.cancelled) => End::Lost,
     };
-    settle(jobs, job.id, &end, None).await;
+    finish(jobs, job.id, &end, None).await;
 }
 
 /// Holds the lease; returns when it is lost.
 async fn hold(jobs: &Jobs, id: Uuid, cancelled: &CancellationToken) {
-    let mut every = tokio::time::interval(BEAT_EVERY);
+    let mut every = tokio::time::interval(LEASE_INTERVAL);
     loop {
         every.tick().await;
-        match jobs::beat(&jobs.pool, id, jobs.runner).await {
+        match jobs::extend_lease(&jobs.pool, id, jobs.runner).await {
             Ok(Some(false)) => {}
             Ok(Some(true)) => cancelled.cancel(),
             Ok(None) => return,
@@ -282,7 +282,7 @@ async fn hold(jobs: &Jobs, id: Uuid, cancelled: &CancellationToken) {
 }
 
 /// Records how a job ended.
-async fn settle(jobs: &Jobs, id: Uuid, end: &End, total: Option<i64>) -> Option<Job> {
+async fn finish(jobs: &Jobs, id: Uuid, end: &End, total: Option<i64>) -> Option<Job> {
     let (state, reason) = match end {
         End::Lost => {
             tracing::warn!(job = %id, "a job went over to another process");

@@ -40,7 +40,7 @@ use cardinal_plugin_host::{probe::Prober, settings};
 /// How long to wait before the database is tried again at start.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// What streams that never end by themselves are left of the grace period, to say goodbye in.
-const FAREWELL: Duration = Duration::from_secs(1);
+const STREAM_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where connections come in.
 pub struct Sockets {
@@ -78,7 +78,7 @@ pub fn run_worker(
     }
     let outcome = runtime.block_on(serve(start, link, sockets, log, prober));
     // A thread that a plugin never gives back must not keep the process from ending.
-    runtime.shutdown_timeout(FAREWELL);
+    runtime.shutdown_timeout(STREAM_CLOSE_TIMEOUT);
     outcome
 }
 
@@ -133,7 +133,7 @@ async fn drain(
     // What uploads is a request in flight, and a job.
     tokio::join!(async { while serving.join_next().await.is_some() {} }, app.jobs.drain(grace));
     app.proxy.drain(deadline).await;
-    app.plugins.shutdown(FAREWELL).await;
+    app.plugins.shutdown(STREAM_CLOSE_TIMEOUT).await;
     let flush_traces = async {
         if let Some(traces) = traces {
             traces.flush().await;
@@ -160,14 +160,14 @@ fn listeners(sockets: Sockets, uses: &[ListenerUse], tls: Option<&Arc<Tls>>) -> 
     let local = server::Listener::local(sockets.local).context("taking over the local socket")?;
     let mut ready = vec![local];
     for (listener, purpose) in sockets.listeners.into_iter().zip(uses) {
-        let door = match purpose {
+        let role = match purpose {
             ListenerUse::Main if uses.contains(&ListenerUse::Admin) => ListenerRole::Public,
             ListenerUse::Main => ListenerRole::Whole,
             ListenerUse::Admin => ListenerRole::Admin,
             ListenerUse::Metrics => ListenerRole::Metrics,
         };
-        let tls = tls.filter(|_| door != ListenerRole::Metrics).cloned();
-        ready.push(server::Listener::tcp(listener, door, tls).context("taking over a listening socket")?);
+        let tls = tls.filter(|_| role != ListenerRole::Metrics).cloned();
+        ready.push(server::Listener::tcp(listener, role, tls).context("taking over a listening socket")?);
     }
     Ok(ready)
 }

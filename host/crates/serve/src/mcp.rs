@@ -192,9 +192,9 @@ impl Mcp {
         if listens || message.method == TOOL_CALL {
             visit.origin = Some(Arc::new(Origin::new(self, call, visit.narrowing.clone())));
         }
-        let spent = visit.spent.clone();
+        let timing = visit.timing.clone();
         let response = self.respond(call, &message, bytes, visit).await;
-        spent.take_over();
+        timing.take_over();
         Ok(reply_to(&message, response?, listens).await)
     }
 

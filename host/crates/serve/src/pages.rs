@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::http::{
-    assets::{self, Ask},
+    assets::{self, AssetRequest},
     body::Body,
     reply::{self, Reply},
 };
@@ -29,8 +29,13 @@ pub fn find<B>(plugins: &Registry, request: &Request<B>) -> Option<ApiResult<Rep
     if let Some(file) = path.strip_prefix(PLUGIN_FILES) {
         return Some(plugin_file(plugins, file, request.headers()));
     }
-    let ask = Ask::new(path, request.headers());
-    let response = assets::serve(ask.path, ask.accept_encoding, ask.if_none_match, ask.navigation);
+    let asset_request = AssetRequest::new(path, request.headers());
+    let response = assets::serve(
+        asset_request.path,
+        asset_request.accept_encoding,
+        asset_request.if_none_match,
+        asset_request.navigation,
+    );
     // With a body it says itself what is missing.
     if response.status() == http::StatusCode::NOT_FOUND && response.body().is_empty() {
         return Some(Err(ApiError::not_found("page")));

@@ -28,7 +28,7 @@ pub use format::Format;
 /// Pictures that are read at once: with [`MAX_BYTES`] the bound of the memory that reading takes.
 const MAX_FETCHES: usize = 8;
 /// How long a request waits for its turn.
-const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a tag that are enough to tell pictures apart.
 const TAG_BYTES: usize = 16;
 
@@ -88,7 +88,7 @@ impl From<ConnectError> for PictureError {
 /// Reads pictures and keeps those that were read last.
 pub struct Pictures {
     fetcher: Fetcher,
-    turns: Semaphore,
+    permits: Semaphore,
     cache: Cache,
 }
 
@@ -102,7 +102,7 @@ pub type Outcome = Result<Arc<Picture>, Arc<PictureError>>;
 impl Pictures {
     /// `opened` are the private networks that pictures may be read from.
     pub fn new(client: HttpClient, opened: Vec<Cidr>) -> Self {
-        Self { fetcher: Fetcher::new(client, opened), turns: Semaphore::new(MAX_FETCHES), cache: Cache::default() }
+        Self { fetcher: Fetcher::new(client, opened), permits: Semaphore::new(MAX_FETCHES), cache: Cache::default() }
     }
 
     /// The picture at `address`. However many ask for it at once, its site is asked once.
@@ -116,8 +116,8 @@ impl Pictures {
         };
         self.cache
             .get(url.as_str(), async {
-                let turn = timeout(TURN_TIMEOUT, self.turns.acquire()).await;
-                let Ok(Ok(_turn)) = turn else { return Err(Busy) };
+                let permit = timeout(PERMIT_TIMEOUT, self.permits.acquire()).await;
+                let Ok(Ok(_permit)) = permit else { return Err(Busy) };
                 let fetched = self.fetcher.get(&url).await;
                 Ok(fetched.map(|fetched| Arc::new(Picture::new(fetched))).map_err(Arc::new))
             })

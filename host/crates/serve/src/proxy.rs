@@ -295,8 +295,8 @@ impl Proxy {
         mut answer: Response<Incoming>,
     ) -> ApiResult<Reply> {
         let protocol = answer.headers().get(header::UPGRADE).cloned();
-        let asked = upgrade.zip(protocol).filter(|(upgrade, protocol)| upgrade.allows(protocol));
-        let Some((upgrade, protocol)) = asked else {
+        let requested = upgrade.zip(protocol).filter(|(upgrade, protocol)| upgrade.allows(protocol));
+        let Some((upgrade, protocol)) = requested else {
             route.counters.errors.fetch_add(1, Ordering::Relaxed);
             let cause = anyhow::anyhow!("the upstream switched to a protocol that was not requested");
             return Err(ApiError::new(&codes::UPSTREAM_ERROR).cause(cause));
@@ -322,8 +322,8 @@ struct Upgrade {
 
 impl Upgrade {
     fn allows(&self, chosen: &HeaderValue) -> bool {
-        let (Ok(asked), Ok(chosen)) = (self.protocol.to_str(), chosen.to_str()) else { return false };
-        asked.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case(chosen.trim()))
+        let (Ok(requested), Ok(chosen)) = (self.protocol.to_str(), chosen.to_str()) else { return false };
+        requested.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case(chosen.trim()))
     }
 }
 

@@ -32,7 +32,7 @@ use cardinal_observe::request_timing;
 pub struct Peer {
     /// The other end of the connection.
     pub ip: IpAddr,
-    pub door: ListenerRole,
+    pub listener_role: ListenerRole,
     /// Set when the connection came in on a reserved place: only probes are answered there.
     pub full: Option<Full>,
 }
@@ -83,14 +83,14 @@ pub enum ListenerRole {
 /// From request to response. Nothing of the body is read before the caller is known.
 pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> Response<Body> {
     let mut cx = Cx::begin(&app, checks::origin(&app, peer, &request), &request);
-    let (outcome, spent) = request_timing::account(pin!(answer(&app, &mut cx, peer, request))).await;
+    let (outcome, timing) = request_timing::account(pin!(answer(&app, &mut cx, peer, request))).await;
     cx.note_refusal(&outcome);
     let held_for = hold(&app, &cx, peer, &outcome);
     let outcome = match held_for {
         Some(RefusalHold(time)) => outcome.map_err(|error| error.sent_after(time)),
         None => outcome,
     };
-    let mut answer = cx.finish(outcome, spent);
+    let mut answer = cx.finish(outcome, timing);
     if let Some(held_for) = held_for {
         answer.extensions_mut().insert(held_for);
     }
@@ -142,7 +142,7 @@ async fn relay(
     cx.template = "(proxy)";
     cx.meter = Some(app.telemetry.requests.proxied(request.method()));
     cx.note_proxy_route(&route.settings.prefix);
-    cx.trace.mark(request.headers_mut());
+    cx.trace.inject(request.headers_mut());
     let scheme = if app.config.http.tls.is_some() { "https" } else { "http" };
     let (request_id, trusted, client) = (cx.request_id, cx.trusted, cx.peer);
     let visitor = proxy::Visitor { request_id, peer: peer.ip, trusted, client, scheme };

@@ -313,7 +313,7 @@ impl<S> Router<S> {
 
 /// The object that a path names by the last parameter of its template, when it looks like an id or a name: what else
 /// was typed there may be a credential, and this is for the audit log.
-pub fn object_of(template: &str, path: &str) -> Option<String> {
+pub fn find_object(template: &str, path: &str) -> Option<String> {
     let named = template.split('/').zip(path.split('/')).filter(|(part, _)| part.starts_with('{'));
     let (_, object) = named.last()?;
     let is_name =
@@ -330,12 +330,12 @@ mod tests {
     #[test]
     fn what_an_act_was_aimed_at_is_an_id_or_a_name() {
         let id = "0190f7a2-1111-7222-8333-444455556666";
-        assert_eq!(object_of("/v1/x/{id}/rotate", &format!("/v1/x/{id}/rotate")).as_deref(), Some(id));
-        assert_eq!(object_of("/v1/x/{name}", "/v1/x/price-watch").as_deref(), Some("price-watch"));
+        assert_eq!(find_object("/v1/x/{id}/rotate", &format!("/v1/x/{id}/rotate")).as_deref(), Some(id));
+        assert_eq!(find_object("/v1/x/{name}", "/v1/x/price-watch").as_deref(), Some("price-watch"));
         for other in ["/v1/x/mpk_abcDEF", "/v1/x/", "/v1/x/a%20b"] {
-            assert_eq!(object_of("/v1/x/{id}", other), None, "{other}");
+            assert_eq!(find_object("/v1/x/{id}", other), None, "{other}");
         }
-        assert_eq!(object_of("/v1/x", "/v1/x"), None);
+        assert_eq!(find_object("/v1/x", "/v1/x"), None);
     }
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]

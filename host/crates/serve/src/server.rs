@@ -91,7 +91,7 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
             accepted = accept(&listener, &connections) => accepted,
         };
         match accepted {
-            Ok(Some(newcomer)) => start(&app, &server, newcomer, &stop),
+            Ok(Some(accepted)) => start(&app, &server, accepted, &stop),
             Ok(None) => {}
             Err(error) => {
                 connections.note_failure(&error);
@@ -114,24 +114,24 @@ async fn refuse(app: Arc<App>, server: http1::Builder, listener: Listener, conne
     // The supervisor lets nobody in at the local socket any more.
     while let Listener::Tcp(..) = listener {
         match accept(&listener, &connections).await {
-            Ok(Some(newcomer)) => start(&app, &server, newcomer, &never),
+            Ok(Some(accepted)) => start(&app, &server, accepted, &never),
             Ok(None) => {}
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }
 
-fn start(app: &Arc<App>, server: &http1::Builder, newcomer: AcceptedConnection, stop: &CancellationToken) {
+fn start(app: &Arc<App>, server: &http1::Builder, accepted: AcceptedConnection, stop: &CancellationToken) {
     let (app, mut server, stop) = (Arc::clone(app), server.clone(), stop.clone());
     tokio::spawn(async move {
-        let Some((stream, mut peer, mut slot)) = newcomer.with_slot().await else { return };
+        let Some((stream, mut peer, mut slot)) = accepted.with_slot().await else { return };
         server.timer(IdleTimer::new(slot.connection()));
         match stream {
             Stream::Tcp(stream) => connection(app, server, stream, peer, stop, slot).await,
             Stream::Tls(stream, tls) => match open_tls(&tls, stream, &mut slot, &stop).await {
                 Some(Opening::Encrypted(stream)) => connection(app, server, stream, peer, stop, slot).await,
                 Some(Opening::InClear(stream)) => {
-                    peer.door = ListenerRole::InClear;
+                    peer.listener_role = ListenerRole::InClear;
                     connection(app, server, stream, peer, stop, slot).await;
                 }
                 None => {}
@@ -228,7 +228,7 @@ fn answer(
         Some(_) => request.map(|_| RequestBody::none()),
     };
     async move {
-        let mut answer = match peer.door {
+        let mut answer = match peer.listener_role {
             ListenerRole::Metrics => api::metrics::separate(&app, &request).await,
             _ => request::serve(app, peer, request).await,
         };
@@ -267,10 +267,10 @@ impl Drop for ConnectionGuard {
 impl Listener {
     /// # Errors
     /// The descriptor is no socket that listens.
-    pub fn tcp(listener: OwnedFd, door: ListenerRole, tls: Option<Arc<Tls>>) -> io::Result<Self> {
+    pub fn tcp(listener: OwnedFd, role: ListenerRole, tls: Option<Arc<Tls>>) -> io::Result<Self> {
         let listener = std::net::TcpListener::from(listener);
         listener.set_nonblocking(true)?;
-        Ok(Self::Tcp(TcpListener::from_std(listener)?, door, tls))
+        Ok(Self::Tcp(TcpListener::from_std(listener)?, role, tls))
     }
 
     /// # Errors
@@ -284,7 +284,7 @@ impl Listener {
 struct AcceptedConnection {
     stream: Stream,
     ip: IpAddr,
-    door: ListenerRole,
+    listener_role: ListenerRole,
     admission: Admission,
 }
 
@@ -301,7 +301,7 @@ impl AcceptedConnection {
             Admission::Seated(slot) => slot,
             Admission::Waiting(admission, _permit) => admission.await?,
         };
-        let peer = Peer { ip: self.ip, door: self.door, full: slot.full() };
+        let peer = Peer { ip: self.ip, listener_role: self.listener_role, full: slot.full() };
         Some((self.stream, peer, slot))
     }
 }
@@ -312,7 +312,7 @@ async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Resu
         Err(error) if is_exhausted(&error) => accept_on_reserve(listener, connections, error)?,
         accepted => accepted?,
     };
-    let Some((stream, ip, door)) = accepted else { return Ok(None) };
+    let Some((stream, ip, listener_role)) = accepted else { return Ok(None) };
     let admitting = Arc::clone(connections);
     let mut admission = Box::pin(async move { admitting.admit(ip).await });
     let admission = match (&mut admission).now_or_never() {
@@ -322,14 +322,14 @@ async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Resu
     };
     // Without an address; what is counted by address is not counted there.
     let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    Ok(Some(AcceptedConnection { stream, ip, door, admission }))
+    Ok(Some(AcceptedConnection { stream, ip, listener_role, admission }))
 }
 
 type AcceptOutcome = Option<(Stream, Option<IpAddr>, ListenerRole)>;
 
 async fn accept_stream(listener: &Listener) -> io::Result<AcceptOutcome> {
     Ok(match listener {
-        Listener::Tcp(listener, door, tls) => {
+        Listener::Tcp(listener, listener_role, tls) => {
             let (stream, peer) = listener.accept().await?;
             // It fails when the client has gone away already.
             stream.set_nodelay(true).is_ok().then(|| {
@@ -337,7 +337,7 @@ async fn accept_stream(listener: &Listener) -> io::Result<AcceptOutcome> {
                     Some(tls) => Stream::Tls(stream, Arc::clone(tls)),
                     None => Stream::Tcp(stream),
                 };
-                (stream, Some(canonical(peer)), *door)
+                (stream, Some(canonical(peer)), *listener_role)
             })
         }
         Listener::Local(handed) => {

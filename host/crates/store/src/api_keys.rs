@@ -133,17 +133,17 @@ pub enum CreateOutcome {
 /// Adds a key, which ends no later than its maker does.
 pub async fn insert(pool: &Pool, key: &mut KeyRecord, hash: &KeyHash) -> Result<CreateOutcome, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
+    let tx = client.transaction().await?;
     if let Some(maker) = key.made_by_key_id {
-        lineage::lock(&work, key.owner_id).await?;
-        let Some(terms) = lineage::hold_living(&work, maker).await? else { return Ok(CreateOutcome::MakerOver) };
+        lineage::lock(&tx, key.owner_id).await?;
+        let Some(terms) = lineage::hold_living(&tx, maker).await? else { return Ok(CreateOutcome::MakerOver) };
         if let Some(scope) = terms.lacked(&key.scopes) {
             return Ok(CreateOutcome::MakerLacks(scope.to_owned()));
         }
         key.expires_at = earlier(key.expires_at, terms.expires_at);
     }
-    work.execute(INSERT, &values(key, &hash.as_slice())).await?;
-    work.commit().await?;
+    tx.execute(INSERT, &values(key, &hash.as_slice())).await?;
+    tx.commit().await?;
     Ok(CreateOutcome::Done)
 }
 
@@ -217,23 +217,23 @@ pub async fn update(
     by: Option<Uuid>,
 ) -> Result<UpdateOutcome, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    lineage::lock(&work, key.owner_id).await?;
+    let tx = client.transaction().await?;
+    lineage::lock(&tx, key.owner_id).await?;
     // What the caller might do was judged before the lock: it may have been narrowed or revoked since.
     if let Some(by) = by {
-        let terms = lineage::hold_living(&work, by).await?;
+        let terms = lineage::hold_living(&tx, by).await?;
         let may = |terms: &MakerTerms| change.scopes.as_ref().is_none_or(|scopes| terms.lacked(scopes).is_none());
         if !terms.as_ref().is_some_and(may) {
             return Ok(UpdateOutcome::CallerOver);
         }
     }
     let maker: Option<Uuid> =
-        match work.query_opt("SELECT made_by_key_id FROM public.admin_api_keys WHERE id = $1", &[&key.id]).await? {
+        match tx.query_opt("SELECT made_by_key_id FROM public.admin_api_keys WHERE id = $1", &[&key.id]).await? {
             Some(row) => row.get(0),
             None => return Ok(UpdateOutcome::Revoked),
         };
     if let Some(maker) = maker
-        && let Some(terms) = lineage::hold_unrevoked(&work, maker).await?
+        && let Some(terms) = lineage::hold_unrevoked(&tx, maker).await?
     {
         if change.expires_at.is_some_and(|end| earlier(end, terms.expires_at) != end) {
             return Ok(UpdateOutcome::OutlivesItsMaker);
@@ -253,15 +253,15 @@ pub async fn update(
     let narrows = change.only_narrows(key);
     let values: [&(dyn ToSql + Sync); 9] =
         [&key.id, &change.name, &change.scopes, &sets_rate, &per_minute, &burst, &sets_expiry, &end, &narrows];
-    let Some(row) = work.query_opt(&sql, &values).await? else { return Ok(UpdateOutcome::Revoked) };
+    let Some(row) = tx.query_opt(&sql, &values).await? else { return Ok(UpdateOutcome::Revoked) };
     if let Some(end) = end {
-        lineage::end_by(&work, key.id, end).await?;
+        lineage::end_by(&tx, key.id, end).await?;
     }
     let narrowed = match &change.scopes {
-        Some(scopes) => lineage::narrow_family(&work, key.id, scopes).await?,
+        Some(scopes) => lineage::narrow_family(&tx, key.id, scopes).await?,
         None => Vec::new(),
     };
-    work.commit().await?;
+    tx.commit().await?;
     Ok(UpdateOutcome::Done(Box::new(from_row(&row)), narrowed))
 }
 
@@ -269,15 +269,15 @@ pub async fn update(
 /// with any of them; gives those, as they are now. A key that was revoked before keeps its time and reason.
 pub async fn revoke(pool: &Pool, key: &KeyRecord, reason: &str, alone: bool) -> Result<Vec<KeyRecord>, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    lineage::lock(&work, key.owner_id).await?;
-    work.execute(
+    let tx = client.transaction().await?;
+    lineage::lock(&tx, key.owner_id).await?;
+    tx.execute(
         "UPDATE public.admin_api_keys SET revoked_at = now(), revoked_reason = $2 WHERE id = $1 AND revoked_at IS NULL",
         &[&key.id, &reason],
     )
     .await?;
-    let taken = if alone { Vec::new() } else { lineage::revoke_family(&work, key.id).await? };
-    work.commit().await?;
+    let taken = if alone { Vec::new() } else { lineage::revoke_family(&tx, key.id).await? };
+    tx.commit().await?;
     Ok(taken)
 }
 
@@ -308,10 +308,10 @@ pub async fn rotate(
     by: Option<Uuid>,
 ) -> Result<RotateOutcome, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    lineage::lock(&work, old.owner_id).await?;
+    let tx = client.transaction().await?;
+    lineage::lock(&tx, old.owner_id).await?;
     if let Some(by) = by.filter(|by| *by != old.id) {
-        match lineage::hold_living(&work, by).await? {
+        match lineage::hold_living(&tx, by).await? {
             Some(terms) if terms.lacked(&new.scopes).is_none() => {}
             _ => return Ok(RotateOutcome::CallerOver),
         }
@@ -320,37 +320,37 @@ pub async fn rotate(
         "SELECT {COLUMNS} FROM public.admin_api_keys k WHERE k.id = $1 AND k.revoked_at IS NULL \
          AND (k.expires_at IS NULL OR k.expires_at > now()) FOR NO KEY UPDATE OF k"
     );
-    let Some(row) = work.query_opt(&living, &[&old.id]).await? else { return Ok(RotateOutcome::Over) };
+    let Some(row) = tx.query_opt(&living, &[&old.id]).await? else { return Ok(RotateOutcome::Over) };
     let current = from_row(&row);
-    if !current.has_terms_of(old) {
+    if !current.has_same_terms(old) {
         return Ok(RotateOutcome::Changed);
     }
-    new.made_by_key_id = match lineage::maker_of_successor(&work, old.id, current.made_by_key_id, by).await? {
+    new.made_by_key_id = match lineage::maker_of_successor(&tx, old.id, current.made_by_key_id, by).await? {
         Some(maker) => maker,
         None => return Ok(RotateOutcome::ByItsDescendant),
     };
     new.budget_key_id = Some(old.budget_key_id.unwrap_or(old.id));
-    match work.execute(INSERT, &values(new, &hash.as_slice())).await {
+    match tx.execute(INSERT, &values(new, &hash.as_slice())).await {
         Err(error) if db_error::violated(&error) == Some("admin_api_keys_successor") => {
             return Ok(RotateOutcome::Before);
         }
         outcome => outcome?,
     };
-    lineage::hand_over(&work, old.id, new.id).await?;
+    lineage::hand_over(&tx, old.id, new.id).await?;
     let change = match overlap {
         None => {
             "UPDATE public.admin_api_keys SET revoked_at = now(), revoked_reason = 'rotated' WHERE id = $1 AND $2::timestamptz IS NULL"
         }
         Some(_) => "UPDATE public.admin_api_keys SET expires_at = least(expires_at, $2) WHERE id = $1",
     };
-    work.execute(change, &[&old.id, &overlap]).await?;
-    work.commit().await?;
+    tx.execute(change, &[&old.id, &overlap]).await?;
+    tx.commit().await?;
     Ok(RotateOutcome::Done)
 }
 
 impl KeyRecord {
     /// Whether it has the rights, the rate and the end that `other` has.
-    fn has_terms_of(&self, other: &Self) -> bool {
+    fn has_same_terms(&self, other: &Self) -> bool {
         let rate = |key: &Self| (key.rate_per_minute, key.rate_burst);
         self.scopes == other.scopes && rate(self) == rate(other) && self.expires_at == other.expires_at
     }

@@ -33,7 +33,7 @@ pub const PENDING_PER_CALLER: i64 = 10;
 pub const PENDING_LIMIT: i64 = 500;
 
 /// A question that is still open, or an answer that still counts.
-const LIVES: &str = "a.expires_at > clock_timestamp()";
+const IS_LIVE: &str = "a.expires_at > clock_timestamp()";
 
 /// Characters of the reason for a refusal.
 pub const REASON_LIMIT: usize = 500;
@@ -227,57 +227,53 @@ fn from_row(row: &Row) -> Result<Approval, StoreError> {
 /// Puts a call before a person. One that waits for the Admin UI already is not put there twice.
 pub async fn ask(pool: &Pool, new: &NewApproval<'_>) -> Result<QuestionOutcome, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
+    let tx = client.transaction().await?;
     let binding = new.binding.as_slice();
     let overdue = "UPDATE public.mcp_approvals a SET state = 'expired' \
                    WHERE a.binding = $1 AND a.state = 'pending' AND a.expires_at <= clock_timestamp()";
-    work.execute(&work.prepare_cached(overdue).await?, &[&binding]).await?;
+    tx.execute(&tx.prepare_cached(overdue).await?, &[&binding]).await?;
     if new.asked == FirstAsked::Admin
-        && let Some(known) = waiting(&work, binding).await?
+        && let Some(known) = waiting(&tx, binding).await?
     {
-        work.commit().await?;
+        tx.commit().await?;
         return Ok(QuestionOutcome::Known(known));
     }
     let displace = format!(
         "DELETE FROM public.mcp_approvals d WHERE d.id IN (SELECT a.id FROM public.mcp_approvals a \
-         WHERE a.caller_id = $1 AND a.state = 'pending' AND {LIVES} ORDER BY a.id DESC OFFSET $2) RETURNING d.id"
+         WHERE a.caller_id = $1 AND a.state = 'pending' AND {IS_LIVE} ORDER BY a.id DESC OFFSET $2) RETURNING d.id"
     );
-    let rows = work.query(&work.prepare_cached(&displace).await?, &[&new.caller_id, &(PENDING_PER_CALLER - 1)]).await?;
+    let rows = tx.query(&tx.prepare_cached(&displace).await?, &[&new.caller_id, &(PENDING_PER_CALLER - 1)]).await?;
     let displaced: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
     let id = Uuid::now_v7();
-    if !insert(&work, id, new).await? {
+    if !insert(&tx, id, new).await? {
         // Another call was first with the same one, or too many wait. What would have been displaced stays.
-        let known = if new.asked == FirstAsked::Admin { waiting(&work, binding).await? } else { None };
-        work.rollback().await?;
+        let known = if new.asked == FirstAsked::Admin { waiting(&tx, binding).await? } else { None };
+        tx.rollback().await?;
         return Ok(known.map_or(QuestionOutcome::TooMany, QuestionOutcome::Known));
     }
-    event_log::raise(&work, &event("requested", id, new.tool)).await?;
+    event_log::raise(&tx, &event("requested", id, new.tool)).await?;
     for displaced in &displaced {
-        event_log::raise(&work, &event("displaced", *displaced, new.tool)).await?;
+        event_log::raise(&tx, &event("displaced", *displaced, new.tool)).await?;
     }
-    work.commit().await?;
+    tx.commit().await?;
     Ok(QuestionOutcome::New { id, displaced })
 }
 
-async fn waiting(work: &deadpool_postgres::Transaction<'_>, binding: &[u8]) -> Result<Option<Uuid>, StoreError> {
+async fn waiting(tx: &deadpool_postgres::Transaction<'_>, binding: &[u8]) -> Result<Option<Uuid>, StoreError> {
     let sql = format!(
-        "SELECT a.id FROM public.mcp_approvals a WHERE a.binding = $1 AND a.state = 'pending' AND a.asked = 'admin' AND {LIVES}"
+        "SELECT a.id FROM public.mcp_approvals a WHERE a.binding = $1 AND a.state = 'pending' AND a.asked = 'admin' AND {IS_LIVE}"
     );
-    let row = work.query_opt(&work.prepare_cached(&sql).await?, &[&binding]).await?;
+    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&binding]).await?;
     Ok(row.map(|row| row.get(0)))
 }
 
-async fn insert(
-    work: &deadpool_postgres::Transaction<'_>,
-    id: Uuid,
-    new: &NewApproval<'_>,
-) -> Result<bool, StoreError> {
+async fn insert(tx: &deadpool_postgres::Transaction<'_>, id: Uuid, new: &NewApproval<'_>) -> Result<bool, StoreError> {
     let sql = format!(
         "INSERT INTO public.mcp_approvals (id, binding, caller_id, caller, user_id, client_name, client_version, tool, \
          title, plugin, arguments, difference, pin, asked, session, request_id, created_at, expires_at) \
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
          t.now, t.now + make_interval(secs => {LIFETIME_SECONDS}) FROM (SELECT clock_timestamp() AS now) t \
-         WHERE (SELECT count(*) FROM public.mcp_approvals a WHERE a.state = 'pending' AND {LIVES}) < $17 \
+         WHERE (SELECT count(*) FROM public.mcp_approvals a WHERE a.state = 'pending' AND {IS_LIVE}) < $17 \
          ON CONFLICT (binding) WHERE state = 'pending' AND asked = 'admin' DO NOTHING"
     );
     let binding = new.binding.as_slice();
@@ -300,7 +296,7 @@ async fn insert(
         &new.request_id,
         &PENDING_LIMIT,
     ];
-    Ok(work.execute(&work.prepare_cached(&sql).await?, &values).await? == 1)
+    Ok(tx.execute(&tx.prepare_cached(&sql).await?, &values).await? == 1)
 }
 
 fn event(what: &'static str, id: Uuid, tool: &str) -> Event {

@@ -115,7 +115,7 @@ impl BulkAction {
 
 /// Does it to the cards `ids`; history names `job`.
 pub async fn apply(
-    work: &Transaction<'_>,
+    tx: &Transaction<'_>,
     action: &BulkAction,
     ids: &[Uuid],
     actor: &Value,
@@ -133,7 +133,7 @@ pub async fn apply(
         "WITH found AS MATERIALIZED ({} FOR NO KEY UPDATE), \
          changed AS (UPDATE public.master_cards AS c SET {}, version = c.version + 1, updated_at = now() \
            FROM found f WHERE c.id = f.id AND f.is_due AND f.excess IS NULL RETURNING c.id, c.version), {unlisted}\
-         told AS (INSERT INTO public.card_history (id, card_id, version, actor, action, change) \
+         recorded AS (INSERT INTO public.card_history (id, card_id, version, actor, action, change) \
            SELECT n.id, c.id, c.version, $5, '{}', $3 FROM changed c \
            JOIN unnest($1, $4) AS n (card_id, id) ON n.card_id = c.id) \
          SELECT f.id, f.excess, c.id IS NOT NULL AS is_changed FROM found f LEFT JOIN changed c ON c.id = f.id",
@@ -145,21 +145,21 @@ pub async fn apply(
     change["job"] = json!(job);
     let history: Vec<Uuid> = ids.iter().map(|_| Uuid::now_v7()).collect();
     let types = [Type::UUID_ARRAY, Type::TEXT, Type::JSONB, Type::UUID_ARRAY, Type::JSONB];
-    let statement = work.prepare_typed_cached(&sql, &types).await?;
+    let statement = tx.prepare_typed_cached(&sql, &types).await?;
     let values: [&(dyn ToSql + Sync); 5] = [&ids, &parts.argument, &change, &history, actor];
-    outcome(ids, &work.query(&statement, &values).await?)
+    outcome(ids, &tx.query(&statement, &values).await?)
 }
 
 /// What [`apply`] would do to these cards as they are now.
-pub async fn preview(work: &Transaction<'_>, action: &BulkAction, ids: &[Uuid]) -> Result<Outcome, StoreError> {
+pub async fn preview(tx: &Transaction<'_>, action: &BulkAction, ids: &[Uuid]) -> Result<Outcome, StoreError> {
     let parts = action.sql();
     let sql = format!(
         "SELECT f.id, f.excess, f.is_due AND f.excess IS NULL AS is_changed FROM ({}) AS f",
         action.found(&parts)
     );
-    let statement = work.prepare_typed_cached(&sql, &[Type::UUID_ARRAY, Type::TEXT, Type::JSONB]).await?;
+    let statement = tx.prepare_typed_cached(&sql, &[Type::UUID_ARRAY, Type::TEXT, Type::JSONB]).await?;
     let values: [&(dyn ToSql + Sync); 3] = [&ids, &parts.argument, &parts.change];
-    outcome(ids, &work.query(&statement, &values).await?)
+    outcome(ids, &tx.query(&statement, &values).await?)
 }
 
 fn outcome(ids: &[Uuid], rows: &[Row]) -> Result<Outcome, StoreError> {

@@ -10,13 +10,13 @@ use super::card_list::Count;
 use crate::error::StoreError;
 use cardinal_cards::filter::Filter;
 
-const GOOD_FOR: Duration = Duration::seconds(5);
+const TTL: Duration = Duration::seconds(5);
 /// A few cards are counted in no time, and who has just made the first ones looks for them.
 const SMALL_COUNT_LIMIT: i64 = 1_000;
-const SMALL_GOOD_FOR: Duration = Duration::seconds(1);
+const SMALL_TTL: Duration = Duration::seconds(1);
 /// How long one request may take to find out anew, while all others go by what was known. After that another one does.
 const RENEWAL_TIMEOUT: Duration = Duration::seconds(2);
-const KEPT: usize = 256;
+const MAX_ESTIMATES: usize = 256;
 
 /// The counts by filter.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Estimates {
         let mut kept = self.0.lock();
         let Some(known) = kept.get_mut(&key) else { return Ok(None) };
         // Both ways: the clock may have been set back.
-        if now < known.until && known.until <= now + GOOD_FOR {
+        if now < known.until && known.until <= now + TTL {
             return Ok(Some(known.count));
         }
         known.until = now + RENEWAL_TIMEOUT;
@@ -56,10 +56,10 @@ impl Estimates {
             return Ok(());
         }
         let mut kept = self.0.lock();
-        if kept.len() >= KEPT {
+        if kept.len() >= MAX_ESTIMATES {
             kept.clear();
         }
-        let good_for = if count.exact && count.cards < SMALL_COUNT_LIMIT { SMALL_GOOD_FOR } else { GOOD_FOR };
+        let good_for = if count.exact && count.cards < SMALL_COUNT_LIMIT { SMALL_TTL } else { TTL };
         kept.insert(key(filter)?, CachedCount { count, until: now + good_for });
         Ok(())
     }

@@ -45,7 +45,7 @@ pub async fn page(
                WHERE card_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3";
     let params: [&(dyn ToSql + Sync); 3] = [&card, &before, &limit];
     let found = Rows::read(client.query_raw(&client.prepare_cached(sql).await?, params).await?).await?;
-    pool.note_message(found.largest);
+    pool.note_message(found.max_row_bytes);
     if found.is_cut {
         drop(client.detach());
     }

@@ -27,7 +27,7 @@ mod staged;
 pub use staged::{forget, stage, staged};
 
 /// Others that write the same SKUs are met so often before the rows are taken one by one.
-const MEETINGS: u32 = 5;
+const MAX_CONFLICTS: u32 = 5;
 
 /// An import under way.
 #[derive(Clone, Copy)]
@@ -90,8 +90,8 @@ impl From<StoreError> for WriteError {
 }
 
 impl From<WriteError> for StoreError {
-    fn from(trouble: WriteError) -> Self {
-        match trouble {
+    fn from(error: WriteError) -> Self {
+        match error {
             WriteError::Sql(error) => error.into(),
             WriteError::Other(error) => error,
         }
@@ -99,12 +99,12 @@ impl From<WriteError> for StoreError {
 }
 
 impl WriteError {
-    fn is(&self, judge: impl Fn(&SqlState) -> bool) -> bool {
-        matches!(self, Self::Sql(error) if error.code().is_some_and(judge))
+    fn is(&self, predicate: impl Fn(&SqlState) -> bool) -> bool {
+        matches!(self, Self::Sql(error) if error.code().is_some_and(predicate))
     }
 
     /// Somebody else wrote the same SKU or id meanwhile; by now it can be seen.
-    fn met_another(&self) -> bool {
+    fn is_conflict(&self) -> bool {
         self.is(|code| *code == SqlState::UNIQUE_VIOLATION)
     }
 
@@ -117,29 +117,29 @@ impl WriteError {
 
 impl Import<'_> {
     /// Writes rows in their order. What the database refuses is found by halves, so that it takes no other row along.
-    pub async fn write(&self, work: &mut Transaction<'_>, rows: &[Row]) -> Result<Outcome, StoreError> {
+    pub async fn write(&self, tx: &mut Transaction<'_>, rows: &[Row]) -> Result<Outcome, StoreError> {
         let mut outcome = Outcome::default();
-        let (mut todo, mut meetings) = (vec![rows], 0);
+        let (mut todo, mut conflicts) = (vec![rows], 0);
         while let Some(rows) = todo.pop() {
-            let point = work.transaction().await?;
+            let point = tx.transaction().await?;
             match self.together(&point, rows).await {
                 Ok(written) => {
                     point.commit().await?;
                     outcome.add(written);
                     continue;
                 }
-                Err(trouble) if trouble.met_another() && meetings < MEETINGS => {
-                    meetings += 1;
+                Err(error) if error.is_conflict() && conflicts < MAX_CONFLICTS => {
+                    conflicts += 1;
                     todo.push(rows);
                 }
-                Err(trouble) if trouble.is_of_data() => match rows {
-                    [row] => outcome.refuse(row, &unfit(&trouble)),
+                Err(error) if error.is_of_data() => match rows {
+                    [row] => outcome.refuse(row, &row_refusal(&error)),
                     _ => {
                         let (first, second) = rows.split_at(rows.len() / 2);
                         todo.extend([second, first]);
                     }
                 },
-                Err(trouble) => return Err(trouble.into()),
+                Err(error) => return Err(error.into()),
             }
             point.rollback().await?;
         }
@@ -147,27 +147,27 @@ impl Import<'_> {
     }
 
     /// What would become of rows, as far as can be known without writing them.
-    pub async fn judge(&self, work: &Transaction<'_>, rows: &[Row]) -> Result<Outcome, StoreError> {
+    pub async fn preview(&self, tx: &Transaction<'_>, rows: &[Row]) -> Result<Outcome, StoreError> {
         let mut outcome = Outcome::default();
-        for wave in self.waves(rows, &mut outcome) {
-            let mut known = self.known(work, &wave).await?;
-            for sku in staged::seen(work, self.job, &wave).await? {
+        for batch in self.batches(rows, &mut outcome) {
+            let mut known = self.known(tx, &batch).await?;
+            for sku in staged::seen(tx, self.job, &batch).await? {
                 known.skus.entry(sku).or_insert(Uuid::nil());
             }
-            let sorted = self.sort(&wave, &known, &mut outcome);
+            let sorted = self.sort(&batch, &known, &mut outcome);
             outcome.created += i64::try_from(sorted.new.len()).unwrap_or_default();
             outcome.updated += i64::try_from(sorted.there.len()).unwrap_or_default();
             let new = sorted.new.iter().map(|(row, _)| (row.line, row.sku.as_str(), None));
-            staged::put(work, self.job, new).await?;
+            staged::put(tx, self.job, new).await?;
         }
         Ok(outcome)
     }
 
     async fn together(&self, point: &Transaction<'_>, rows: &[Row]) -> Result<Outcome, WriteError> {
         let mut outcome = Outcome::default();
-        for wave in self.waves(rows, &mut outcome) {
-            let known = self.known(point, &wave).await?;
-            let mut sorted = self.sort(&wave, &known, &mut outcome);
+        for batch in self.batches(rows, &mut outcome) {
+            let known = self.known(point, &batch).await?;
+            let mut sorted = self.sort(&batch, &known, &mut outcome);
             // Who writes the same SKUs at the same time waits for this one, and not this one for them as well.
             sorted.new.sort_unstable_by(|(one, _), (two, _)| one.sku.cmp(&two.sku));
             self.make(point, &sorted.new).await?;
@@ -184,31 +184,31 @@ impl Import<'_> {
 
     /// Rows that can be written at once: no SKU twice. A later row of the same SKU changes what an earlier one made, or
     /// can't be made.
-    fn waves<'r>(&self, rows: &'r [Row], outcome: &mut Outcome) -> Vec<Vec<&'r Row>> {
-        let mut waves: Vec<Vec<&Row>> = Vec::new();
+    fn batches<'r>(&self, rows: &'r [Row], outcome: &mut Outcome) -> Vec<Vec<&'r Row>> {
+        let mut batches: Vec<Vec<&Row>> = Vec::new();
         let mut times: HashMap<&str, usize> = HashMap::with_capacity(rows.len());
         for row in rows {
-            let wave = times.entry(&row.sku).and_modify(|times| *times += 1).or_insert(0);
-            if *wave > 0 && self.terms.mode == Mode::Create {
+            let batch = times.entry(&row.sku).and_modify(|times| *times += 1).or_insert(0);
+            if *batch > 0 && self.terms.mode == Mode::Create {
                 outcome.refuse(row, &taken("An earlier row has this SKU."));
                 continue;
             }
-            if waves.len() <= *wave {
-                waves.resize_with(*wave + 1, Vec::new);
+            if batches.len() <= *batch {
+                batches.resize_with(*batch + 1, Vec::new);
             }
-            waves[*wave].push(row);
+            batches[*batch].push(row);
         }
-        waves
+        batches
     }
 
     /// What is there of the SKUs and ids of rows. Cards that are to be changed are locked in the order of their ids, so
     /// that two writers never wait for each other for good.
-    async fn known(&self, work: &Transaction<'_>, rows: &[&Row]) -> Result<KnownCard, tokio_postgres::Error> {
+    async fn known(&self, tx: &Transaction<'_>, rows: &[&Row]) -> Result<KnownCard, tokio_postgres::Error> {
         let lock =
             if self.terms.mode == Mode::Upsert && !self.terms.dry_run { "ORDER BY id FOR NO KEY UPDATE" } else { "" };
         let skus: Vec<&str> = rows.iter().map(|row| row.sku.as_str()).collect();
         let sql = format!("SELECT sku, id FROM public.master_cards WHERE sku = ANY($1) AND deleted_at IS NULL {lock}");
-        let found = work.query(&work.prepare_cached(&sql).await?, &[&skus]).await?;
+        let found = tx.query(&tx.prepare_cached(&sql).await?, &[&skus]).await?;
         let skus = found
             .iter()
             .map(|row| Ok((row.try_get("sku")?, row.try_get("id")?)))
@@ -217,7 +217,7 @@ impl Import<'_> {
         let mut known = KnownCard { skus, hidden: HashMap::new() };
         if !ids.is_empty() {
             let sql = "SELECT id, deleted_at IS NOT NULL AS is_deleted FROM public.master_cards WHERE id = ANY($1) ORDER BY id";
-            for row in work.query(&work.prepare_cached(sql).await?, &[&ids]).await? {
+            for row in tx.query(&tx.prepare_cached(sql).await?, &[&ids]).await? {
                 known.hidden.insert(row.try_get("id")?, row.try_get("is_deleted")?);
             }
         }
@@ -227,7 +227,7 @@ impl Import<'_> {
     /// Which rows make a card and which change one.
     fn sort<'r>(&self, rows: &[&'r Row], known: &KnownCard, outcome: &mut Outcome) -> RowGroups<'r> {
         let mut sorted = RowGroups::default();
-        let mut given = HashSet::new();
+        let mut seen_ids = HashSet::new();
         for row in rows {
             match (known.skus.get(&row.sku), self.terms.mode) {
                 (Some(_), Mode::Create) => {
@@ -245,7 +245,7 @@ impl Import<'_> {
                 continue;
             }
             let hidden = row.id.and_then(|id| Some((id, *known.hidden.get(&id)?)));
-            let twice = row.id.is_some_and(|id| !given.insert(id));
+            let twice = row.id.is_some_and(|id| !seen_ids.insert(id));
             match (hidden, twice) {
                 // The very card that is deleted and not gone yet comes back.
                 (Some((id, true)), false) => sorted.there.push((row, id)),
@@ -382,16 +382,16 @@ fn taken(detail: &str) -> Refusal {
 }
 
 /// A row that passed every check and that the database can't hold all the same.
-fn unfit(trouble: &WriteError) -> Refusal {
-    if let WriteError::Sql(error) = trouble
+fn row_refusal(error: &WriteError) -> Refusal {
+    if let WriteError::Sql(error) = error
         && let Some(detail) = db_error::card_too_large(error)
     {
         let fields = vec![FieldError { pointer: "/attributes".to_owned(), detail: detail.clone() }];
         return Refusal { code: &codes::CARD_TOO_LARGE, detail: Some(detail), fields };
     }
-    let said = match trouble {
+    let reason = match error {
         WriteError::Sql(error) => error.as_db_error().map_or_else(String::new, |fault| fault.message().to_owned()),
         WriteError::Other(_) => String::new(),
     };
-    Refusal::new(&codes::VALIDATION_FAILED, format!("The database can't hold this row: {said}."))
+    Refusal::new(&codes::VALIDATION_FAILED, format!("The database can't hold this row: {reason}."))
 }

@@ -47,7 +47,7 @@ use letters::Letters;
 /// Up to this many an estimate of all cards is exact.
 const COUNTED: i64 = 1_000;
 /// How often a page is read again because a group was added meanwhile.
-const READ_AGAIN: u32 = 5;
+const MAX_REREADS: u32 = 5;
 /// Columns behind those of the card: how many groups there were, and what the statement says of its end.
 const NUMBER_OF_GROUPS: usize = 9;
 const ENDING: usize = 10;
@@ -97,7 +97,7 @@ pub async fn page(
     let client = pool.get().await?;
     if wanted.filter.is_open() && wanted.sort.column != Column::UpdatedAt {
         let (found, count) = open_list(&client, wanted, known).await?;
-        pool.note_message(found.largest);
+        pool.note_message(found.max_row_bytes);
         return Ok(wanted.page(client, found, count));
     }
     let groups = &knowledge.groups;
@@ -105,10 +105,10 @@ pub async fn page(
         Some(list) => list,
         None => groups.renew(&client, now).await?,
     };
-    for _ in 0..READ_AGAIN {
+    for _ in 0..MAX_REREADS {
         let reading = Reading { client: &client, wanted, groups: &list, knowledge, now, changed: OnceCell::new() };
         if let Some((found, count)) = reading.page(known).await? {
-            pool.note_message(found.largest);
+            pool.note_message(found.max_row_bytes);
             return Ok(wanted.page(client, found, count));
         }
         list = groups.renew(&client, now).await?;
@@ -126,8 +126,8 @@ async fn open_list(
         Some(count) => count,
         None => all(client).await?,
     };
-    let Rows { rows, is_cut, largest } = statements::open_list(wanted)?.rows_at_once(client).await?;
-    Ok((FoundCards { cards: rows, is_cut, largest, is_complete: true }, count))
+    let Rows { rows, is_cut, max_row_bytes } = statements::open_list(wanted)?.rows_at_once(client).await?;
+    Ok((FoundCards { cards: rows, is_cut, max_row_bytes, is_complete: true }, count))
 }
 
 /// A page that is being read, as if there were these groups and no others.
@@ -146,7 +146,7 @@ struct FoundCards {
     cards: Vec<Row>,
     is_cut: bool,
     /// The bytes of the largest row.
-    largest: usize,
+    max_row_bytes: usize,
     /// The page is full, or the list has ended.
     is_complete: bool,
 }
@@ -179,14 +179,14 @@ impl Reading<'_> {
 
     async fn walk(&self, steps: Option<u32>) -> Result<Result<FoundCards, GroupsChange>, StoreError> {
         let statement = statements::walk(self.wanted, self.groups, steps)?;
-        let Rows { mut rows, is_cut, largest } = statement.rows(self.client).await?.ok_or_else(too_long)?;
+        let Rows { mut rows, is_cut, max_row_bytes } = statement.rows(self.client).await?.ok_or_else(too_long)?;
         if rows.first().is_some_and(|row| self.is_outdated(row)) {
             return Ok(Err(GroupsChange));
         }
         let has_ended = rows.last().is_some_and(|row| row.get(ENDING));
         rows.retain(has_card);
         let is_full = is_cut || rows.len() > self.wanted.limit as usize;
-        Ok(Ok(FoundCards { cards: rows, is_cut, largest, is_complete: steps.is_none() || is_full || has_ended }))
+        Ok(Ok(FoundCards { cards: rows, is_cut, max_row_bytes, is_complete: steps.is_none() || is_full || has_ended }))
     }
 
     fn is_outdated(&self, row: &Row) -> bool {
@@ -235,7 +235,7 @@ impl PageQuery<'_> {
 }
 
 /// The place of `card` in the list.
-pub fn place_of(card: &Card, column: Column, back: bool) -> Result<Place, StoreError> {
+pub fn place_for(card: &Card, column: Column, back: bool) -> Result<Place, StoreError> {
     let value = match column {
         Column::Title => card.title.clone(),
         Column::Sku => card.sku.clone(),

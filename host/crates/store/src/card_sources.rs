@@ -60,7 +60,7 @@ WITH card AS (
   SELECT $1, $2, $5::text, $6::text, $7::integer FROM card
   ON CONFLICT (card_id, source_key)
   DO UPDATE SET plugin = excluded.plugin, kind = excluded.kind, bytes = excluded.bytes, updated_at = now()
-), told AS (
+), recorded AS (
   INSERT INTO public.card_history (id, card_id, version, actor, action, change)
   SELECT $8::uuid, $1, version, $9::jsonb, 'enrich', jsonb_build_object('source_key', $2::text, 'kind', $6::text)
     FROM card
@@ -93,7 +93,7 @@ WITH card AS MATERIALIZED (
   SELECT DISTINCT ON (source_key) $1, source_key, plugin, kind, bytes FROM taken ORDER BY source_key, turn DESC
   ON CONFLICT (card_id, source_key)
   DO UPDATE SET plugin = excluded.plugin, kind = excluded.kind, bytes = excluded.bytes, updated_at = now()
-), told AS (
+), recorded AS (
   INSERT INTO public.card_history (id, card_id, version, actor, action, change)
   SELECT line, $1, made, actor, 'enrich', jsonb_build_object('source_key', source_key, 'kind', kind)
     FROM taken ORDER BY made
@@ -109,7 +109,7 @@ WITH card AS (
   RETURNING version
 ), unlisted AS (
   DELETE FROM public.card_source_index WHERE card_id = $1 AND source_key = $2 AND EXISTS (SELECT FROM card)
-), told AS (
+), recorded AS (
   INSERT INTO public.card_history (id, card_id, version, actor, action, change)
   SELECT $3::uuid, $1, version, $4::jsonb, 'remove_source', jsonb_build_object('source_key', $2::text) FROM card
 )
@@ -121,10 +121,10 @@ const EXISTS: &str = "SELECT FROM public.master_cards WHERE id = $1 AND deleted_
 pub async fn enrich(pool: &Pool, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<WriteOutcome, StoreError> {
     let bytes = size(entry.data);
     pool.note_message(entry.data.get().len());
-    let (told, actor) = (Uuid::now_v7(), Json(entry.updated_by));
-    let (stored, most) = (Json(entry), SOURCES_PER_CARD);
+    let (history_id, actor) = (Uuid::now_v7(), Json(entry.updated_by));
+    let (stored, max_sources) = (Json(entry), SOURCES_PER_CARD);
     let params: [&(dyn ToSql + Sync); 9] =
-        [&card, &key, &stored, &most, &entry.plugin, &entry.kind, &bytes, &told, &actor];
+        [&card, &key, &stored, &max_sources, &entry.plugin, &entry.kind, &bytes, &history_id, &actor];
     write(pool, card, ENRICH, &params, WriteOutcome::Full).await
 }
 
@@ -166,22 +166,22 @@ fn size(data: &RawValue) -> i32 {
 pub async fn enrich_together(
     pool: &Pool,
     card: Uuid,
-    given: &[QueuedEnrichment],
+    queued: &[QueuedEnrichment],
 ) -> Result<Vec<WriteOutcome>, StoreError> {
-    let keys: Vec<&str> = given.iter().map(|one| one.key.as_str()).collect();
-    let entries: Vec<Json<&RawValue>> = given.iter().map(|one| Json(&*one.entry)).collect();
-    let plugins: Vec<&str> = given.iter().map(|one| one.plugin.as_str()).collect();
-    let kinds: Vec<&str> = given.iter().map(|one| one.kind.as_str()).collect();
-    let bytes: Vec<i32> = given.iter().map(|one| one.bytes).collect();
-    let lines: Vec<Uuid> = given.iter().map(|one| one.line).collect();
-    let actors: Vec<&Value> = given.iter().map(|one| &one.actor).collect();
+    let keys: Vec<&str> = queued.iter().map(|one| one.key.as_str()).collect();
+    let entries: Vec<Json<&RawValue>> = queued.iter().map(|one| Json(&*one.entry)).collect();
+    let plugins: Vec<&str> = queued.iter().map(|one| one.plugin.as_str()).collect();
+    let kinds: Vec<&str> = queued.iter().map(|one| one.kind.as_str()).collect();
+    let bytes: Vec<i32> = queued.iter().map(|one| one.bytes).collect();
+    let lines: Vec<Uuid> = queued.iter().map(|one| one.line).collect();
+    let actors: Vec<&Value> = queued.iter().map(|one| &one.actor).collect();
     let params: [&(dyn ToSql + Sync); 9] =
         [&card, &keys, &entries, &plugins, &kinds, &bytes, &lines, &actors, &SOURCES_PER_CARD];
-    pool.note_message(given.iter().map(QueuedEnrichment::size).sum());
+    pool.note_message(queued.iter().map(QueuedEnrichment::size).sum());
     let client = pool.get().await?;
     let rows = persist(&client, ENRICH_TOGETHER, &params).await?;
     if rows.is_empty() {
-        return Ok(given.iter().map(|_| WriteOutcome::NoCard).collect());
+        return Ok(queued.iter().map(|_| WriteOutcome::NoCard).collect());
     }
     let outcome = |row: &Row| Ok(row.try_get::<_, Option<i64>>(0)?.map_or(WriteOutcome::Full, WriteOutcome::Version));
     rows.iter().map(outcome).collect()
@@ -189,8 +189,8 @@ pub async fn enrich_together(
 
 /// Removes source `key` of a card.
 pub async fn remove(pool: &Pool, card: Uuid, key: &str, actor: &Value) -> Result<WriteOutcome, StoreError> {
-    let (told, actor) = (Uuid::now_v7(), Json(actor));
-    write(pool, card, REMOVE, &[&card, &key, &told, &actor], WriteOutcome::NoSource).await
+    let (history_id, actor) = (Uuid::now_v7(), Json(actor));
+    write(pool, card, REMOVE, &[&card, &key, &history_id, &actor], WriteOutcome::NoSource).await
 }
 
 async fn write(
@@ -227,13 +227,13 @@ async fn persist(
     loop {
         left -= 1;
         match client.query(&statement, params).await {
-            Err(error) if left > 0 && met_another(&error) => {}
+            Err(error) if left > 0 && is_conflict(&error) => {}
             outcome => return outcome,
         }
     }
 }
 
-fn met_another(error: &tokio_postgres::Error) -> bool {
+fn is_conflict(error: &tokio_postgres::Error) -> bool {
     error
         .code()
         .is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))

@@ -64,7 +64,7 @@ pub async fn get_deleted(pool: &Pool, id: Uuid) -> Result<Option<Card>, StoreErr
 }
 
 /// How many of these are there and not deleted.
-pub async fn count_of(pool: &Pool, ids: &[Uuid]) -> Result<i64, StoreError> {
+pub async fn count_existing(pool: &Pool, ids: &[Uuid]) -> Result<i64, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT count(*) FROM public.master_cards c WHERE c.id = ANY($1) AND c.deleted_at IS NULL";
     Ok(client.query_one(&client.prepare_cached(sql).await?, &[&ids]).await?.get(0))

@@ -40,7 +40,7 @@ const COUNTED_FOR_NOTE: i64 = 20_000;
 /// The cards.
 pub struct Catalogue {
     pool: Pool,
-    turns: EnrichmentQueue,
+    enrichment_queue: EnrichmentQueue,
     exports: Exports,
     cursors: Cursors,
     estimates: Estimates,
@@ -90,14 +90,14 @@ pub struct Listing {
 impl Catalogue {
     /// Within a runtime, which is where writers are served that had to wait.
     pub fn new(pool: Pool, cursors: Cursors, clock: Clock) -> Self {
-        let turns = EnrichmentQueue::new(pool.clone(), Handle::current());
+        let enrichment_queue = EnrichmentQueue::new(pool.clone(), Handle::current());
         let (exports, estimates, knowledge) = (Exports::default(), Estimates::default(), Knowledge::default());
-        Self { pool, turns, exports, cursors, estimates, knowledge, clock }
+        Self { pool, enrichment_queue, exports, cursors, estimates, knowledge, clock }
     }
 
     /// Writes source `key` of a card.
     pub async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Result<WriteOutcome, EnrichError> {
-        self.turns.enrich(card, key, entry).await
+        self.enrichment_queue.enrich(card, key, entry).await
     }
 
     /// The card, 404 when it is not there or deleted.
@@ -117,7 +117,7 @@ impl Catalogue {
 
     /// The kinds of these cards' sources.
     pub async fn kinds(&self, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<String>>, StoreError> {
-        crate::kinds::of_cards(&self.pool, cards).await
+        crate::kinds::for_cards(&self.pool, cards).await
     }
 
     /// The page that a query asks for.
@@ -177,8 +177,8 @@ impl Catalogue {
     }
 
     /// How many of these cards are there.
-    pub async fn count_of(&self, cards: &[Uuid]) -> Result<i64, StoreError> {
-        crate::cards::count_of(&self.pool, cards).await
+    pub async fn count_existing(&self, cards: &[Uuid]) -> Result<i64, StoreError> {
+        crate::cards::count_existing(&self.pool, cards).await
     }
 
     /// How many cards a listing's filter picks; none where they are many, or counting them takes too long.
@@ -209,7 +209,7 @@ impl Catalogue {
 
     fn edge(&self, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> Result<Option<String>, StoreError> {
         let Some(card) = card else { return Ok(None) };
-        let place = card_list::place_of(card, sort.column, back)?;
+        let place = card_list::place_for(card, sort.column, back)?;
         Ok(Some(self.cursors.seal(&(filter, sort), &place)?))
     }
 }

@@ -24,16 +24,16 @@ pub struct LogPosition {
     pub waiting: bool,
 }
 
-/// Raises an event with the transaction that `work` is in: readers hear of it when that is committed, and never when it
-/// is not. By itself it is a transaction of its own.
-pub async fn raise(work: &impl GenericClient, event: &Event) -> Result<(), StoreError> {
+/// Raises an event with the transaction that `client` is in: readers hear of it when that is committed, and never when
+/// it is not. By itself it is a transaction of its own.
+pub async fn raise(client: &impl GenericClient, event: &Event) -> Result<(), StoreError> {
     let sql = "INSERT INTO public.event_outbox (topic, type, data) VALUES ($1, $2, $3)";
-    let statement = work.prepare_cached(sql).await?;
-    work.execute(&statement, &[&event.topic.name(), &event.kind(), &event.data]).await?;
+    let statement = client.prepare_cached(sql).await?;
+    client.execute(&statement, &[&event.topic.name(), &event.kind(), &event.data]).await?;
     Ok(())
 }
 
-pub async fn standing(pool: &Pool) -> Result<LogPosition, StoreError> {
+pub async fn position(pool: &Pool) -> Result<LogPosition, StoreError> {
     let client = pool.get().await?;
     let sql =
         "SELECT last, kept_from, EXISTS (SELECT FROM public.event_outbox) AS is_waiting FROM public.event_numbers";
@@ -92,9 +92,10 @@ fn card_event(row: &tokio_postgres::Row) -> Result<CardEvent, StoreError> {
     })
 }
 
-/// Forgets the oldest events, `at_most` so many: those that are over `age`, and those beyond the `most` that are kept.
-pub async fn forget(pool: &Pool, at_most: i32, most: i64, age: Duration) -> Result<i64, StoreError> {
+/// Forgets the oldest events, `at_most` so many: those that are over `age`, and those beyond the `max_events` that are
+/// kept.
+pub async fn forget(pool: &Pool, at_most: i32, max_events: i64, age: Duration) -> Result<i64, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT public.forget_events($1, $2, make_interval(secs => $3))";
-    Ok(client.query_one(sql, &[&at_most, &most, &age.as_secs_f64()]).await?.get(0))
+    Ok(client.query_one(sql, &[&at_most, &max_events, &age.as_secs_f64()]).await?.get(0))
 }

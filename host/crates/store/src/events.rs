@@ -24,7 +24,7 @@ use cardinal_observe::recent::{self, Bounds, Portion, Recent};
 
 /// How often a host looks for events while somebody reads them there, and while nobody does: then it only sees to it
 /// that they don't pile up without a number.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const LOOK_IDLE: Duration = Duration::from_secs(1);
 /// How long the database may take for one look; then it is taken for gone.
 const RAISE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,8 +39,8 @@ const READERS_PER_USER: usize = 32;
 const PAGE: i64 = 500;
 const CATCHING_UP: usize = 4;
 /// How long events can be resumed from, how many of them, and how many are forgotten in one statement.
-const KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
-const KEPT: i64 = 1_000_000;
+const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+const MAX_EVENTS: i64 = 1_000_000;
 const FORGET_BATCH: i32 = 5_000;
 
 /// The events of a host.
@@ -65,7 +65,7 @@ pub enum Begin {
     After(i64),
     /// What comes after its number is not kept, or is another database's: it has to look at everything again, and goes
     /// on after this one.
-    Anew(i64),
+    Reset(i64),
 }
 
 impl Events {
@@ -92,9 +92,9 @@ impl Events {
             return Err(StoreError::Draining);
         }
         let slot = self.slots.take(user)?;
-        let standing = crate::event_log::standing(&self.pool).await?;
+        let position = crate::event_log::position(&self.pool).await?;
         self.arrived.notify_one();
-        Ok((slot, begin(standing, last_read)))
+        Ok((slot, begin(position, last_read)))
     }
 
     /// The number of the last event that is here; changes when there are new ones.
@@ -109,7 +109,7 @@ impl Events {
 
     /// The same from the database, for a reader who comes back; `Gone` when it is not kept any more.
     pub async fn older(&self, place: i64, topics: Topics) -> Result<Portion, StoreError> {
-        let _turn = self.catching_up.acquire().await.map_err(StoreError::internal)?;
+        let _permit = self.catching_up.acquire().await.map_err(StoreError::internal)?;
         let events = crate::event_log::after(&self.pool, place, PAGE).await?;
         Ok(match events.first() {
             None => Portion::Nothing,
@@ -119,8 +119,8 @@ impl Events {
     }
 
     /// Where a reader begins anew whose events are not kept any more.
-    pub async fn anew(&self) -> Result<i64, StoreError> {
-        Ok(crate::event_log::standing(&self.pool).await?.last)
+    pub async fn restart_position(&self) -> Result<i64, StoreError> {
+        Ok(crate::event_log::position(&self.pool).await?.last)
     }
 
     /// Ends when the host does.
@@ -149,7 +149,7 @@ impl Events {
                 log_failure!(error, "events wait for the database");
             }
             failing = looked.is_err();
-            let pause = if self.readers() > 0 { LOOK_EVERY } else { LOOK_IDLE };
+            let pause = if self.readers() > 0 { POLL_INTERVAL } else { LOOK_IDLE };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.arrived.notified() => {}
@@ -158,21 +158,21 @@ impl Events {
     }
 
     async fn look(&self) -> Result<(), StoreError> {
-        let mut standing = crate::event_log::standing(&self.pool).await?;
-        if standing.waiting {
+        let mut position = crate::event_log::position(&self.pool).await?;
+        if position.waiting {
             while crate::event_log::number(&self.pool, MAX_BATCH).await? == i64::from(MAX_BATCH) {}
-            standing = crate::event_log::standing(&self.pool).await?;
+            position = crate::event_log::position(&self.pool).await?;
         }
         let head = self.recent.read().head();
         // Without readers nothing is read; the first one finds what is older in the database.
-        if self.readers() == 0 || head == 0 || head > standing.last {
-            if head != standing.last {
-                self.publish(|recent| recent.restart(standing.last));
+        if self.readers() == 0 || head == 0 || head > position.last {
+            if head != position.last {
+                self.publish(|recent| recent.restart(position.last));
             }
             return Ok(());
         }
         let mut head = head;
-        while head < standing.last {
+        while head < position.last {
             let events = crate::event_log::after(&self.pool, head, i64::from(MAX_BATCH)).await?;
             let Some(last) = events.last() else { break };
             head = last.id;
@@ -191,7 +191,7 @@ impl Events {
     pub async fn forget_old(&self) -> Result<i64, StoreError> {
         let mut forgotten = 0;
         loop {
-            let some = crate::event_log::forget(&self.pool, FORGET_BATCH, KEPT, KEPT_FOR).await?;
+            let some = crate::event_log::forget(&self.pool, FORGET_BATCH, MAX_EVENTS, MAX_AGE).await?;
             forgotten += some;
             if some < i64::from(FORGET_BATCH) {
                 return Ok(forgotten);
@@ -204,11 +204,11 @@ fn wanted(topics: Topics) -> impl Fn(&NumberedEvent) -> bool {
     move |event| topics.holds(event.topic)
 }
 
-fn begin(standing: LogPosition, last_read: Option<i64>) -> Begin {
+fn begin(position: LogPosition, last_read: Option<i64>) -> Begin {
     match last_read {
-        None => Begin::Now(standing.last),
-        Some(last) if (standing.kept_from - 1..=standing.last).contains(&last) => Begin::After(last),
-        Some(_) => Begin::Anew(standing.last),
+        None => Begin::Now(position.last),
+        Some(last) if (position.kept_from - 1..=position.last).contains(&last) => Begin::After(last),
+        Some(_) => Begin::Reset(position.last),
     }
 }
 
@@ -230,13 +230,13 @@ mod tests {
 
     #[test]
     fn a_reader_goes_on_only_where_nothing_is_missing() {
-        let standing = LogPosition { last: 20, kept_from: 11, waiting: false };
-        assert_eq!(begin(standing, None), Begin::Now(20));
+        let position = LogPosition { last: 20, kept_from: 11, waiting: false };
+        assert_eq!(begin(position, None), Begin::Now(20));
         for kept in [10, 15, 20] {
-            assert_eq!(begin(standing, Some(kept)), Begin::After(kept));
+            assert_eq!(begin(position, Some(kept)), Begin::After(kept));
         }
         for not in [0, 9, 21, i64::MAX] {
-            assert_eq!(begin(standing, Some(not)), Begin::Anew(20), "{not}");
+            assert_eq!(begin(position, Some(not)), Begin::Reset(20), "{not}");
         }
     }
 }

@@ -135,30 +135,28 @@ pub struct Expectation {
     pub digest: Option<Digest>,
 }
 
-/// Adds a job that waits; `of_plugin` is the plugin, the job's name in its manifest and whether it is resumable.
+/// Adds a job that waits; `origin` is the plugin, the job's name in its manifest and whether it is resumable.
 pub(super) async fn insert(
-    work: &Transaction<'_>,
+    tx: &Transaction<'_>,
     new: &NewJob<'_>,
-    of_plugin: Option<(&str, &str, bool)>,
+    origin: Option<(&str, &str, bool)>,
 ) -> Result<Uuid, StoreError> {
-    let open: i64 = work
-        .query_one("SELECT count(*) FROM public.jobs WHERE state IN ('queued', 'running')", &[])
-        .await?
-        .try_get(0)?;
+    let open: i64 =
+        tx.query_one("SELECT count(*) FROM public.jobs WHERE state IN ('queued', 'running')", &[]).await?.try_get(0)?;
     if open >= OPEN_JOBS {
         let detail = format!("{open} jobs are waiting or running, which is the maximum.");
         return Err(StoreError::Busy { detail, retry_after: RETRY_SECONDS });
     }
     let id = Uuid::now_v7();
-    let (plugin, plugin_job) = (of_plugin.map(|of| of.0), of_plugin.map(|of| of.1));
-    let resumable = of_plugin.is_some_and(|of| of.2);
+    let (plugin, plugin_job) = (origin.map(|of| of.0), origin.map(|of| of.1));
+    let resumable = origin.is_some_and(|of| of.2);
     let NewJob { action, user_id, actor, credential, request_id, args } = new;
     let values: [&(dyn ToSql + Sync); 10] =
         [&id, action, user_id, actor, credential, request_id, args, &plugin, &plugin_job, &resumable];
     let insert = "INSERT INTO public.jobs \
                   (id, action, user_id, actor, credential, request_id, args, plugin, plugin_job, resumable) \
                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-    work.execute(insert, &values).await?;
+    tx.execute(insert, &values).await?;
     Ok(id)
 }
 
@@ -170,15 +168,15 @@ pub async fn queue(
     expected: &Expectation,
 ) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    let id = insert(&work, new, None).await?;
+    let tx = client.transaction().await?;
+    let id = insert(&tx, new, None).await?;
     match picked {
         CardSelection::Ids(ids) => {
             let part = usize::try_from(PART).unwrap_or(1);
             for (number, ids) in ids.chunks(part).enumerate() {
                 let number = i32::try_from(number).map_err(StoreError::internal)?;
                 let sql = "INSERT INTO public.job_parts (job_id, number, ids) VALUES ($1, $2, $3)";
-                work.execute(&work.prepare_cached(sql).await?, &[&id, &number, &ids]).await?;
+                tx.execute(&tx.prepare_cached(sql).await?, &[&id, &number, &ids]).await?;
             }
         }
         CardSelection::Filter(filter) => {
@@ -191,55 +189,55 @@ pub async fn queue(
                  GROUP BY n / ${part}",
                 query.sql
             );
-            work.execute_typed(&sql, &query.typed()).await?;
+            tx.execute_typed(&sql, &query.typed()).await?;
         }
     }
     let sql = format!(
         "UPDATE public.jobs AS j SET total = (SELECT coalesce(sum(cardinality(p.ids)), 0) FROM public.job_parts p \
          WHERE p.job_id = j.id) WHERE j.id = $1 RETURNING {COLUMNS}"
     );
-    let job = from_row(&work.query_one(&sql, &[&id]).await?)?;
+    let job = from_row(&tx.query_one(&sql, &[&id]).await?)?;
     let count = job.total.unwrap_or_default();
     if let Some(expected) = expected.count.filter(|expected| *expected != count) {
         return Err(StoreError::CountMoved { count, expected });
     }
     if let Some(expected) = &expected.digest
-        && *expected != digest(&work, id).await?
+        && *expected != digest(&tx, id).await?
     {
         return Err(StoreError::SelectionMoved);
     }
-    raise_event(&work, "queued", &job).await?;
-    work.commit().await?;
+    raise_event(&tx, "queued", &job).await?;
+    tx.commit().await?;
     Ok(job)
 }
 
 /// Of the cards of a bulk action.
-async fn digest(work: &Transaction<'_>, job: Uuid) -> Result<Digest, StoreError> {
+async fn digest(tx: &Transaction<'_>, job: Uuid) -> Result<Digest, StoreError> {
     let digest = Digest::sql("i.id");
     let sql = format!("SELECT {digest} FROM public.job_parts p, unnest(p.ids) AS i (id) WHERE p.job_id = $1");
-    Ok(Digest(work.query_one(&sql, &[&job]).await?.try_get(0)?))
+    Ok(Digest(tx.query_one(&sql, &[&job]).await?.try_get(0)?))
 }
 
 /// What readers of the topic hear of a job.
-pub async fn raise_event(work: &impl GenericClient, what: &'static str, job: &Job) -> Result<(), StoreError> {
+pub async fn raise_event(tx: &impl GenericClient, what: &'static str, job: &Job) -> Result<(), StoreError> {
     let data = json!({
         "id": job.id, "action": job.action, "state": job.state, "done": job.done, "failed": job.failed, "total": job.total,
     });
-    event_log::raise(work, &Event::new(Topic::Job, what, data)).await
+    event_log::raise(tx, &Event::new(Topic::Job, what, data)).await
 }
 
 /// A job that is run as it is made, by the process that has what it works on in hand.
 pub async fn begin(pool: &Pool, new: &NewJob<'_>, runner: Runner) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    let id = insert(&work, new, None).await?;
+    let tx = client.transaction().await?;
+    let id = insert(&tx, new, None).await?;
     let sql = format!(
         "UPDATE public.jobs AS j SET state = 'running', started_at = now(), host_id = $2, runner = $3, \
          lease_until = now() + {LEASE} WHERE j.id = $1 RETURNING {COLUMNS}"
     );
-    let job = from_row(&work.query_one(&sql, &[&id, &runner.host, &runner.process]).await?)?;
-    raise_event(&work, "started", &job).await?;
-    work.commit().await?;
+    let job = from_row(&tx.query_one(&sql, &[&id, &runner.host, &runner.process]).await?)?;
+    raise_event(&tx, "started", &job).await?;
+    tx.commit().await?;
     Ok(job)
 }
 
@@ -263,16 +261,16 @@ pub(super) async fn changed(
     values: &[&(dyn ToSql + Sync)],
     what: &'static str,
 ) -> Result<Option<Job>, StoreError> {
-    let work = client.transaction().await?;
-    let Some(row) = work.query_opt(&work.prepare_cached(sql).await?, values).await? else { return Ok(None) };
+    let tx = client.transaction().await?;
+    let Some(row) = tx.query_opt(&tx.prepare_cached(sql).await?, values).await? else { return Ok(None) };
     let job = from_row(&row)?;
-    raise_event(&work, what, &job).await?;
-    work.commit().await?;
+    raise_event(&tx, what, &job).await?;
+    tx.commit().await?;
     Ok(Some(job))
 }
 
 /// Says of imports whose process has died that they are interrupted: what they read is gone with it.
-pub async fn bury_imports(pool: &Pool, runner: Runner) -> Result<Vec<Job>, StoreError> {
+pub async fn fail_abandoned_imports(pool: &Pool, runner: Runner) -> Result<Vec<Job>, StoreError> {
     const REASON: &str = "The host ended while the import was running. Rows that are counted as done were written.";
     let mut client = pool.get().await?;
     let sql = format!(
@@ -281,20 +279,20 @@ pub async fn bury_imports(pool: &Pool, runner: Runner) -> Result<Vec<Job>, Store
          AND CASE WHEN j.runner = $2 THEN j.lease_until < now() - {LONG_SILENT} \
              ELSE j.lease_until < now() OR j.host_id = $1 END RETURNING {COLUMNS}"
     );
-    let work = client.transaction().await?;
-    let rows = work.query(&work.prepare_cached(&sql).await?, &[&runner.host, &runner.process, &REASON]).await?;
-    let buried = rows.iter().map(from_row).collect::<Result<Vec<_>, _>>()?;
-    for job in &buried {
-        work.execute("DELETE FROM public.import_rows WHERE job_id = $1", &[&job.id]).await?;
-        raise_event(&work, "finished", job).await?;
+    let tx = client.transaction().await?;
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&runner.host, &runner.process, &REASON]).await?;
+    let abandoned = rows.iter().map(from_row).collect::<Result<Vec<_>, _>>()?;
+    for job in &abandoned {
+        tx.execute("DELETE FROM public.import_rows WHERE job_id = $1", &[&job.id]).await?;
+        raise_event(&tx, "finished", job).await?;
     }
-    work.commit().await?;
-    Ok(buried)
+    tx.commit().await?;
+    Ok(abandoned)
 }
 
 /// Still there: holds the lease for longer, and tells how far the job is. `None` when it is another's by now; else
 /// whether somebody wants it stopped.
-pub async fn beat(pool: &Pool, id: Uuid, runner: Runner) -> Result<Option<bool>, StoreError> {
+pub async fn extend_lease(pool: &Pool, id: Uuid, runner: Runner) -> Result<Option<bool>, StoreError> {
     let mut client = pool.get().await?;
     let sql = format!(
         "UPDATE public.jobs AS j SET lease_until = now() + {LEASE} \

@@ -55,7 +55,7 @@ pub async fn stored(pool: &Pool) -> Result<Vec<StoredKind>, StoreError> {
 }
 
 /// The kinds of these cards' sources, in their order; a card without sources is not in it.
-pub async fn of_cards(pool: &Pool, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<String>>, StoreError> {
+pub async fn for_cards(pool: &Pool, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<String>>, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT card_id, array_agg(DISTINCT kind ORDER BY kind) AS kinds FROM public.card_source_index \
                WHERE card_id = ANY($1) GROUP BY card_id";
@@ -64,7 +64,7 @@ pub async fn of_cards(pool: &Pool, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<S
 }
 
 /// How long a look at all kinds is good for.
-const GOOD_FOR: Duration = Duration::seconds(10);
+const TTL: Duration = Duration::seconds(10);
 
 /// The kinds as they were counted last. One look at a time, whoever else asks meanwhile gets the same.
 #[derive(Default)]
@@ -74,7 +74,7 @@ impl Kinds {
     pub async fn stored(&self, pool: &Pool, now: OffsetDateTime) -> Result<Arc<Vec<StoredKind>>, StoreError> {
         let mut kept = self.0.lock().await;
         if let Some((stored, at)) = &*kept
-            && now - *at < GOOD_FOR
+            && now - *at < TTL
         {
             return Ok(Arc::clone(stored));
         }

@@ -25,9 +25,9 @@ pub async fn begin(pool: &Pool, subjects: &[Subject]) -> Result<Result<(), Vec<u
     let keys: Vec<&[u8]> = subjects.iter().map(|subject| subject.key.as_slice()).collect();
     let free: Vec<i32> = subjects.iter().map(|subject| subject.free).collect();
     let first: Vec<f64> = subjects.iter().map(|subject| subject.first_ms).collect();
-    let longest: Vec<f64> = subjects.iter().map(|subject| subject.longest_ms).collect();
+    let max_delays: Vec<f64> = subjects.iter().map(|subject| subject.longest_ms).collect();
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
+    let tx = client.transaction().await?;
     // In one order, so that tries never wait for each other in a circle.
     let sql = format!(
         "INSERT INTO public.login_failures AS f (subject, failures, free, first_ms, longest_ms, last_at)
@@ -40,12 +40,12 @@ pub async fn begin(pool: &Pool, subjects: &[Subject]) -> Result<Result<(), Vec<u
            last_at = clock_timestamp()
          WHERE f.failures < f.free OR {IS_FORGOTTEN} OR {NEXT} <= clock_timestamp()"
     );
-    let counted = work.execute(&work.prepare_cached(&sql).await?, &[&keys, &free, &first, &longest]).await?;
+    let counted = tx.execute(&tx.prepare_cached(&sql).await?, &[&keys, &free, &first, &max_delays]).await?;
     if counted == subjects.len() as u64 {
-        work.commit().await?;
+        tx.commit().await?;
         return Ok(Ok(()));
     }
-    work.rollback().await?;
+    tx.rollback().await?;
     let sql = format!(
         "SELECT CASE WHEN f.failures < f.free OR {IS_FORGOTTEN} THEN 0
                 ELSE greatest(0, ceil(extract(epoch FROM {NEXT} - clock_timestamp()) * 1000))::bigint END

@@ -6,11 +6,12 @@ use uuid::Uuid;
 
 use super::users::{self, User};
 use crate::error::StoreError;
+use cardinal_base::hex::hex;
 
-/// Characters of a name that a provider gives; the mark that makes it unique comes on top, and the column takes 120.
+/// Characters of a name that a provider gives; the suffix that makes it unique comes on top, and the column takes 120.
 const MAX_NAME: usize = 100;
-/// Hex digits of that mark.
-const MARK: usize = 8;
+/// Hex digits of that suffix.
+const SUFFIX_DIGITS: usize = 8;
 
 /// The user whom this subject of this issuer is here; made when it is seen for the first time.
 pub async fn find_or_create(pool: &Pool, issuer: &str, subject: &str, name: &str) -> Result<User, StoreError> {
@@ -33,9 +34,9 @@ fn find() -> String {
 }
 
 async fn insert(transaction: &Transaction<'_>, issuer: &str, subject: &str, name: &str) -> Result<(), StoreError> {
-    let (name, mark) = (readable(name), mark(issuer, subject));
-    let marked = format!("{name} {mark}").trim_start().to_owned();
-    let name = if name.is_empty() { &marked } else { &name };
+    let (name, suffix) = (readable(name), suffix(issuer, subject));
+    let with_suffix = format!("{name} {suffix}").trim_start().to_owned();
+    let name = if name.is_empty() { &with_suffix } else { &name };
     // Nobody may look like somebody else in the audit, a local administrator least of all.
     transaction
         .execute(
@@ -43,7 +44,7 @@ async fn insert(transaction: &Transaction<'_>, issuer: &str, subject: &str, name
              SELECT $1, 'oidc', $2, $3, CASE WHEN EXISTS ( \
                  SELECT 1 FROM public.admin_users WHERE lower(username) = lower($4)) THEN $5 ELSE $4 END \
              ON CONFLICT (oidc_iss, oidc_sub) DO NOTHING",
-            &[&Uuid::now_v7(), &issuer, &subject, &name, &marked],
+            &[&Uuid::now_v7(), &issuer, &subject, &name, &with_suffix],
         )
         .await?;
     Ok(())
@@ -62,10 +63,9 @@ fn readable(name: &str) -> String {
 }
 
 /// Tells apart two people whom their providers call the same.
-fn mark(issuer: &str, subject: &str) -> String {
+fn suffix(issuer: &str, subject: &str) -> String {
     let hash = Sha256::new().chain_update(issuer).chain_update([0]).chain_update(subject).finalize();
-    let hex: String = hash.iter().take(MARK / 2).map(|byte| format!("{byte:02x}")).collect();
-    format!("({hex})")
+    format!("({})", &hex(&hash)[..SUFFIX_DIGITS])
 }
 
 #[cfg(test)]
@@ -75,16 +75,16 @@ mod tests {
 
     #[test]
     fn a_mark_belongs_to_issuer_and_subject_together() {
-        assert_eq!(mark("a", "b"), mark("a", "b"));
-        assert_ne!(mark("a", "bc"), mark("ab", "c"));
+        assert_eq!(suffix("a", "b"), suffix("a", "b"));
+        assert_ne!(suffix("a", "bc"), suffix("ab", "c"));
     }
 
     proptest! {
         #[test]
         fn any_name_fits_the_column(name in "(?s).{0,300}") {
             let readable = readable(&name);
-            let marked = format!("{readable} {}", mark("i", "s"));
-            prop_assert!((1..=120).contains(&marked.chars().count()), "{marked:?}");
+            let with_suffix = format!("{readable} {}", suffix("i", "s"));
+            prop_assert!((1..=120).contains(&with_suffix.chars().count()), "{with_suffix:?}");
             let plain = |c: char| !c.is_control() && c != '\u{202e}';
             prop_assert!(readable.chars().all(plain));
         }

@@ -21,7 +21,7 @@ const RUNNING_JOBS: i64 = 4;
 /// A job that ended the process that ran it so often is not begun again.
 const RUNS: i32 = 5;
 /// Errors of one job that are kept; the rest is only counted.
-const ERRORS_KEPT: i64 = 10_000;
+const MAX_ERRORS: i64 = 10_000;
 
 /// What a new job of a plugin is.
 pub struct NewPluginJob<'a> {
@@ -39,27 +39,27 @@ pub struct NewPluginJob<'a> {
 /// Queues a job.
 pub async fn queue(pool: &Pool, new: &NewPluginJob<'_>) -> Result<Job, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    let job = insert(&work, new).await?;
-    work.commit().await?;
+    let tx = client.transaction().await?;
+    let job = insert(&tx, new).await?;
+    tx.commit().await?;
     Ok(job)
 }
 
-/// Queues a job as a part of `work`.
-pub(super) async fn insert(work: &Transaction<'_>, new: &NewPluginJob<'_>) -> Result<Job, StoreError> {
+/// Queues a job as a part of `tx`.
+pub(super) async fn insert(tx: &Transaction<'_>, new: &NewPluginJob<'_>) -> Result<Job, StoreError> {
     let sql = "SELECT count(*) FROM public.jobs WHERE plugin = $1 AND state IN ('queued', 'running')";
-    let open: i64 = work.query_one(&work.prepare_cached(sql).await?, &[&new.plugin]).await?.try_get(0)?;
+    let open: i64 = tx.query_one(&tx.prepare_cached(sql).await?, &[&new.plugin]).await?.try_get(0)?;
     if open >= OPEN_JOBS {
         let detail = format!("{open} jobs of this plugin are waiting or running; which is the maximum.");
         return Err(StoreError::Busy { detail, retry_after: RETRY_SECONDS });
     }
     let NewPluginJob { plugin, name, resumable, user_id, actor, credential, request_id, args } = *new;
-    let of_plugin = Some((plugin, name, resumable));
+    let origin = Some((plugin, name, resumable));
     let new = NewJob { action: ACTION, user_id, actor, credential, request_id, args };
-    let id = jobs::insert(work, &new, of_plugin).await?;
+    let id = jobs::insert(tx, &new, origin).await?;
     let sql = format!("SELECT {COLUMNS} FROM public.jobs j WHERE j.id = $1");
-    let job = jobs::from_row(&work.query_one(&work.prepare_cached(&sql).await?, &[&id]).await?)?;
-    jobs::raise_event(work, "queued", &job).await?;
+    let job = jobs::from_row(&tx.query_one(&tx.prepare_cached(&sql).await?, &[&id]).await?)?;
+    jobs::raise_event(tx, "queued", &job).await?;
     Ok(job)
 }
 
@@ -93,7 +93,7 @@ const DEAD: &str = "CASE WHEN o.runner = $2 THEN o.lease_until < now() - interva
                     ELSE o.lease_until < now() OR o.host_id = $1 END";
 
 /// Says of jobs whose process has died, and that do not go on after that, that they are interrupted.
-pub async fn bury(pool: &Pool, runner: Runner) -> Result<Vec<Job>, StoreError> {
+pub async fn fail_abandoned(pool: &Pool, runner: Runner) -> Result<Vec<Job>, StoreError> {
     const REASON: &str = "The host ended while the job was running. What it had done by then stays done.";
     let mut client = pool.get().await?;
     let sql = format!(
@@ -102,14 +102,14 @@ pub async fn bury(pool: &Pool, runner: Runner) -> Result<Vec<Job>, StoreError> {
          AND CASE WHEN j.runner = $2 THEN j.lease_until < now() - {LONG_SILENT} \
              ELSE j.lease_until < now() OR j.host_id = $1 END RETURNING {COLUMNS}"
     );
-    let work = client.transaction().await?;
-    let rows = work.query(&work.prepare_cached(&sql).await?, &[&runner.host, &runner.process, &REASON, &RUNS]).await?;
-    let buried = rows.iter().map(jobs::from_row).collect::<Result<Vec<_>, _>>()?;
-    for job in &buried {
-        jobs::raise_event(&work, "finished", job).await?;
+    let tx = client.transaction().await?;
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&runner.host, &runner.process, &REASON, &RUNS]).await?;
+    let abandoned = rows.iter().map(jobs::from_row).collect::<Result<Vec<_>, _>>()?;
+    for job in &abandoned {
+        jobs::raise_event(&tx, "finished", job).await?;
     }
-    work.commit().await?;
-    Ok(buried)
+    tx.commit().await?;
+    Ok(abandoned)
 }
 
 /// How far a job is, and what has failed since the report before.
@@ -121,7 +121,7 @@ pub struct JobReport {
     /// As readers get them.
     pub errors: Vec<Value>,
     /// Failures that are not told, as there were too many between two reports.
-    pub untold: i64,
+    pub unreported: i64,
     pub checkpoint: Option<Value>,
 }
 
@@ -129,24 +129,21 @@ pub struct JobReport {
 /// whether somebody wants it stopped.
 pub async fn record(pool: &Pool, id: Uuid, runner: Runner, report: &JobReport) -> Result<Option<bool>, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    let failed = i64::try_from(report.errors.len()).unwrap_or(i64::MAX).saturating_add(report.untold);
+    let tx = client.transaction().await?;
+    let failed = i64::try_from(report.errors.len()).unwrap_or(i64::MAX).saturating_add(report.unreported);
     let sql = format!(
         "UPDATE public.jobs AS j SET lease_until = now() + {LEASE}, done = coalesce($3, j.done), total = coalesce($4, j.total), \
          message = coalesce($5, j.message), failed = j.failed + $6, checkpoint = coalesce($7, j.checkpoint) \
          WHERE j.id = $1 AND j.runner = $2 AND j.state = 'running' RETURNING {COLUMNS}"
     );
     let JobReport { done, total, message, checkpoint, .. } = report;
-    let row = work
-        .query_opt(
-            &work.prepare_cached(&sql).await?,
-            &[&id, &runner.process, done, total, message, &failed, checkpoint],
-        )
+    let row = tx
+        .query_opt(&tx.prepare_cached(&sql).await?, &[&id, &runner.process, done, total, message, &failed, checkpoint])
         .await?;
     let Some(row) = row else { return Ok(None) };
     let job = jobs::from_row(&row)?;
-    jobs::keep_errors(&work, id, job.failed - failed, &report.errors, ERRORS_KEPT).await?;
-    jobs::raise_event(&work, "progress", &job).await?;
-    work.commit().await?;
+    jobs::keep_errors(&tx, id, job.failed - failed, &report.errors, MAX_ERRORS).await?;
+    jobs::raise_event(&tx, "progress", &job).await?;
+    tx.commit().await?;
     Ok(Some(job.cancel_asked_at.is_some()))
 }

@@ -83,24 +83,24 @@ pub async fn start(
     next_at: OffsetDateTime,
 ) -> Result<DueJob, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
+    let tx = client.transaction().await?;
     let sql = "UPDATE public.plugin_schedules SET next_at = $4, last_at = $3 \
                WHERE plugin = $1 AND job = $2 AND next_at <= $3";
-    let taken = work.execute(&work.prepare_cached(sql).await?, &[&new.plugin, &new.name, &now, &next_at]).await?;
+    let taken = tx.execute(&tx.prepare_cached(sql).await?, &[&new.plugin, &new.name, &now, &next_at]).await?;
     if taken == 0 {
         return Ok(DueJob::NotDue);
     }
     let sql = "SELECT count(*) FROM public.jobs WHERE plugin = $1 AND plugin_job = $2 AND user_id = $3 \
                AND state IN ('queued', 'running')";
-    let row = work.query_one(&work.prepare_cached(sql).await?, &[&new.plugin, &new.name, &new.user_id]).await?;
+    let row = tx.query_one(&tx.prepare_cached(sql).await?, &[&new.plugin, &new.name, &new.user_id]).await?;
     if row.try_get::<_, i64>(0)? > 0 {
-        work.commit().await?;
+        tx.commit().await?;
         return Ok(DueJob::StillOpen);
     }
-    let job = plugin_jobs::insert(&work, new).await?;
+    let job = plugin_jobs::insert(&tx, new).await?;
     let sql = "UPDATE public.plugin_schedules SET last_job = $3 WHERE plugin = $1 AND job = $2";
-    work.execute(&work.prepare_cached(sql).await?, &[&new.plugin, &new.name, &job.id]).await?;
-    work.commit().await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&new.plugin, &new.name, &job.id]).await?;
+    tx.commit().await?;
     Ok(DueJob::Queued(Box::new(job)))
 }
 

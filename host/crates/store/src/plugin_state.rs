@@ -98,10 +98,10 @@ pub async fn change_settings<E>(
     change: impl FnOnce(&Settings) -> Result<Option<Settings>, E>,
 ) -> Result<Result<(Settings, Settings), E>, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    work.execute("INSERT INTO public.plugin_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING", &[&plugin]).await?;
+    let tx = client.transaction().await?;
+    tx.execute("INSERT INTO public.plugin_state (plugin) VALUES ($1) ON CONFLICT DO NOTHING", &[&plugin]).await?;
     let sql = format!("SELECT {} FROM public.plugin_state WHERE plugin = $1 FOR UPDATE", Settings::COLUMNS);
-    let before = Settings::from_row(&work.query_one(&sql, &[&plugin]).await?)?;
+    let before = Settings::from_row(&tx.query_one(&sql, &[&plugin]).await?)?;
     precondition.check(before.version)?;
     let new = match change(&before) {
         Ok(Some(new)) => new,
@@ -109,13 +109,13 @@ pub async fn change_settings<E>(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let now = Settings { version: before.version + 1, ..new };
-    work.execute(
+    tx.execute(
         "UPDATE public.plugin_state SET settings = $2, sealed = $3, settings_version = $4, updated_at = now()
          WHERE plugin = $1",
         &[&plugin, &now.open, &Json(&now.sealed), &now.version],
     )
     .await?;
-    work.commit().await?;
+    tx.commit().await?;
     Ok(Ok((before, now)))
 }
 

@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// Packages of one plugin that are remembered; those that something was decided about are never forgotten.
-const KEPT: i64 = 100;
+const MAX_VERSIONS: i64 = 100;
 
 /// A package of a plugin.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,7 +97,7 @@ pub async fn activated(pool: &Pool, plugin: &str, sha256: &str, version: &str) -
                                    ORDER BY activated_at DESC NULLS LAST OFFSET $2 LIMIT 1)",
         )
         .await?;
-    client.execute(&statement, &[&plugin, &KEPT]).await?;
+    client.execute(&statement, &[&plugin, &MAX_VERSIONS]).await?;
     Ok(())
 }
 
@@ -111,9 +111,9 @@ pub async fn roll_back(
     reason: &str,
 ) -> Result<(), StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
+    let tx = client.transaction().await?;
     for (sha256, version) in aside {
-        work.execute(
+        tx.execute(
             "INSERT INTO public.plugin_versions (plugin, sha256, version, set_aside_at, set_aside_by, set_aside_reason)
              VALUES ($1, $2, $3, now(), $4, $5)
              ON CONFLICT (plugin, sha256) DO UPDATE SET set_aside_at = excluded.set_aside_at,
@@ -122,8 +122,8 @@ pub async fn roll_back(
         )
         .await?;
     }
-    work.execute(TAKE_BACK, &[&plugin, &vec![to]]).await?;
-    work.commit().await?;
+    tx.execute(TAKE_BACK, &[&plugin, &vec![to]]).await?;
+    tx.commit().await?;
     Ok(())
 }
 

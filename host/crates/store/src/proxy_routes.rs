@@ -47,23 +47,23 @@ pub async fn replace(
     by: &Value,
 ) -> Result<(ProxyRoutesRecord, i64), StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
+    let tx = client.transaction().await?;
     // There may be no row to lock yet.
-    work.batch_execute("LOCK TABLE public.proxy_routes IN SHARE ROW EXCLUSIVE MODE").await?;
-    let row = work.query_opt("SELECT version, routes FROM public.proxy_routes", &[]).await?;
+    tx.batch_execute("LOCK TABLE public.proxy_routes IN SHARE ROW EXCLUSIVE MODE").await?;
+    let row = tx.query_opt("SELECT version, routes FROM public.proxy_routes", &[]).await?;
     let before = row.map_or_else(ProxyRoutesRecord::default, |row| ProxyRoutesRecord {
         version: row.get("version"),
         lines: row.get::<_, Json<_>>("routes").0,
     });
     precondition.check(before.version)?;
     let version = before.version + 1;
-    work.execute(
+    tx.execute(
         "INSERT INTO public.proxy_routes (routes, version, updated_by) VALUES ($1, $2, $3) \
          ON CONFLICT (one_row) DO UPDATE SET routes = excluded.routes, version = excluded.version, \
          updated_by = excluded.updated_by, updated_at = now()",
         &[&Json(lines), &version, by],
     )
     .await?;
-    work.commit().await?;
+    tx.commit().await?;
     Ok((before, version))
 }

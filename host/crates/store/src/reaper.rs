@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::error::StoreError;
 use cardinal_base::db_error;
-use cardinal_database::{pool::Pool, roles::plugin_of_schema};
+use cardinal_database::{pool::Pool, roles::plugin_from_schema};
 
 /// For one card.
 pub const CARD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,26 +70,26 @@ pub async fn remove_cards(reaper: &Pool, ids: &[Uuid], timeout: Duration) -> Res
 /// What forbids the removal is a plugin's: a foreign key, a constraint that its action breaks (`ON DELETE SET NULL` on a column
 /// that is NOT NULL), or a check or generated column that fails for the row that comes out of it.
 pub(super) fn card_in_use(error: tokio_postgres::Error) -> StoreError {
-    match error.as_db_error().and_then(plugin_of) {
+    match error.as_db_error().and_then(find_plugin) {
         Some(plugin) => StoreError::CardInUse { plugin },
         None => error.into(),
     }
 }
 
 /// The schema of the constraint, or of the table in the statement of a key's action, which is what stands last in the context.
-fn plugin_of(fault: &DbError) -> Option<String> {
+fn find_plugin(fault: &DbError) -> Option<String> {
     let code = fault.code().code();
     let schema = match code.starts_with("23") {
         true => fault.schema(),
         // Not the server's own faults.
         false if ["53", "57", "58", "XX"].iter().any(|class| code.starts_with(class)) => None,
-        false => fault.where_().and_then(schema_of_action),
+        false => fault.where_().and_then(find_schema),
     };
-    schema.and_then(plugin_of_schema)
+    schema.and_then(plugin_from_schema)
 }
 
 /// `UPDATE ONLY "plugin_a"."items" SET ...` or `DELETE FROM ONLY ...`, in quotes; a partitioned table is without ONLY.
-fn schema_of_action(context: &str) -> Option<&str> {
+fn find_schema(context: &str) -> Option<&str> {
     context.lines().next_back()?.split('"').find(|word| word.starts_with("plugin_"))
 }
 
@@ -114,16 +114,16 @@ fn is_slow(code: &SqlState) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::schema_of_action;
+    use super::find_schema;
 
     #[test]
     fn the_plugin_of_a_keys_action_stands_in_the_last_line_of_the_context() {
         let context = "column \"plugin_other\"\nSQL-Anweisung »UPDATE ONLY \"plugin_a\".\"plugin_b\" SET \"c\" = NULL«";
-        assert_eq!(schema_of_action(context), Some("plugin_a"));
+        assert_eq!(find_schema(context), Some("plugin_a"));
         let partitioned =
             "SQL statement \"DELETE FROM \"plugin_a\".\"items\" WHERE $1 OPERATOR(pg_catalog.=) \"card_id\"\"";
-        assert_eq!(schema_of_action(partitioned), Some("plugin_a"));
-        assert_eq!(schema_of_action("PL/pgSQL function f() line 1 at RAISE"), None);
-        assert_eq!(schema_of_action(""), None);
+        assert_eq!(find_schema(partitioned), Some("plugin_a"));
+        assert_eq!(find_schema("PL/pgSQL function f() line 1 at RAISE"), None);
+        assert_eq!(find_schema(""), None);
     }
 }

@@ -89,14 +89,14 @@ pub async fn find(pool: &Pool, id: Uuid) -> Result<Option<Session>, StoreError> 
     }))
 }
 
-/// Where names have logged in of late: those after the session `after`, oldest first, the newest `most`. Gives the last
-/// session as well.
-pub async fn places(pool: &Pool, after: Uuid, most: i64) -> Result<(Option<Uuid>, Vec<(String, IpAddr)>), StoreError> {
+/// Where names have logged in of late: those after the session `after`, oldest first, the newest `limit`. Gives the
+/// last session as well.
+pub async fn places(pool: &Pool, after: Uuid, limit: i64) -> Result<(Option<Uuid>, Vec<(String, IpAddr)>), StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT s.id, u.username, s.ip FROM public.admin_sessions s JOIN public.admin_users u ON u.id = s.user_id \
                WHERE s.id > $1 AND s.ip IS NOT NULL AND s.created_at > now() - interval '30 days' \
                ORDER BY s.id DESC LIMIT $2";
-    let rows = client.query(&client.prepare_cached(sql).await?, &[&after, &most]).await?;
+    let rows = client.query(&client.prepare_cached(sql).await?, &[&after, &limit]).await?;
     let last = rows.first().map(|row| row.get("id"));
     Ok((last, rows.iter().rev().map(|row| (row.get("username"), row.get("ip"))).collect()))
 }

@@ -78,8 +78,8 @@ pub async fn get(pool: &Pool, owner: Uuid, id: Uuid) -> Result<Option<View>, Sto
     Ok(row.as_ref().map(from_row))
 }
 
-/// A new view, unless its owner has `most` already. Who makes several at the same moment may end a few above that.
-pub async fn insert(pool: &Pool, owner: Uuid, new: &Content, most: i64) -> Result<Option<View>, StoreError> {
+/// A new view, unless its owner has `max_views` already. Who makes several at the same moment may end a few above that.
+pub async fn insert(pool: &Pool, owner: Uuid, new: &Content, max_views: i64) -> Result<Option<View>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "INSERT INTO public.admin_views (id, owner_id, name, filter, sort, columns) SELECT $1, $2, $3, $4, $5, $6 \
@@ -88,7 +88,7 @@ pub async fn insert(pool: &Pool, owner: Uuid, new: &Content, most: i64) -> Resul
     let statement = client.prepare_cached(&sql).await?;
     let (filter, columns) = (Json(&new.filter), new.columns.as_ref().map(Json));
     let row = client
-        .query_opt(&statement, &[&Uuid::now_v7(), &owner, &new.name, &filter, &new.sort, &columns, &most])
+        .query_opt(&statement, &[&Uuid::now_v7(), &owner, &new.name, &filter, &new.sort, &columns, &max_views])
         .await
         .map_err(name_taken)?;
     Ok(row.as_ref().map(from_row))
@@ -103,8 +103,8 @@ pub async fn update<E>(
     change: impl FnOnce(View) -> Result<Content, E> + Send,
 ) -> Result<Result<View, E>, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    let now = lock(&work, owner, id, precondition).await?;
+    let tx = client.transaction().await?;
+    let now = lock(&tx, owner, id, precondition).await?;
     let content = match change(now) {
         Ok(content) => content,
         Err(refusal) => return Ok(Err(refusal)),
@@ -114,32 +114,30 @@ pub async fn update<E>(
          updated_at = now() WHERE id = $1 RETURNING {COLUMNS}"
     );
     let (filter, columns) = (Json(&content.filter), content.columns.as_ref().map(Json));
-    let statement = work.prepare_cached(&sql).await?;
-    let row = work
-        .query_one(&statement, &[&id, &content.name, &filter, &content.sort, &columns])
-        .await
-        .map_err(name_taken)?;
-    work.commit().await?;
+    let statement = tx.prepare_cached(&sql).await?;
+    let row =
+        tx.query_one(&statement, &[&id, &content.name, &filter, &content.sort, &columns]).await.map_err(name_taken)?;
+    tx.commit().await?;
     Ok(Ok(from_row(&row)))
 }
 
 pub async fn delete(pool: &Pool, owner: Uuid, id: Uuid, precondition: &Precondition) -> Result<(), StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    lock(&work, owner, id, precondition).await?;
-    work.execute("DELETE FROM public.admin_views WHERE id = $1", &[&id]).await?;
-    work.commit().await?;
+    let tx = client.transaction().await?;
+    lock(&tx, owner, id, precondition).await?;
+    tx.execute("DELETE FROM public.admin_views WHERE id = $1", &[&id]).await?;
+    tx.commit().await?;
     Ok(())
 }
 
 async fn lock(
-    work: &deadpool_postgres::Transaction<'_>,
+    tx: &deadpool_postgres::Transaction<'_>,
     owner: Uuid,
     id: Uuid,
     precondition: &Precondition,
 ) -> Result<View, StoreError> {
     let sql = format!("SELECT {COLUMNS} FROM public.admin_views WHERE owner_id = $1 AND id = $2 FOR UPDATE");
-    let row = work.query_opt(&work.prepare_cached(&sql).await?, &[&owner, &id]).await?;
+    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &[&owner, &id]).await?;
     let view = from_row(&row.ok_or(StoreError::NotFound("view"))?);
     precondition.check(view.version)?;
     Ok(view)

@@ -61,7 +61,7 @@ impl Access {
     pub fn preparation(&self) -> Preparation {
         Preparation {
             login: self.login(),
-            names: RoleNames::of_database(&self.login.dbname),
+            names: RoleNames::new(&self.login.dbname),
             secret: self.secret.clone(),
             migrations: migrate::COUNT,
             is_beside: false,

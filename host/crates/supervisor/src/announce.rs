@@ -16,7 +16,7 @@ pub struct Announcement {
     text: String,
     name: String,
     made_up: Option<Secret>,
-    told: Arc<Once>,
+    announced: Arc<Once>,
 }
 
 impl Announcement {
@@ -24,7 +24,7 @@ impl Announcement {
         let base = &config.http.base_url;
         let text = format!("Cardinal is ready.\n  Admin UI     {base}/admin/\n  MCP          {base}/api");
         let name = config.auth.bootstrap_username.as_deref().unwrap_or("admin");
-        Self { text, name: name.to_owned(), made_up: None, told: Arc::new(Once::new()) }
+        Self { text, name: name.to_owned(), made_up: None, announced: Arc::new(Once::new()) }
     }
 
     /// The first user's password that was made up, or that it is nobody's after all.
@@ -34,7 +34,7 @@ impl Announcement {
 
     /// `first_login` is the name and the place of a password that still lets its owner in.
     pub fn ready(&self, first_login: Option<&str>) {
-        self.told.call_once(|| {
+        self.announced.call_once(|| {
             let first_login = first_login.map(|login| format!("\n  First login  {login}")).unwrap_or_default();
             let text = format!("{}{first_login}\n", self.text);
             // A closed standard output must not stop the host.
@@ -45,7 +45,7 @@ impl Announcement {
 
 impl Announcement {
     /// A password is shown to a person at a terminal only, never written to a log.
-    pub fn tell_terminal(&mut self) {
+    pub fn print_to_terminal(&mut self) {
         let mut terminal = std::io::stderr();
         if let Some(password) = self.made_up.take().filter(|_| terminal.is_terminal()) {
             let _ = writeln!(terminal, "\n  First login:  {}  {}\n", self.name, password.expose());

@@ -99,7 +99,7 @@ mod tests {
         let error = bind("LISTEN_ADDR", "192.0.2.1:0".parse().unwrap()).unwrap_err().to_string();
         assert!(error.contains("no address of this machine"), "{error}");
         let denied = io::Error::from(ErrorKind::PermissionDenied);
-        let told = explain("LISTEN_ADDR", "127.0.0.1:80".parse().unwrap(), &denied).to_string();
-        assert!(told.contains("setcap") && told.contains("8080"), "{told}");
+        let message = explain("LISTEN_ADDR", "127.0.0.1:80".parse().unwrap(), &denied).to_string();
+        assert!(message.contains("setcap") && message.contains("8080"), "{message}");
     }
 }

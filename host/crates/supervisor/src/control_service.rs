@@ -38,7 +38,7 @@ pub struct ControlService {
     probed: HashSet<String>,
     /// What this worker has asked for already. Its first question is answered from what an earlier worker was given,
     /// so that a restart costs no schema step; a second means that something is wrong with the answer.
-    asked: HashSet<ProvisionRequest>,
+    requested: HashSet<ProvisionRequest>,
 }
 
 impl ControlService {
@@ -51,7 +51,7 @@ impl ControlService {
         files: Files,
         tls: TlsSource,
     ) -> Self {
-        let (probed, asked) = (HashSet::new(), HashSet::new());
+        let (probed, requested) = (HashSet::new(), HashSet::new());
         Self {
             clock,
             crashes,
@@ -63,12 +63,12 @@ impl ControlService {
             files,
             tls: Arc::new(tls),
             probed,
-            asked,
+            requested,
         }
     }
 
     pub fn new_worker(&mut self) {
-        self.asked.clear();
+        self.requested.clear();
     }
 
     pub fn probed(&self) -> Vec<String> {
@@ -81,7 +81,7 @@ impl ControlService {
             ToSupervisor::Alive => {}
             ToSupervisor::Ready { first_login } => {
                 tracing::info!("the worker is ready");
-                self.announcement.tell_terminal();
+                self.announcement.print_to_terminal();
                 let (announcement, first) = (self.announcement.clone(), self.first_password.clone());
                 spawn_blocking(move || announcement.ready(first_login.and_then(|login| first.look(&login)).as_deref()));
             }
@@ -122,12 +122,13 @@ impl ControlService {
                 answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
             }
             ToSupervisor::Purge { id, plugin } => {
-                self.asked.retain(|request| request.plugin != plugin);
+                self.requested.retain(|request| request.plugin != plugin);
                 let provisioner = self.provisioner.clone();
                 answer(outbox, async move { ToWorker::Purged { id, result: provisioner.purge(&plugin).await } });
             }
             ToSupervisor::Provision { id, request } => {
-                let known = if self.asked.insert(request.clone()) { self.provisioner.recall(&request) } else { None };
+                let known =
+                    if self.requested.insert(request.clone()) { self.provisioner.recall(&request) } else { None };
                 let provisioner = self.provisioner.clone();
                 answer(outbox, async move {
                     let result = match known {
@@ -141,8 +142,8 @@ impl ControlService {
     }
 
     /// Records how a worker ended. Whether there is reason to hope that the next one will fare better.
-    pub fn record_exit(&mut self, death: WorkerExit) -> bool {
-        let Some(crash) = death.crash else { return false };
+    pub fn record_exit(&mut self, exit: WorkerExit) -> bool {
+        let Some(crash) = exit.crash else { return false };
         if let Some(culprit) = &crash.plugin {
             self.probed.remove(&culprit.sha256);
         }

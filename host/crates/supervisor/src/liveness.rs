@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn a_listener_on_all_addresses_is_asked_on_this_machine() {
-        for (listener, asked) in
+        for (listener, expected) in
             [("0.0.0.0:80", "127.0.0.1:80"), ("[::]:80", "[::1]:80"), ("192.0.2.1:80", "192.0.2.1:80")]
         {
-            assert_eq!(reachable(listener.parse().unwrap()), asked.parse().unwrap());
+            assert_eq!(reachable(listener.parse().unwrap()), expected.parse().unwrap());
         }
     }
 

@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 use crate::lines::{Bucket, Rate};
 use cardinal_base::{
     codes::{self, Code},
+    raw_answer,
     request_id::RequestId,
 };
 use cardinal_control::local_socket::{HandoverSender, TokenHash};
@@ -147,13 +148,9 @@ impl Admission {
     /// The whole answer, to whatever is asked.
     async fn refuse(&self, mut stream: UnixStream, code: &'static Code) {
         let request_id = RequestId::from_headers(&http::HeaderMap::new());
-        let body = code.problem(&self.base_url, request_id.as_str()).to_string();
-        let answer = format!(
-            "HTTP/1.1 {}\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-            code.status(),
-            body.len(),
-        );
-        let written = tokio::time::timeout(REFUSAL_TIMEOUT, stream.write_all(answer.as_bytes())).await;
+        let problem = code.problem(&self.base_url, request_id.as_str());
+        let answer = raw_answer::problem(code.status(), request_id.as_str(), &problem);
+        let written = tokio::time::timeout(REFUSAL_TIMEOUT, stream.write_all(&answer)).await;
         tracing::debug!(?written, "no worker took a connection to the local socket");
     }
 

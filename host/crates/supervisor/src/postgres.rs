@@ -40,7 +40,7 @@ const PASSWORD_FILE: &str = "postgres-password";
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// After a crash it first reads back its log, which takes as long as it takes; it says so meanwhile.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(3600);
-const ASK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const FAST_STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const IMMEDIATE_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -59,7 +59,7 @@ struct Server {
     installation: Installation,
     account: Option<Account>,
     folder: ClusterFolder,
-    last_words: LogTail,
+    last_lines: LogTail,
 }
 
 impl PrivatePostgres {
@@ -83,7 +83,7 @@ impl PrivatePostgres {
         tracing::info!(major = installation.major, programs = %installation.bin_dir.display(), "starting PostgreSQL");
         let superuser = superuser(&folder.sockets(), password)?;
         let server =
-            Server { launcher: launcher.clone(), installation, account, folder, last_words: LogTail::default() };
+            Server { launcher: launcher.clone(), installation, account, folder, last_lines: LogTail::default() };
         let mut child = server.spawn()?;
         server.until_ready(&mut child, &superuser).await?;
         make_database(&superuser).await?;
@@ -147,7 +147,7 @@ impl Server {
         let (theirs, messages) = relay::channel().context("making the socket for PostgreSQL's log")?;
         command.args(["-D", FOLDER]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(theirs);
         let child = tokio::process::Command::from(command).spawn().context("starting PostgreSQL")?;
-        tokio::spawn(relay::relay(messages, self.last_words.clone()));
+        tokio::spawn(relay::relay(messages, self.last_lines.clone()));
         Ok(child)
     }
 
@@ -155,23 +155,23 @@ impl Server {
         let dir = SocketDir::open(&login.host, login.port).context("opening the socket's folder")?;
         let login = login.clone().through(&dir);
         let started = Instant::now();
-        let mut patience = SILENCE_TIMEOUT;
+        let mut timeout = SILENCE_TIMEOUT;
         loop {
             if let Some(status) = child.try_wait().context("watching PostgreSQL")? {
-                bail!("PostgreSQL failed to start ({status}): {}", self.last_words.text());
+                bail!("PostgreSQL failed to start ({status}): {}", self.last_lines.text());
             }
             match connect::connect(&login).await {
                 Ok(_) => return Ok(()),
-                Err(error) if error.code() == Some(&SqlState::CANNOT_CONNECT_NOW) => patience = RECOVERY_TIMEOUT,
+                Err(error) if error.code() == Some(&SqlState::CANNOT_CONNECT_NOW) => timeout = RECOVERY_TIMEOUT,
                 Err(error) if error.code().is_some() => {
                     return Err(error).context("logging in to the private PostgreSQL");
                 }
                 Err(_) => {}
             }
-            if started.elapsed() > patience {
-                bail!("PostgreSQL did not answer within {} s: {}", patience.as_secs(), self.last_words.text());
+            if started.elapsed() > timeout {
+                bail!("PostgreSQL did not answer within {} s: {}", timeout.as_secs(), self.last_lines.text());
             }
-            tokio::time::sleep(ASK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -184,7 +184,7 @@ impl Server {
                 _ = &mut stopped => return stop(child).await,
                 status = child.wait() => status,
             };
-            tell_death(status);
+            log_exit(status);
             loop {
                 let wait = backoff.after_death(started, Instant::now());
                 tokio::select! {
@@ -209,7 +209,7 @@ impl Server {
     }
 }
 
-fn tell_death(status: std::io::Result<ExitStatus>) {
+fn log_exit(status: std::io::Result<ExitStatus>) {
     match status {
         Ok(status) => tracing::error!(%status, "PostgreSQL ended on its own; starting it again"),
         Err(error) => tracing::error!(%error, "lost track of PostgreSQL; starting it again"),
@@ -223,10 +223,10 @@ async fn stop(mut child: Child) {
         (Signal::QUIT, IMMEDIATE_STOP_TIMEOUT),
         (Signal::KILL, IMMEDIATE_STOP_TIMEOUT),
     ];
-    for (signal, patience) in steps {
+    for (signal, timeout) in steps {
         let Some(pid) = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).unwrap_or_default())) else { return };
         let _ = rustix::process::kill_process(pid, signal);
-        if let Ok(status) = tokio::time::timeout(patience, child.wait()).await {
+        if let Ok(status) = tokio::time::timeout(timeout, child.wait()).await {
             tracing::info!(status = status.map_or_else(|e| e.to_string(), |s| s.to_string()), "PostgreSQL stopped");
             return;
         }

@@ -21,13 +21,13 @@ use cardinal_database::{
     connect::{ConnectParams, SocketDir},
     roles::{RoleNames, RolePasswords},
 };
-use cardinal_schema::plugin_schema::{SCHEMA_TIMEOUT, Sessions, Step, StepError, purge::Purge};
+use cardinal_schema::plugin_schema::{LockLimits, SCHEMA_TIMEOUT, Sessions, Step, StepError, purge::Purge};
 use package::Package;
 
 /// Steps that one process makes side by side: each pair of sessions serves one after another.
 const MAX_RUNNING_STEPS: usize = 2;
 /// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
-const TURN_TIMEOUT: Duration = Duration::from_secs(1);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,10 +77,10 @@ impl Job {
         requests: &[ProvisionRequest],
         mut answer: impl FnMut(Vec<u8>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (turns, idle) = (Semaphore::new(MAX_RUNNING_STEPS), Mutex::default());
-        let (turns, idle) = (&turns, &idle);
+        let (permits, idle) = (Semaphore::new(MAX_RUNNING_STEPS), Mutex::default());
+        let (permits, idle) = (&permits, &idle);
         let steps = requests.iter().enumerate().map(|(at, request)| async move {
-            let _turn = timeout(TURN_TIMEOUT, turns.acquire()).await;
+            let _permit = timeout(PERMIT_TIMEOUT, permits.acquire()).await;
             StepAnswer { at, result: self.provision(request, idle).await }
         });
         let mut steps: FuturesUnordered<_> = steps.collect();
@@ -107,7 +107,7 @@ impl Job {
         let is_installed = package::is_there(&self.paths.plugins_dir, plugin)?;
         let (_dir, provisioner) = self.provisioner()?;
         let purge = Purge { plugin, is_installed, provisioner: &provisioner, names: &self.names };
-        purge.make().await.map_err(|trouble| describe(plugin, trouble))
+        purge.make().await.map_err(|error| describe(plugin, error))
     }
 
     /// The provisioner's login, by a way that is good while the folder lives.
@@ -143,6 +143,7 @@ impl Job {
             passwords: &self.passwords,
             start_options: self.start_options,
             schema_timeout: SCHEMA_TIMEOUT,
+            lock_limits: LockLimits::default(),
             is_kept: package.is_kept,
             replay: false,
         };
@@ -154,18 +155,18 @@ impl Job {
                 let connect = ConnectParams { host: self.provisioner.host.clone(), ..made.connect };
                 Ok(PluginDatabase { connect, ..made })
             }
-            Err(trouble) => Err(describe(&request.plugin, trouble)),
+            Err(error) => Err(describe(&request.plugin, error)),
         }
     }
 }
 
-fn describe(plugin: &str, trouble: StepError) -> ProvisionFault {
-    match trouble {
+fn describe(plugin: &str, failure: StepError) -> ProvisionFault {
+    match failure {
         StepError::Refused(fault) => fault,
         StepError::Failed(error) => {
             tracing::error!(plugin, error = format!("{error:#}"), "the schema step failed");
-            let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
-            match said.and_then(|said| said.code().filter(|_| !is_unavailable(said))) {
+            let pg_error = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
+            match pg_error.and_then(|pg_error| pg_error.code().filter(|_| !is_unavailable(pg_error))) {
                 Some(code) => ProvisionFault::Failed(format!("the database refused a part of it ({})", code.code())),
                 None => ProvisionFault::Unavailable("the database was not available for it".to_owned()),
             }

@@ -23,7 +23,7 @@ use cardinal_schema::plugin_schema::close;
 /// Processes side by side; what comes meanwhile waits for its turn, and goes together with what else waits.
 const MAX_PROCESSES: usize = 2;
 /// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
-const TURN_TIMEOUT: Duration = Duration::from_secs(1);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Steps of one process.
 const MAX_TOGETHER: usize = 8;
 /// Steps side by side when some hang. Each holds two connections of the provisioner's login, which may have 40.
@@ -41,8 +41,8 @@ const HASH_DIGITS: usize = 64;
 pub struct Provisioner {
     launcher: Launcher,
     job: Arc<Job>,
-    turns: Arc<Semaphore>,
-    places: Arc<Semaphore>,
+    process_permits: Arc<Semaphore>,
+    step_permits: Arc<Semaphore>,
     /// Steps that no process has been given yet.
     waiting: Arc<Mutex<Vec<Waiting>>>,
     made: Arc<Mutex<HashMap<ProvisionRequest, PluginDatabase>>>,
@@ -65,12 +65,13 @@ const MAX_REMEMBERED: usize = 1_000;
 impl Provisioner {
     /// `job` is what every step gets; its request is filled in for each.
     pub fn new(launcher: Launcher, job: Job) -> Self {
-        let [turns, places] = [MAX_PROCESSES, MAX_RUNNING_STEPS].map(|permits| Arc::new(Semaphore::new(permits)));
+        let [process_permits, step_permits] =
+            [MAX_PROCESSES, MAX_RUNNING_STEPS].map(|permits| Arc::new(Semaphore::new(permits)));
         Self {
             launcher,
             job: Arc::new(job),
-            turns,
-            places,
+            process_permits,
+            step_permits,
             waiting: Arc::default(),
             made: Arc::default(),
             closing: Arc::default(),
@@ -99,7 +100,7 @@ impl Provisioner {
         }
         let (outcome, result) = oneshot::channel();
         self.waiting().push(Waiting { request: request.clone(), outcome });
-        let _turn = timeout(TURN_TIMEOUT, self.turns.acquire()).await;
+        let _permit = timeout(PERMIT_TIMEOUT, self.process_permits.acquire()).await;
         // The one with the turn takes along all that waits, this one perhaps among others, or finds it taken.
         let together = {
             let mut waiting = self.waiting();
@@ -155,7 +156,7 @@ impl Provisioner {
     /// Gives those that got no answer.
     async fn make_together(&self, together: Vec<Waiting>) -> Vec<Waiting> {
         let count = u32::try_from(together.len()).unwrap_or(u32::MAX);
-        let Ok(mut places) = self.places.acquire_many(count).await else { return together };
+        let Ok(mut permits) = self.step_permits.acquire_many(count).await else { return together };
         let task = Task::Provision(together.iter().map(|waiting| waiting.request.clone()).collect());
         let mut waiting: BTreeMap<usize, Waiting> = together.into_iter().enumerate().collect();
         let made = timeout(TIMEOUT, async {
@@ -169,7 +170,7 @@ impl Provisioner {
                     serde_json::from_str(&line).context("reading the answer of a schema step")?;
                 if let Some(waiting) = waiting.remove(&at) {
                     waiting.answer(result);
-                    drop(places.split(1)); // one that hangs does not keep the places of the others
+                    drop(permits.split(1)); // one that hangs does not keep the places of the others
                 }
             }
             anyhow::ensure!(waiting.is_empty(), "a schema step gave no answer");
@@ -209,7 +210,7 @@ impl Provisioner {
     }
 
     async fn have_dropped(&self, plugin: &str) -> Result<PurgeReport, ProvisionFault> {
-        let _place = self.places.acquire().await;
+        let _permit = self.step_permits.acquire().await;
         let dropped = timeout(TIMEOUT, async {
             let (_child, mut output) = self.start(Task::Purge { plugin: plugin.to_owned() }).await?;
             let mut answer = Vec::new();

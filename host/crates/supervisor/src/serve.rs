@@ -127,12 +127,12 @@ impl Supervisor {
             let started = Instant::now();
             self.start.crashes = self.control.crashes.history().clone();
             self.start.probed = self.control.probed();
-            let mut hope = false;
+            let mut may_recover = false;
             let ended = match Worker::start(&self.launcher, self.account, &self.start, &self.listeners).await {
                 Ok(mut worker) => tokio::select! {
-                    death = worker.until_death(&mut self.control) => {
-                        let ended = worker::describe_exit(death.status);
-                        hope = self.control.record_exit(death);
+                    exit = worker.wait_for_exit(&mut self.control) => {
+                        let ended = worker::describe_exit(exit.status);
+                        may_recover = self.control.record_exit(exit);
                         ended
                     }
                     () = stop.next() => {
@@ -152,7 +152,7 @@ impl Supervisor {
             // Links may lead elsewhere by now.
             self.start.sandbox =
                 Sandbox { unix_sockets: self.start.sandbox.unix_sockets, ..worker_sandbox(&self.config) };
-            if hope {
+            if may_recover {
                 backoff = Backoff::default(); // what ended it is quarantined
             }
             let wait = backoff.after_death(started, Instant::now());
@@ -243,7 +243,7 @@ async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyh
     let secret = secret_source(config, data.path())?;
     let dir = SocketDir::open(&login.host, login.port).context("opening the database's socket folder")?;
     let reachable = login.clone().through(&dir);
-    let (began, mut logged) = (Instant::now(), None::<Instant>);
+    let (started, mut logged) = (Instant::now(), None::<Instant>);
     loop {
         match prepare::prepare(&reachable, secret.clone()).await {
             Ok(prepared) => {
@@ -253,7 +253,7 @@ async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyh
             Err(error) if prepare::may_pass(&error) => {
                 if logged.is_none_or(|at| at.elapsed() >= DATABASE_WAIT_LOGGED_EVERY) {
                     logged = Some(Instant::now());
-                    let (error, seconds) = (format!("{error:#}"), began.elapsed().as_secs());
+                    let (error, seconds) = (format!("{error:#}"), started.elapsed().as_secs());
                     tracing::warn!(error, seconds, "waiting for the database: start it, or correct DATABASE_URL");
                 }
                 tokio::time::sleep(DATABASE_RETRY).await;

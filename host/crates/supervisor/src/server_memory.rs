@@ -22,8 +22,10 @@ const MEBIBYTE: u64 = 1024 * 1024;
 /// # Errors
 /// As the system reports them.
 pub(super) fn bound() -> anyhow::Result<()> {
-    let given = getrlimit(Resource::Data);
-    let bytes = limit(installed()).min(given.maximum.unwrap_or(u64::MAX)).min(given.current.unwrap_or(u64::MAX));
+    let limit_in_force = getrlimit(Resource::Data);
+    let bytes = limit(installed())
+        .min(limit_in_force.maximum.unwrap_or(u64::MAX))
+        .min(limit_in_force.current.unwrap_or(u64::MAX));
     let bytes = Some(bytes);
     setrlimit(Resource::Data, Rlimit { current: bytes, maximum: bytes }).context("bounding the server's memory")
 }

@@ -8,7 +8,7 @@ use cardinal_base::config::{TlsFiles, TlsPair};
 use cardinal_control::link::TlsReading;
 
 /// Folders of fewer parts hold more than keys, as `/etc` does.
-const FEWEST_PARTS: usize = 3;
+const MIN_COMPONENTS: usize = 3;
 
 /// The files, and what they held when they could be used last.
 pub struct TlsSource {
@@ -51,7 +51,7 @@ impl TlsSource {
 /// the next one will lie beside that which it leads to now.
 pub fn key_folders(files: &TlsFiles) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
-    let is_own = |folder: &PathBuf| folder.components().count() >= FEWEST_PARTS && !program.starts_with(folder);
+    let is_own = |folder: &PathBuf| folder.components().count() >= MIN_COMPONENTS && !program.starts_with(folder);
     let folders = files.with_a_key().into_iter().filter(|key| key.is_symlink()).flat_map(|key| {
         let target = key.canonicalize().ok();
         [Some(key.to_owned()), target].into_iter().flatten().filter_map(|key| key.parent().map(Path::to_owned))

@@ -93,8 +93,8 @@ impl Worker {
             .await
             .context("telling the worker its settings")?;
         let (from, to) = socket.into_split();
-        let (outbox, mail) = mpsc::channel(OUTBOX);
-        tokio::spawn(deliver(to, mail));
+        let (outbox, messages) = mpsc::channel(OUTBOX);
+        tokio::spawn(deliver(to, messages));
         let from = Inbox { from, read: Vec::new() };
         let public = start.config.http.listen_addr;
         let handover = Some(handover);
@@ -102,7 +102,7 @@ impl Worker {
     }
 
     /// Serves the worker's requests until it dies, and returns how. One that stands still is ended.
-    pub async fn until_death(&mut self, control: &mut ControlService) -> WorkerExit {
+    pub async fn wait_for_exit(&mut self, control: &mut ControlService) -> WorkerExit {
         let mut standstill = None;
         let status = self.attend(control, &mut standstill).await;
         hand_over_to(control, None);
@@ -182,14 +182,14 @@ impl Worker {
         self.child.wait().await.ok()
     }
 
-    /// Tells the worker to finish, and waits for it as long as it may take. `hurry` cuts the wait short.
-    pub async fn drain(mut self, control: &mut ControlService, grace: Duration, hurry: impl Future<Output = ()>) {
+    /// Tells the worker to finish, and waits for it as long as it may take. `stop_now` cuts the wait short.
+    pub async fn drain(mut self, control: &mut ControlService, grace: Duration, stop_now: impl Future<Output = ()>) {
         let _ = self.outbox.send(ToWorker::Drain).await;
         self.draining = true;
         tokio::select! {
-            death = self.until_death(control) => tracing::info!(ended = describe_exit(death.status), "the worker has drained"),
+            exit = self.wait_for_exit(control) => tracing::info!(ended = describe_exit(exit.status), "the worker has drained"),
             () = tokio::time::sleep(grace + DRAIN_MARGIN) => tracing::warn!("the worker did not drain in time; ending it"),
-            () = hurry => tracing::warn!("asked to stop again; ending the worker at once"),
+            () = stop_now => tracing::warn!("asked to stop again; ending the worker at once"),
         }
         if let Err(error) = self.child.kill().await {
             tracing::debug!(%error, "the worker had ended already");
@@ -208,8 +208,8 @@ pub fn describe_exit(status: Option<ExitStatus>) -> String {
     status.map_or_else(|| "unknown".to_owned(), |status| status.to_string())
 }
 
-async fn deliver(mut to: OwnedWriteHalf, mut mail: mpsc::Receiver<ToWorker>) {
-    while let Some(message) = mail.recv().await {
+async fn deliver(mut to: OwnedWriteHalf, mut messages: mpsc::Receiver<ToWorker>) {
+    while let Some(message) = messages.recv().await {
         let sent = match frame::encode(&message) {
             Ok(frame) => to.write_all(&frame).await,
             Err(error) => Err(error),

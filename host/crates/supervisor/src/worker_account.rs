@@ -91,8 +91,8 @@ async fn reach(config: &Config, data_dir: &Path, launcher: &Launcher, account: A
     command.args(database_socket(config));
     let output = tokio::process::Command::from(command).output().await.context("trying the worker's account")?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{}", said.trim().trim_start_matches("cardinal: "));
+        let message = String::from_utf8_lossy(&output.stderr);
+        bail!("{}", message.trim().trim_start_matches("cardinal: "));
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ struct WorkerLog {
     check: LineCheck,
     bucket: Bucket,
     /// The beginning of a line whose end comes with a later message.
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
     is_within_line: bool,
     /// Lines for standard error.
     passed: Vec<u8>,
@@ -86,7 +86,7 @@ impl WorkerLog {
         Self {
             check,
             bucket: Bucket::new(rate, now),
-            begun: Vec::new(),
+            partial_line: Vec::new(),
             is_within_line: false,
             passed: Vec::new(),
             refused: 0,
@@ -99,7 +99,7 @@ impl WorkerLog {
             Some((&BEGINS, lines)) => {
                 if std::mem::take(&mut self.is_within_line) {
                     self.refused += 1;
-                    self.begun.clear();
+                    self.partial_line.clear();
                 }
                 self.split(lines, now);
             }
@@ -113,7 +113,7 @@ impl WorkerLog {
             match line.strip_suffix(b"\n") {
                 Some(line) if self.is_within_line => {
                     self.begin(line);
-                    let whole = std::mem::take(&mut self.begun);
+                    let whole = std::mem::take(&mut self.partial_line);
                     self.is_within_line = false;
                     self.line(&whole, now);
                 }
@@ -126,13 +126,13 @@ impl WorkerLog {
     /// Of a line that is too long only so much is kept that it stays too long.
     fn begin(&mut self, part: &[u8]) {
         self.is_within_line = true;
-        let room = (MAX_LINE_BYTES + 1).saturating_sub(self.begun.len());
-        self.begun.extend_from_slice(&part[..part.len().min(room)]);
+        let room = (MAX_LINE_BYTES + 1).saturating_sub(self.partial_line.len());
+        self.partial_line.extend_from_slice(&part[..part.len().min(room)]);
     }
 
     fn line(&mut self, line: &[u8], now: Instant) {
         let before = self.passed.len();
-        if line.len() > MAX_LINE_BYTES || !self.check.mark(line, PROCESS, &mut self.passed) {
+        if line.len() > MAX_LINE_BYTES || !self.check.append(line, PROCESS, &mut self.passed) {
             self.refused += 1;
         } else if !self.bucket.admit_many(1 + line.len() / TOKEN_BYTES, now) {
             self.passed.truncate(before);

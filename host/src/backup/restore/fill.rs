@@ -12,7 +12,7 @@ use cardinal_control::link::ProvisionFault;
 use cardinal_database::{connect::ConnectParams, roles::plugin_schema_name};
 use cardinal_schema::{
     dump,
-    plugin_schema::{SCHEMA_TIMEOUT, Step, StepError},
+    plugin_schema::{LockLimits, SCHEMA_TIMEOUT, Step, StepError},
     prepare::Prepared,
 };
 
@@ -161,6 +161,7 @@ pub(super) fn step<'a>(
         passwords: &prepared.passwords,
         start_options: false,
         schema_timeout: SCHEMA_TIMEOUT,
+        lock_limits: LockLimits::default(),
         is_kept: false,
         replay: true,
     }

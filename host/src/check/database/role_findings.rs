@@ -4,10 +4,10 @@ use cardinal_schema::isolation::{RoleReport, Violation};
 use cardinal_serve::check::finding::Finding;
 
 /// At most so many of the operations that a role was allowed are listed.
-const TOLD: usize = 5;
+const MAX_LISTED: usize = 5;
 
 pub(super) fn report_attempts(tried: &[RoleReport]) -> Vec<Finding> {
-    let mut found: Vec<Finding> = tried.iter().flat_map(of_role).collect();
+    let mut found: Vec<Finding> = tried.iter().flat_map(findings_for_role).collect();
     if found.is_empty() {
         let refused: usize = tried.iter().map(|it| it.refused).sum();
         let message =
@@ -17,27 +17,30 @@ pub(super) fn report_attempts(tried: &[RoleReport]) -> Vec<Finding> {
     found
 }
 
-fn of_role(tried: &RoleReport) -> Vec<Finding> {
+fn findings_for_role(tried: &RoleReport) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (breach, _) in &tried.allowed {
-        let code = code(*breach);
+    for (violation, _) in &tried.allowed {
+        let code = code(*violation);
         if found.iter().any(|finding: &Finding| finding.code == code) {
             continue;
         }
-        let acts: Vec<&str> = tried.allowed.iter().filter(|it| it.0 == *breach).map(|it| it.1.as_str()).collect();
-        let more = acts.len().saturating_sub(TOLD);
-        let told = acts[..acts.len().min(TOLD)].join(", ");
-        let found_text =
-            if more > 0 { format!("{told} and {more} more were let through") } else { format!("{told}: let through") };
+        let acts: Vec<&str> = tried.allowed.iter().filter(|it| it.0 == *violation).map(|it| it.1.as_str()).collect();
+        let more = acts.len().saturating_sub(MAX_LISTED);
+        let listed = acts[..acts.len().min(MAX_LISTED)].join(", ");
+        let found_text = if more > 0 {
+            format!("{listed} and {more} more were let through")
+        } else {
+            format!("{listed}: let through")
+        };
         found.push(
             Finding::error(code, &tried.role, "A database role can do something that it must not.")
                 .found(found_text)
                 .expected("refused by PostgreSQL (insufficient privilege)")
-                .fix(fix(*breach)),
+                .fix(fix(*violation)),
         );
     }
     if let Some(first) = tried.untried.first() {
-        let told = Finding::warning(
+        let finding = Finding::warning(
             "isolation-not-tried",
             &tried.role,
             "Some operations could not be tried as this \
@@ -45,7 +48,7 @@ fn of_role(tried: &RoleReport) -> Vec<Finding> {
         );
         let more = tried.untried.len() - 1;
         let found_text = if more > 0 { format!("{first}, and {more} more") } else { first.clone() };
-        found.push(told.found(found_text).fix(
+        found.push(finding.found(found_text).fix(
             "Run the check again; each start of the host repairs roles and their \
                 passwords.",
         ));
@@ -53,8 +56,8 @@ fn of_role(tried: &RoleReport) -> Vec<Finding> {
     found
 }
 
-fn code(breach: Violation) -> &'static str {
-    match breach {
+fn code(violation: Violation) -> &'static str {
+    match violation {
         Violation::PluginWritesCards => "plugin-writes-cards",
         Violation::PluginReadsCore => "plugin-reads-core",
         Violation::PluginReadsPlugin => "plugin-reads-plugin",
@@ -73,8 +76,8 @@ fn code(breach: Violation) -> &'static str {
 }
 
 /// What of it a start puts right, and what was given by hand and has to be taken by hand.
-fn fix(breach: Violation) -> &'static str {
-    match breach {
+fn fix(violation: Violation) -> &'static str {
+    match violation {
         Violation::PluginReadsPlugin | Violation::CoreReadsPlugin | Violation::ProvisionerDoesMore => {
             "Someone granted rights in a plugin's schema. Revoke them as an administrator (psql as a superuser): \
              REVOKE ALL ON ALL TABLES IN SCHEMA <schema> FROM <role>, PUBLIC; REVOKE ALL ON SCHEMA <schema> FROM \

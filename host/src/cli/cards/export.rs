@@ -103,9 +103,9 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<()> {
     bar.finish();
     let rows = rows?;
     // Beside the data there is no place for it.
-    let told =
+    let summary =
         format!("{rows} lines in {}", if to_stdout { Path::new("standard output") } else { &args.file }.display());
-    if to_stdout { writeln!(io::stderr(), "{told}") } else { writeln!(io::stdout(), "{told}") }
+    if to_stdout { writeln!(io::stderr(), "{summary}") } else { writeln!(io::stdout(), "{summary}") }
         .context("writing to standard output")
 }
 

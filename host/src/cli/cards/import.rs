@@ -29,9 +29,9 @@ use cardinal_base::config::ClientSettings;
 const IMPORT: &str = "/v1/admin/master-cards/import";
 /// Bytes of the file that are read at a time.
 const PIECE: usize = 64 << 10;
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Bad rows that are shown; all of them go to --errors.
-const SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// Write the cards of a file into a host
 ///
@@ -84,7 +84,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<()> {
     let mut job = answer["item"].clone();
     let id = job["id"].as_str().context("the answer has no job id")?.to_owned();
     while ["queued", "running"].contains(&job["state"].as_str().unwrap_or_default()) {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         job = client.get(&format!("/v1/admin/jobs/{id}")).await?["item"].take();
     }
     finish(&bar);
@@ -112,7 +112,7 @@ fn path(args: &Args) -> String {
         Mode::Create => "create",
         Mode::Upsert => "upsert",
     };
-    let yes = |said: bool| said.then_some("true");
+    let yes = |flag: bool| flag.then_some("true");
     let query = client::query(&[
         ("mode", Some(mode)),
         ("dry_run", yes(args.dry_run)),
@@ -165,12 +165,12 @@ async fn save_errors(client: &Client, job: &str, file: &PathBuf) -> anyhow::Resu
 fn report(args: &Args, job: &Value) -> anyhow::Result<()> {
     let mut err = io::stderr();
     let errors = job["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for error in errors.iter().take(SHOWN) {
+    for error in errors.iter().take(MAX_SHOWN) {
         let _ = writeln!(err, "line {}: {}", error["line"], error["detail"].as_str().unwrap_or_default());
     }
     let failed = job["failed"].as_u64().unwrap_or_default();
-    if failed > SHOWN as u64 && args.errors.is_none() {
-        let _ = writeln!(err, "and {} more; --errors FILE keeps them all", failed - SHOWN as u64);
+    if failed > MAX_SHOWN as u64 && args.errors.is_none() {
+        let _ = writeln!(err, "and {} more; --errors FILE keeps them all", failed - MAX_SHOWN as u64);
     }
     for note in job["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let _ = writeln!(err, "{note}");
@@ -178,13 +178,13 @@ fn report(args: &Args, job: &Value) -> anyhow::Result<()> {
     let count = |name: &str| job["counts"][name].as_u64().unwrap_or_default();
     let (state, id) = (job["state"].as_str().unwrap_or_default(), job["id"].as_str().unwrap_or_default());
     let would = if args.dry_run { "nothing was written; would be " } else { "" };
-    let told = format!(
+    let summary = format!(
         "{would}{} created, {} updated, {} unchanged, {failed} refused ({state}, job {id})",
         count("created"),
         count("updated"),
         count("unchanged"),
     );
-    writeln!(io::stdout(), "{told}").context("writing to standard output")?;
+    writeln!(io::stdout(), "{summary}").context("writing to standard output")?;
     if state != "done" {
         anyhow::bail!("the import did not finish: {}", job["reason"].as_str().unwrap_or(state));
     }

@@ -8,7 +8,7 @@ use crate::cli::{
 use cardinal_base::config::DatabaseSettings;
 use cardinal_database::roles::RolePasswords;
 use cardinal_package::manifest::CONNECTIONS_DEFAULT;
-use cardinal_schema::plugin_schema::{SCHEMA_TIMEOUT, Step, catalog::Unknown, drop_object::DropOutcome};
+use cardinal_schema::plugin_schema::{LockLimits, SCHEMA_TIMEOUT, Step, catalog::Unknown, drop_object::DropOutcome};
 use cardinal_serve::audit::AuditAction;
 
 /// Drop one object that a plugin's schema must not hold, such as a function of an older version
@@ -66,6 +66,7 @@ async fn with_step<T>(
         passwords,
         start_options: false,
         schema_timeout: SCHEMA_TIMEOUT,
+        lock_limits: LockLimits::default(),
         is_kept: false,
         replay: false,
     })

@@ -24,11 +24,11 @@ const EVENTS: &str = "text/event-stream";
 const EVENT_LIMIT: usize = 32 << 20;
 const SESSION_ID: &str = "mcp-session-id";
 /// Until an answer begins, and between two pieces of it: the host shows every 15 seconds that it is there.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the answers that are left are waited for when the client has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
 /// How long the host may take to end the session.
-const GOODBYE: Duration = Duration::from_secs(2);
+const END_SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Before the host's stream is opened again; doubled each time that fails.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
@@ -100,7 +100,7 @@ impl Bridge {
 
     /// Answers what is no message.
     pub(super) async fn refuse(&self, why: &str) {
-        self.say(error(&Value::Null, PARSE_ERROR, &format!("Parse error: {why}"), Value::Null)).await;
+        self.write_line(error(&Value::Null, PARSE_ERROR, &format!("Parse error: {why}"), Value::Null)).await;
     }
 
     fn begin(self: &Arc<Self>, message: Value, line: Bytes, method: &str) {
@@ -143,7 +143,7 @@ impl Bridge {
             }
             _ => Value::Null,
         };
-        self.say(error(&message["id"], HOST_ERROR, &text, data)).await;
+        self.write_line(error(&message["id"], HOST_ERROR, &text, data)).await;
     }
 
     async fn try_exchange(&self, message: &Value, line: Bytes, begins: bool) -> anyhow::Result<()> {
@@ -228,15 +228,15 @@ impl Bridge {
             && message["id"].is_null()
         {
             message["id"] = id.clone();
-            self.say(message.to_string()).await;
+            self.write_line(message.to_string()).await;
             return true;
         }
         // A line as the host wrote it, with every digit: line ends stand between members alone.
-        self.say(text.replace(['\n', '\r'], " ")).await;
+        self.write_line(text.replace(['\n', '\r'], " ")).await;
         is_answer && id == Some(&message["id"])
     }
 
-    async fn say(&self, line: String) {
+    async fn write_line(&self, line: String) {
         // Without a reader the command ends.
         let _ = self.out.send(line).await;
     }
@@ -247,13 +247,13 @@ impl Bridge {
             return;
         }
         let bridge = Arc::clone(self);
-        let task = tokio::spawn(async move { bridge.hear().await }).abort_handle();
+        let task = tokio::spawn(async move { bridge.receive().await }).abort_handle();
         if let Some(before) = self.listening.lock().replace(task) {
             before.abort();
         }
     }
 
-    async fn hear(&self) {
+    async fn receive(&self) {
         let (mut pause, mut last_id) = (FIRST_PAUSE, None);
         loop {
             let mut events = Events::after(last_id, EVENT_LIMIT);
@@ -310,14 +310,14 @@ impl Bridge {
         *request.method_mut() = Method::DELETE;
         self.name_session(request.headers_mut());
         // It would be forgotten without it, too.
-        let _ = timeout(GOODBYE, self.client.exchange(ENDPOINT, request)).await;
+        let _ = timeout(END_SESSION_TIMEOUT, self.client.exchange(ENDPOINT, request)).await;
     }
 }
 
 async fn in_time<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
-    timeout(SILENCE, work)
+    timeout(SILENCE_TIMEOUT, work)
         .await
-        .map_err(|_| anyhow::anyhow!("the host has been silent for {} seconds", SILENCE.as_secs()))
+        .map_err(|_| anyhow::anyhow!("the host has been silent for {} seconds", SILENCE_TIMEOUT.as_secs()))
 }
 
 fn error(id: &Value, code: i32, text: &str, data: Value) -> String {
@@ -329,5 +329,5 @@ fn error(id: &Value, code: i32, text: &str, data: Value) -> String {
 }
 
 fn eprint_line(text: &str) {
-    crate::cli::say(&format!("cardinal: {}", crate::cli::text::plain_lines(text)));
+    crate::cli::print_error(&format!("cardinal: {}", crate::cli::text::plain_lines(text)));
 }

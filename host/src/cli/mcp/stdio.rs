@@ -69,13 +69,13 @@ impl Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let (client, narrowing) = (Client::new(&args.host.read()?)?, args.narrowing()?);
     let runtime = crate::cli::runtime()?;
-    let outcome = runtime.block_on(speak(client, narrowing));
+    let outcome = runtime.block_on(run_session(client, narrowing));
     // A read of standard input cannot be called off; nobody waits for it.
     runtime.shutdown_background();
     outcome
 }
 
-async fn speak(client: Client, narrowing: HeaderMap) -> anyhow::Result<()> {
+async fn run_session(client: Client, narrowing: HeaderMap) -> anyhow::Result<()> {
     let (out, written) = mpsc::channel(MAX_WAITING_LINES);
     let bridge = Arc::new(Bridge::new(client, narrowing, out));
     let mut writer = tokio::spawn(write(written));

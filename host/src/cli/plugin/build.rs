@@ -46,28 +46,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let built = block_on(async {
         let mut stop = Stop::listen()?;
         tokio::select! {
-            () = stop.asked() => Ok(None),
+            () = stop.requested() => Ok(None),
             built = cargo::build(&args.folder, profile, &args.cargo) => built,
         }
     });
     let Some(library) = built? else { return Ok(ExitCode::FAILURE) };
     // The crate's own code, which cargo has run parts of already.
     let seen = verdict(&library, true)?;
-    let mut told = String::new();
+    let mut verdict_text = String::new();
     if !args.quiet {
         let name = seen.name.as_deref().unwrap_or("the plugin");
         let version = seen.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
-        told = match &seen.refusal {
+        verdict_text = match &seen.refusal {
             Some(refusal) => format!("{name}{version} would be refused: {refusal}"),
             None => format!("a host would accept {name}{version}; install it with `cardinal plugin install`"),
         };
         for warning in &seen.warnings {
-            told.push_str(&format!("; warning: {warning}"));
+            verdict_text.push_str(&format!("; warning: {warning}"));
         }
     }
     writeln!(std::io::stdout(), "{}", library.display()).context("writing to standard output")?;
-    if !told.is_empty() {
-        writeln!(std::io::stderr(), "{}", plain(&told)).context("writing to standard output")?;
+    if !verdict_text.is_empty() {
+        writeln!(std::io::stderr(), "{}", plain(&verdict_text)).context("writing to standard output")?;
     }
     Ok(if seen.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let path = path.with_context(|| format!("looking for {}", args.package.display()))?;
     let mut seen = verdict(&path, args.open)?;
     seen.warnings.sort();
-    let manifest = package::manifest_of(&path).unwrap_or_default();
+    let manifest = package::read_manifest(&path).unwrap_or_default();
     let findings = findings::list(&seen, &String::from_utf8_lossy(&manifest), args.against.as_ref());
     let text = if args.json {
         serde_json::to_string_pretty(&findings::report(&seen, &findings)?)? + "\n"
@@ -97,7 +97,7 @@ fn try_out(package: &Package) -> anyhow::Result<Result<(), Refusal>> {
         Err(problems) => return Ok(Err(problems.into())),
     };
     let sealed = SealedLibrary::seal(&package.library).context("copying the library")?;
-    let (prober, defaults) = (Prober::of_this_program(), manifest.default_settings());
+    let (prober, defaults) = (Prober::from_current_exe(), manifest.default_settings());
     let tried = crate::cli::runtime()?.block_on(prober.try_out(&sealed, &defaults));
     Ok(tried.and_then(|tried| agreement::check(&manifest, &tried.exports?)))
 }

@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let mut stop = Stop::listen()?;
         let mut session = Session { args, folder, host: None, client: None, running: None };
         let outcome = tokio::select! {
-            () = stop.asked() => Ok(()),
+            () = stop.requested() => Ok(()),
             outcome = session.develop() => outcome,
         };
         let ended = session.end().await;
@@ -125,10 +125,10 @@ impl Session<'_> {
         loop {
             let mut times = Times { since: changes.as_ref().map(|changes| changes.at), build: None };
             if changes.is_none_or(|changes| !changes.only_carried) || library.is_none() {
-                let began = Instant::now();
+                let started = Instant::now();
                 let profile = if self.args.release { Profile::Release } else { Profile::Debug };
                 let built = cargo::build(&self.folder, profile, &self.args.cargo).await?;
-                times.build = Some(began.elapsed());
+                times.build = Some(started.elapsed());
                 library = built;
             }
             match &library {
@@ -154,7 +154,7 @@ impl Session<'_> {
     async fn find_host(&mut self) -> anyhow::Result<PathBuf> {
         let own = self.folder.join(OWN_FOLDER);
         let named = Client::new(&self.args.host.read()?)?;
-        match install::folder_of(&named).await {
+        match install::find_folder(&named).await {
             Ok(plugins) => {
                 self.client = Some(named);
                 return Ok(plugins);
@@ -164,7 +164,7 @@ impl Session<'_> {
         }
         // Another `plugin dev` of this crate has it.
         let neighbour = Client::local(&own_host::data_dir(&own));
-        if let Ok(plugins) = install::folder_of(&neighbour).await {
+        if let Ok(plugins) = install::find_folder(&neighbour).await {
             self.client = Some(neighbour);
             return Ok(plugins);
         }
@@ -180,7 +180,7 @@ impl Session<'_> {
 
     /// Puts the plugin as it is now into the host and says what came of it.
     async fn swap(&mut self, library: &Path, plugins: &Path, times: &Times) -> anyhow::Result<()> {
-        let began = Instant::now();
+        let started = Instant::now();
         let package = folder::package(&self.folder, library)?;
         let name = manifest::hints(&package.manifest).name.context("manifest.json has no plugin name")?;
         let client = self.client.as_ref().context("there is no host")?;
@@ -190,7 +190,7 @@ impl Session<'_> {
                 false
             }
             Some(running) => running.replaced,
-            None => !install::packages_of(&name, plugins)?.is_empty(),
+            None => !install::find_packages(&name, plugins)?.is_empty(),
         };
         let place = install::place(&package, &self.folder, &name, plugins)?;
         // As the host sees it: the folder's name is part of the hash.
@@ -209,7 +209,7 @@ impl Session<'_> {
         let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
         let build = times.build.map(|time| format!("build {}, ", seconds(time))).unwrap_or_default();
         let all = times.since.map(|since| format!("edit → live {} s: ", seconds(since.elapsed()))).unwrap_or_default();
-        let (version, swap) = (item["version"].as_str().unwrap_or_default(), seconds(began.elapsed()));
+        let (version, swap) = (item["version"].as_str().unwrap_or_default(), seconds(started.elapsed()));
         print_line(&format!("{} {} is live: {all}{build}swap {swap}", plain(&name), plain(version)))
     }
 
@@ -230,7 +230,7 @@ impl Session<'_> {
             let items = registry["items"].as_array().into_iter().flatten();
             let card = any_card(client).await?;
             let curl = CurlLines { url: &url, key: &key, card: card.as_deref() };
-            for line in items.filter(|item| item["name"] == *running.name).flat_map(|item| curl.of_plugin(item)) {
+            for line in items.filter(|item| item["name"] == *running.name).flat_map(|item| curl.lines_for(item)) {
                 print_line(&line)?;
             }
         }

@@ -26,7 +26,7 @@ use cardinal_package::{
 use cardinal_plugin_host::inspect::inspect;
 
 /// How often the host is asked what became of the package.
-const ASK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// What a file that is not to be looked at yet begins with.
 const DRAFT: &str = ".cardinal-install-";
 
@@ -54,14 +54,14 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.host.read()?)?;
-    let told = args.plugins_dir.read()?;
+    let configured = args.plugins_dir.read()?;
     let source = args.package.canonicalize().with_context(|| format!("looking for {}", args.package.display()))?;
     let package = checked(&source)?;
     let name = manifest::hints(&package.manifest).name.context("the plugin has no name")?;
     block_on(async {
-        let folder = match told {
+        let folder = match configured {
             Some(folder) => folder,
-            None => folder_of(&client).await.unwrap_or_else(|_| PluginsDir::usual()),
+            None => find_folder(&client).await.unwrap_or_else(|_| PluginsDir::usual()),
         };
         let placed = place(&package, &source, &name, &folder)?;
         print_line(&format!("{} is in {}", plain(&name), placed.display()))?;
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The folder of a host that runs on this machine.
-pub(super) async fn folder_of(client: &Client) -> anyhow::Result<PathBuf> {
+pub(super) async fn find_folder(client: &Client) -> anyhow::Result<PathBuf> {
     let system = client.get("/v1/admin/system").await?;
     let folder = PathBuf::from(system["settings"]["PLUGINS_DIR"].as_str().context("the host reports no PLUGINS_DIR")?);
     ensure!(folder.is_dir(), "the host's PLUGINS_DIR {} is not on this machine", folder.display());
@@ -102,7 +102,7 @@ pub(super) fn checked(path: &Path) -> anyhow::Result<Package> {
 /// Copies the package into the folder, in the place of what lies there of the same plugin.
 pub(super) fn place(package: &Package, source: &Path, name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    let before = packages_of(name, folder)?;
+    let before = find_packages(name, folder)?;
     ensure!(before.len() < 2, "{name} is in {} more than once: remove all but one of its packages", folder.display());
     let before = before.into_iter().next();
     let same_form = |path: &&PathBuf| path.is_dir() == (package.form == Form::Folder);
@@ -122,10 +122,10 @@ pub(super) fn place(package: &Package, source: &Path, name: &str, folder: &Path)
 }
 
 /// What lies there of a plugin, in whatever form.
-pub(super) fn packages_of(name: &str, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn find_packages(name: &str, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let found = package::find(folder).with_context(|| format!("reading {}", folder.display()))?;
     let is_it = |path: &PathBuf| {
-        let manifest = package::manifest_of(path);
+        let manifest = package::read_manifest(path);
         manifest.and_then(|bytes| manifest::hints(&bytes).name).as_deref() == Some(name)
     };
     Ok(found.into_iter().filter(is_it).collect())
@@ -207,8 +207,8 @@ pub(super) fn remove(path: &Path) -> anyhow::Result<()> {
     removed.with_context(|| format!("removing {}", path.display()))
 }
 
-async fn outcome(client: &Client, name: &str, sha256: &str, patience: Duration) -> anyhow::Result<ExitCode> {
-    let (code, item) = decided(client, name, sha256, patience).await?;
+async fn outcome(client: &Client, name: &str, sha256: &str, timeout: Duration) -> anyhow::Result<ExitCode> {
+    let (code, item) = decided(client, name, sha256, timeout).await?;
     print_line(describe(&item).trim_end())?;
     Ok(ExitCode::from(code))
 }
@@ -218,22 +218,22 @@ pub(super) async fn decided(
     client: &Client,
     name: &str,
     sha256: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> anyhow::Result<(u8, Value)> {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         let registry = client.get(REGISTRY).await?;
         let items = registry["items"].as_array().into_iter().flatten();
         let item = items.filter(|item| item["name"] == name).max_by_key(|item| item["sha256"] == sha256);
         match item.and_then(|item| Some((verdict(item, sha256)?, item))) {
             Some((code, item)) => return Ok((code, item.clone())),
-            None if began.elapsed() > patience => {
+            None if started.elapsed() > timeout => {
                 bail!(
                     "the host is not done with {name} after {} seconds; see `cardinal plugin list`",
-                    patience.as_secs()
+                    timeout.as_secs()
                 );
             }
-            None => tokio::time::sleep(ASK_AGAIN).await,
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::cli::{
 use cardinal_base::config::ClientSettings;
 
 /// Before a stream that has ended is asked for again: the host's worker starts anew in about a second.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of one event; a line has at most a few KiB.
 const EVENT_LIMIT: usize = 1 << 20;
 
@@ -81,7 +81,7 @@ async fn follow(args: &Args, client: &Client, path: &str) -> anyhow::Result<()> 
             read.iter().filter_map(line_in).try_for_each(|line| print(args, &line))?;
         }
         last_id = events.last_id;
-        tokio::time::sleep(TRY_AGAIN).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 

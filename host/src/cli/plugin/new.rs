@@ -1,4 +1,5 @@
 mod carried;
+mod crate_name;
 mod sdk;
 mod template;
 
@@ -41,7 +42,7 @@ Examples:
       inside Cardinal's own repository, as a member of its workspace
   cardinal plugin new price-watch --sdk git:https://github.com/acme/cardinal#v1.0.0")]
 pub(super) struct Args {
-    /// Name of the plugin in kebab-case, at most 40 characters
+    /// Name of the plugin and its crate in kebab-case, at most 40 characters; no word of Rust's, such as std or type
     name: String,
     /// Parts of the plugin, separated by commas
     #[arg(long, value_name = "PARTS", value_delimiter = ',', default_values_t = Part::value_variants().to_vec())]
@@ -158,6 +159,7 @@ const FILES: [Source; 12] = [
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     check_name(&args.name)?;
+    crate_name::check(&args.name)?;
     let into = args.into.canonicalize().with_context(|| format!("--into {}", args.into.display()))?;
     let folder = into.join(&args.name);
     ensure!(!folder.exists(), "{} already exists", folder.display());

@@ -23,12 +23,14 @@ use cardinal_supervisor::postgres::PrivatePostgres;
 
 /// A database that has to be made takes seconds; a busy machine needs several times that.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-const ASK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// What requests get to end, and then the whole host.
 const GRACE_SECONDS: &str = "5";
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of the log, when it does not start.
-const SHOWN_LINES: usize = 12;
+const MAX_SHOWN_LINES: usize = 12;
+/// What a program's last words begin with.
+const PREFIXES: [&str; 2] = ["cardinal: ", "cardinal serve: "];
 /// Of the environment. Settings of another host are not meant for this one: least of all its DATABASE_URL.
 const KEPT_VARIABLES: [&str; 8] =
     ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "POSTGRES_BIN_DIR", "LOG_LEVEL", "PLUGIN_NETWORKS"];
@@ -60,18 +62,18 @@ impl OwnHost {
     }
 
     pub(super) async fn until_it_serves(&mut self) -> anyhow::Result<()> {
-        let (client, began) = (self.client(), Instant::now());
+        let (client, started) = (self.client(), Instant::now());
         loop {
-            if let Some(status) = self.process.try_wait().context("watching the host")? {
-                bail!("the host exited while starting ({status}):\n{}", last_lines(&self.folder));
+            if self.process.try_wait().context("watching the host")?.is_some() {
+                bail!("the host did not start: {}", last_words(&self.folder));
             }
             match client.get("/v1/admin/system").await {
                 Ok(_) => return Ok(()),
-                Err(failure) if began.elapsed() > START_TIMEOUT => {
-                    bail!("the host is not ready after {START_TIMEOUT:?}: {failure}\n{}", last_lines(&self.folder))
+                Err(failure) if started.elapsed() > START_TIMEOUT => {
+                    bail!("the host is not ready after {START_TIMEOUT:?}: {failure}\n{}", last_words(&self.folder))
                 }
                 // Nobody answers yet, it is not ready, or its first user is still to be made.
-                Err(_) => tokio::time::sleep(ASK_AGAIN).await,
+                Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }
@@ -119,12 +121,20 @@ pub(super) fn log_file(folder: &Path) -> PathBuf {
     folder.join("log")
 }
 
-/// Of its log.
-pub(super) fn last_lines(folder: &Path) -> String {
+/// Why it ended, from its log.
+pub(super) fn last_words(folder: &Path) -> String {
     let text = fs::read(log_file(folder)).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+    words_in(&String::from_utf8_lossy(&text))
+}
+
+/// What the program said in words as it ended stands among the log's lines of JSON. Without any, the newest of those.
+fn words_in(log: &str) -> String {
+    let is_event = |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|line| line.is_object());
+    let (events, words): (Vec<&str>, Vec<&str>) = log.lines().partition(|line| is_event(line));
+    let shown = if words.is_empty() { events } else { words };
+    let newest = &shown[shown.len().saturating_sub(MAX_SHOWN_LINES)..];
+    let plain = |line: &&str| PREFIXES.iter().find_map(|name| line.strip_prefix(name)).unwrap_or(line).to_owned();
+    newest.iter().map(plain).collect::<Vec<_>>().join("\n")
 }
 
 /// For a command of this program on the host of this folder.
@@ -165,11 +175,11 @@ pub(super) fn log_levels(folder: &Path) -> anyhow::Result<Option<String>> {
     }
     let file = folder.join(MANIFEST);
     let text = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
-    Ok(levels_of(&text))
+    Ok(levels_from_manifest(&text))
 }
 
 /// A name that is wrong is told by the build.
-fn levels_of(manifest: &[u8]) -> Option<String> {
+fn levels_from_manifest(manifest: &[u8]) -> Option<String> {
     let name = manifest::hints(manifest).name.filter(|name| manifest::is_kebab(name))?;
     Some(format!("info,plugin::{name}=trace"))
 }
@@ -184,6 +194,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn why_a_host_ended_is_told_without_the_log_around_it() {
+        let event = r#"{"level":"INFO","message":"starting"}"#;
+        assert_eq!(words_in(&format!("{event}\ncardinal: no PostgreSQL was found\n")), "no PostgreSQL was found");
+        assert_eq!(words_in(&format!("{event}\n{event}\n")), format!("{event}\n{event}"));
+        assert_eq!(words_in(""), "");
+    }
+
+    #[test]
     fn another_hosts_settings_are_not_handed_on() {
         assert!(is_kept("PATH".as_ref()) && is_kept("PLUGIN_SETTINGS_NOTES".as_ref()));
         assert!(is_kept("PLUGIN_NETWORKS".as_ref()), "what the plugin may reach is the author's choice");
@@ -192,9 +210,9 @@ mod tests {
 
     #[test]
     fn every_line_of_the_own_plugin_is_shown() {
-        assert_eq!(levels_of(br#"{"name": "notes"}"#).as_deref(), Some("info,plugin::notes=trace"));
-        assert_eq!(levels_of(br#"{"name": "a,b=off"}"#), None);
-        assert_eq!(levels_of(b"{"), None);
+        assert_eq!(levels_from_manifest(br#"{"name": "notes"}"#).as_deref(), Some("info,plugin::notes=trace"));
+        assert_eq!(levels_from_manifest(br#"{"name": "a,b=off"}"#), None);
+        assert_eq!(levels_from_manifest(b"{"), None);
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn checked(path: &Path) -> anyhow::Result<Package> {
 
 /// A folder's files become the inside of the library only by building it.
 fn same_files(package: &Package) -> anyhow::Result<()> {
-    let inside = preflight::package_of(&package.library).and_then(|section| section::read_package(section).ok());
+    let inside = preflight::embedded_package(&package.library).and_then(|section| section::read_package(section).ok());
     let inside = inside.context("the library carries no package: build it with the Cardinal plugin SDK")?;
     let beside = package.carried();
     let differs = |name: &str, data: &[u8]| beside.get(name).is_none_or(|beside| *beside != data);

@@ -114,7 +114,7 @@ fn why(item: &Value) -> String {
 /// The plugin in words: state, and why it is not what was wanted.
 pub(super) fn describe(item: &Value) -> String {
     let text = |value: &Value| plain(value.as_str().unwrap_or_default());
-    let mut told = format!("{} {} is {}\n", text(&item["name"]), text(&item["version"]), text(&item["state"]));
+    let mut text_lines = format!("{} {} is {}\n", text(&item["name"]), text(&item["version"]), text(&item["state"]));
     let refusal = &item["refusal"];
     let lines = [
         ("why", plain(&why(item))),
@@ -123,9 +123,9 @@ pub(super) fn describe(item: &Value) -> String {
         ("to do", text(&refusal["fix"])),
     ];
     for (what, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
-        told.push_str(&format!("  {what:<9} {value}\n"));
+        text_lines.push_str(&format!("  {what:<9} {value}\n"));
     }
-    told
+    text_lines
 }
 
 pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
@@ -156,9 +156,9 @@ mod tests {
     fn a_refusal_is_told_with_what_to_do() {
         let item = json!({"name": "a\u{7}", "version": "1.0.0", "state": "refused",
             "refusal": {"code": "bad-manifest", "reason": "No.", "expected": "x", "found": "y", "fix": "Do z."}});
-        let told = describe(&item);
+        let text_lines = describe(&item);
         assert_eq!(
-            told,
+            text_lines,
             "a\\u{7} 1.0.0 is refused\n  why       bad-manifest: No.\n  expected  x\n  found     y\n  to do     Do z.\n"
         );
     }

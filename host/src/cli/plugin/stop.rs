@@ -15,7 +15,7 @@ impl Stop {
         Ok(Self([interrupt.context(context)?, terminate.context(context)?, hangup.context(context)?]))
     }
 
-    pub(super) async fn asked(&mut self) {
+    pub(super) async fn requested(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => {}

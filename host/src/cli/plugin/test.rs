@@ -1,6 +1,8 @@
 mod arguments;
 mod database_wall;
+mod edges;
 mod frontend;
+mod panics;
 mod requests;
 mod routes;
 mod swap;
@@ -48,8 +50,8 @@ const DATABASE_VARIABLE: &str = "CARDINAL_TEST_DATABASE";
 ///
 /// Builds the crate, starts a host with a PostgreSQL of its own in a temporary folder, and checks: every route answers; the
 /// plugin's database role reaches nothing but its own; what it draws is drawn for a card in Chromium, where one is installed;
-/// every tool is listed, those that read answer, those that must be confirmed ask; a swap under load loses no request; it
-/// ends in order. Then come the crate's own tests, by `cargo test`:
+/// every tool is listed, those that read answer, those that must be confirmed ask; a swap under load loses no request; odd
+/// input makes nothing panic, and where it does, the line of the code is told; it ends in order. Then come the crate's own tests, by `cargo test`:
 /// CARDINAL_TEST_URL is the host's address there, CARDINAL_TEST_KEY a key that may do everything, and CARDINAL_TEST_DATABASE
 /// the address of its PostgreSQL, for tests with `TestHost`. Exits 0 when all is well.
 #[derive(Debug, clap::Args)]
@@ -95,7 +97,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let mut stop = Stop::listen()?;
         let mut session = Session { args, place: place.path(), host: None, failed: 0 };
         let outcome = tokio::select! {
-            () = stop.asked() => Err(anyhow::anyhow!("stopped before the end")),
+            () = stop.requested() => Err(anyhow::anyhow!("stopped before the end")),
             outcome = session.test() => outcome,
         };
         let ended = session.end(outcome.is_ok()).await;
@@ -142,6 +144,7 @@ impl Session<'_> {
         self.note("frontend", frontend::check(&subject, &url, &key, self.place).await)?;
         self.note("tools", tools::check(&subject, &narrow).await)?;
         self.note("swap", swap::check(&subject).await)?;
+        self.note("panics", panics::check(&subject).await)?;
         if !self.args.without_own {
             let database = own_host::database_url(self.place)?;
             let variables =
@@ -190,7 +193,7 @@ impl Session<'_> {
         }
         let outcome = ended.map(|status| match status.success() {
             true => Outcome::Good("host and plugin stopped cleanly".to_owned()),
-            false => Outcome::Bad(format!("the host exited with {status}: {}", own_host::last_lines(self.place))),
+            false => Outcome::Bad(format!("the host exited with {status}: {}", own_host::last_words(self.place))),
         });
         self.note("end", outcome)
     }
@@ -207,10 +210,10 @@ async fn with_key(local: &Client, url: &str, scopes: &[&str]) -> anyhow::Result<
 
 /// Some of a list, so that a line stays readable.
 pub(super) fn some(list: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let mut text = list.iter().take(SHOWN).map(|it| plain(it)).collect::<Vec<_>>().join("\n");
-    if list.len() > SHOWN {
-        text.push_str(&format!("\nand {} more", list.len() - SHOWN));
+    const MAX_SHOWN: usize = 5;
+    let mut text = list.iter().take(MAX_SHOWN).map(|it| plain(it)).collect::<Vec<_>>().join("\n");
+    if list.len() > MAX_SHOWN {
+        text.push_str(&format!("\nand {} more", list.len() - MAX_SHOWN));
     }
     text
 }

@@ -11,11 +11,11 @@ use crate::scope::{self, ScopeSet};
 
 const DEFAULT_TOKEN_TTL_HOURS: u32 = 24;
 const MAX_TOKEN_TTL_HOURS: u32 = 8760;
-const SHORTEST_TOKEN_SECRET_BYTES: usize = 32;
+const MIN_TOKEN_SECRET_BYTES: usize = 32;
 const MAX_PASSWORD_BYTES: usize = 256;
 const MAX_USERNAME: usize = 120;
 const DEFAULT_KEY_RATE_PER_MINUTE: u32 = 6000;
-const HIGHEST_KEY_RATE_PER_MINUTE: u32 = 100_000_000;
+const MAX_KEY_RATE_PER_MINUTE: u32 = 100_000_000;
 /// What a JWT may do unless OIDC_MAX_SCOPES says otherwise.
 pub const DEFAULT_OIDC_MAX_SCOPES: [&str; 4] = ["mcp:use", "cards:read", "plugin:*:read", "plugin:*:write"];
 
@@ -118,7 +118,7 @@ impl Auth {
                 "API_KEY_RATE_PER_MINUTE",
                 &args.api_key_rate_per_minute,
                 DEFAULT_KEY_RATE_PER_MINUTE,
-                number(1..=HIGHEST_KEY_RATE_PER_MINUTE),
+                number(1..=MAX_KEY_RATE_PER_MINUTE),
             ),
             auth_url: reader.optional("AUTH_URL", &args.auth_url, network::provider_url),
             oidc_issuer: reader.optional("OIDC_ISSUER", &args.oidc_issuer, issuer),
@@ -148,9 +148,9 @@ fn password(set: &SecretSetting, reader: &mut Reader) -> Option<Secret> {
 }
 
 fn token_secret(text: &str) -> Result<Secret, String> {
-    if text.len() < SHORTEST_TOKEN_SECRET_BYTES {
+    if text.len() < MIN_TOKEN_SECRET_BYTES {
         return Err(format!(
-            "it has {} bytes; it needs {SHORTEST_TOKEN_SECRET_BYTES} or more, for example from `openssl rand -hex 32`",
+            "it has {} bytes; it needs {MIN_TOKEN_SECRET_BYTES} or more, for example from `openssl rand -hex 32`",
             text.len()
         ));
     }

@@ -95,15 +95,15 @@ impl BootstrapSettings {
 
 const URL_FORM: &str = "write it as postgres://user:password@host:5432/database";
 /// As long as what `cardinal database bootstrap-sql` makes, or long enough.
-const SHORTEST_SECRET: usize = 32;
+const MIN_SECRET_CHARS: usize = 32;
 
 fn secret_file(text: &str) -> Result<PathBuf, String> {
     let file = paths::existing_file(text)?;
     let secret =
         secret_file::read_small(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    if secret.trim().len() < SHORTEST_SECRET {
+    if secret.trim().len() < MIN_SECRET_CHARS {
         return Err(format!(
-            "{} has no secret of {SHORTEST_SECRET} characters or more: create one with `cardinal database \
+            "{} has no secret of {MIN_SECRET_CHARS} characters or more: create one with `cardinal database \
              bootstrap-sql`",
             file.display()
         ));

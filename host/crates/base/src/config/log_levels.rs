@@ -46,13 +46,13 @@ impl LogLevels {
     }
 
     /// The highest level of a module and of everything below it.
-    pub fn most_within(&self, module: &str) -> LevelFilter {
+    pub fn max_level_within(&self, module: &str) -> LevelFilter {
         let below = self.modules.iter().filter(|(own, _)| is_within(own, module)).map(|(_, level)| *level);
         below.fold(self.get(module), LevelFilter::max)
     }
 
     /// The highest level of anything.
-    pub fn most(&self) -> LevelFilter {
+    pub fn max_level(&self) -> LevelFilter {
         self.modules.iter().map(|(_, level)| *level).fold(self.everything, LevelFilter::max)
     }
 
@@ -147,7 +147,7 @@ mod tests {
         ] {
             assert_eq!(levels.get(module), level, "{module}");
         }
-        assert_eq!((levels.most_within("plugin"), levels.most()), (LevelFilter::TRACE, LevelFilter::TRACE));
+        assert_eq!((levels.max_level_within("plugin"), levels.max_level()), (LevelFilter::TRACE, LevelFilter::TRACE));
         assert_eq!(levels.to_string().parse::<LogLevels>().unwrap(), levels);
     }
 

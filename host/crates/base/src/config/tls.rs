@@ -226,9 +226,9 @@ mod tests {
         for text in damaged {
             for (cert, key) in [(&cert, &text), (&text, &key)] {
                 let Err(error) = folder.load(cert, key) else { panic!("{text:?} was taken") };
-                let said = format!("{error} {error:?}");
+                let shown = format!("{error} {error:?}");
                 let bytes = format!("{}, {}", secret.as_bytes()[0], secret.as_bytes()[1]);
-                assert!(!said.contains(&secret[..8]) && !said.contains(&bytes), "{said}");
+                assert!(!shown.contains(&secret[..8]) && !shown.contains(&bytes), "{shown}");
             }
         }
     }

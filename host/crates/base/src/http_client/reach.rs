@@ -44,10 +44,10 @@ impl Reach {
     /// # Errors
     /// The name is not known, or none of its addresses is in reach.
     pub async fn find(&self, url: &Url) -> Result<Vec<SocketAddr>, ConnectError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let found = resolve(url).await.and_then(|addresses| self.permitted(addresses));
         if found.is_err() && matches!(url.host(), Some(Host::Domain(_))) {
-            sleep_until(begun + REFUSAL_TIME).await;
+            sleep_until(started + REFUSAL_TIME).await;
         }
         found
     }

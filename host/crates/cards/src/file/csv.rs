@@ -16,7 +16,7 @@ use cardinal_base::exact::Object;
 /// Bytes within which the head has to end.
 const HEAD_LIMIT: usize = 256 << 10;
 /// What a record begins with; it grows up to the limit of rows.
-const ROOM: usize = 8 << 10;
+const INITIAL_CAPACITY: usize = 8 << 10;
 const COLUMNS: usize = 1_024;
 /// Longer numbers are texts: article and shipping numbers are, and no reader of JSON keeps more digits.
 const DIGITS: usize = 15;
@@ -32,7 +32,7 @@ pub(super) struct Records {
     fields: usize,
     /// The record is over a limit and passed over.
     passed: bool,
-    begun: bool,
+    has_begun: bool,
     /// Of the line that is read, and the one on which the record began.
     line: i64,
     first_line: i64,
@@ -50,12 +50,12 @@ impl Records {
         Self {
             terms,
             state: State::Head(Vec::new()),
-            room: vec![0; ROOM],
+            room: vec![0; INITIAL_CAPACITY],
             filled: 0,
             ends: vec![0; COLUMNS],
             fields: 0,
             passed: false,
-            begun: false,
+            has_begun: false,
             line: 1,
             first_line: 1,
             after_return: false,
@@ -106,7 +106,7 @@ impl Records {
         }
         // An empty input is the end for the reader.
         self.read(&[], found);
-        if self.begun {
+        if self.has_begun {
             self.give(found);
         }
         Ok(())
@@ -122,11 +122,11 @@ impl Records {
     fn read(&mut self, mut bytes: &[u8], found: &mut Vec<Read>) {
         let ends_here = bytes.is_empty();
         loop {
-            if !self.begun {
+            if !self.has_begun {
                 bytes = self.between(bytes);
                 self.first_line = self.line;
             }
-            if bytes.is_empty() && !(ends_here && self.begun) {
+            if bytes.is_empty() && !(ends_here && self.has_begun) {
                 return;
             }
             let State::Rows(reader, _) = &mut self.state else { return };
@@ -134,7 +134,7 @@ impl Records {
             let (result, read, filled, fields) = reader.read_record(bytes, room, &mut self.ends[self.fields..]);
             self.count_lines(&bytes[..read]);
             bytes = &bytes[read..];
-            self.begun = true;
+            self.has_begun = true;
             self.filled += filled;
             self.fields += fields;
             match result {
@@ -176,7 +176,7 @@ impl Records {
         self.passed = true;
         self.filled = 0;
         self.fields = 0;
-        self.room.truncate(ROOM);
+        self.room.truncate(INITIAL_CAPACITY);
         self.room.shrink_to_fit();
     }
 
@@ -191,7 +191,7 @@ impl Records {
                 report::describe(&error, at, cell("sku").as_deref(), |pointer| cell(&pointer[1..]))
             }),
         });
-        (self.filled, self.fields, self.passed, self.begun) = (0, 0, false, false);
+        (self.filled, self.fields, self.passed, self.has_begun) = (0, 0, false, false);
     }
 }
 

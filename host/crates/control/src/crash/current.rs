@@ -11,29 +11,29 @@ thread_local! {
 }
 
 /// Whose code this thread runs.
-pub fn mark() -> PluginTag {
+pub fn tag() -> PluginTag {
     CURRENT.get()
 }
 
-/// Marks this thread as running code of a plugin until the mark is dropped.
+/// Marks this thread as running code of a plugin until the guard is dropped.
 #[must_use]
-pub fn enter(mark: PluginTag) -> MarkGuard {
-    MarkGuard { before: CURRENT.replace(mark), shown_before: show(mark) }
+pub fn enter(tag: PluginTag) -> TagGuard {
+    TagGuard { before: CURRENT.replace(tag), shown_before: show(tag) }
 }
 
 /// Marks this thread as a plugin's own, for as long as it lives.
-pub fn belong_to(mark: PluginTag) {
-    CURRENT.set(mark);
+pub fn belong_to(tag: PluginTag) {
+    CURRENT.set(tag);
 }
 
-/// See [`enter`]. Marks nest: a plugin's future may poll a host's future that polls another's.
-pub struct MarkGuard {
+/// See [`enter`]. Tags nest: a plugin's future may poll a host's future that polls another's.
+pub struct TagGuard {
     before: PluginTag,
     /// Not the same on a thread that belongs to a plugin and rests.
     shown_before: PluginTag,
 }
 
-impl Drop for MarkGuard {
+impl Drop for TagGuard {
     fn drop(&mut self) {
         // While it still shows whose code has run. On the core's threads calls are looked after poll by poll.
         if !is_ours() {
@@ -50,14 +50,14 @@ mod tests {
 
     #[test]
     fn marks_nest() {
-        let (outer, inner) = (PluginTag::of_page(7), PluginTag::of_page(9).handler(0));
+        let (outer, inner) = (PluginTag::from_page(7), PluginTag::from_page(9).handler(0));
         let entered = enter(outer);
         {
             let _inner = enter(inner);
-            assert_eq!(mark(), inner);
+            assert_eq!(tag(), inner);
         }
-        assert_eq!(mark(), outer);
+        assert_eq!(tag(), outer);
         drop(entered);
-        assert_eq!(mark(), PluginTag::NOBODY);
+        assert_eq!(tag(), PluginTag::NOBODY);
     }
 }

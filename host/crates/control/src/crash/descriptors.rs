@@ -59,10 +59,10 @@ struct Limit {
 
 impl Limit {
     fn new(hard: u64) -> Self {
-        let most = hard.min(MAX_FILES);
-        let usual = most - RESERVED.min(most / RESERVED_SHARE);
+        let max = hard.min(MAX_FILES);
+        let usual = max - RESERVED.min(max / RESERVED_SHARE);
         let with_hard = |rlim_cur| libc::rlimit { rlim_cur, rlim_max: hard };
-        Self { usual: with_hard(usual), with_reserve: with_hard(most) }
+        Self { usual: with_hard(usual), with_reserve: with_hard(max) }
     }
 }
 
@@ -215,8 +215,8 @@ fn stat_descriptor(descriptor: RawFd) -> Option<OpenDescriptor> {
     // SAFETY: a `stat` of zeros is one.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the out pointer is valid; a number that is no descriptor is an error.
-    let asked = unsafe { libc::fstat(descriptor, &raw mut found) };
-    (asked == 0).then_some(OpenDescriptor {
+    let result = unsafe { libc::fstat(descriptor, &raw mut found) };
+    (result == 0).then_some(OpenDescriptor {
         descriptor,
         device: found.st_dev,
         inode: found.st_ino,
@@ -259,11 +259,11 @@ mod tests {
 
     #[test]
     fn some_descriptors_are_kept_back() {
-        for (hard, usual, most) in
+        for (hard, usual, max) in
             [(1 << 20, 64_512, 65_536), (1_024, 896, 1_024), (libc::RLIM_INFINITY, 64_512, MAX_FILES)]
         {
             let limit = Limit::new(hard);
-            assert_eq!((limit.usual.rlim_cur, limit.with_reserve.rlim_cur), (usual, most));
+            assert_eq!((limit.usual.rlim_cur, limit.with_reserve.rlim_cur), (usual, max));
             assert_eq!((limit.usual.rlim_max, limit.with_reserve.rlim_max), (hard, hard));
         }
     }

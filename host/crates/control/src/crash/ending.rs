@@ -10,14 +10,14 @@ use super::{
 /// The status of a worker that ended itself because its descriptors were changed.
 const DESCRIPTORS_LOST: c_int = 71;
 
-/// Ends the process because descriptors that it lives by were changed. This thread runs code of `mark`.
-pub(super) fn end_for_descriptors(mark: PluginTag) {
+/// Ends the process because descriptors that it lives by were changed. This thread runs code of `tag`.
+pub(super) fn end_for_descriptors(tag: PluginTag) {
     let Some(shm) = shm::mine() else { return };
-    let culprit = who_changed_descriptors(shm, mark);
+    let culprit = who_changed_descriptors(shm, tag);
     let end = &shm.end;
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
         end.flags.store(flags::DESCRIPTORS, Ordering::Relaxed);
-        end.mark.store(culprit.bits(), Ordering::Relaxed);
+        end.tag.store(culprit.bits(), Ordering::Relaxed);
         end.state.store(2, Ordering::SeqCst);
     }
     // SAFETY: ends the process at once. What `exit` would run first may use descriptors that are somebody else's.
@@ -26,9 +26,9 @@ pub(super) fn end_for_descriptors(mark: PluginTag) {
 
 /// All code of plugins is followed by a look at the descriptors, so it was code that runs still: of this thread, or of
 /// another where this one runs none. When several plugins run it is not known whose it was.
-pub(super) fn who_changed_descriptors(shm: &CrashShm, mark: PluginTag) -> PluginTag {
+pub(super) fn who_changed_descriptors(shm: &CrashShm, tag: PluginTag) -> PluginTag {
     match shm.only_running() {
-        Some(only) if mark.page().is_none() || only.page() == mark.page() => mark.or(only),
+        Some(only) if tag.page().is_none() || only.page() == tag.page() => tag.or(only),
         _ => PluginTag::NOBODY,
     }
 }

@@ -121,12 +121,12 @@ fn write_down(shm: &CrashShm, signal: c_int, seen: u32, at: &Registers) {
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         return; // another thread was first, or this one is being ended by what handled it first
     }
-    let (mut mark, mut offset) = culprit(shm, at);
+    let (mut tag, mut offset) = culprit(shm, at);
     let mut seen = seen;
     if signal == libc::SIGABRT && !descriptors::are_whole() {
         // Whoever's descriptor is gone under its hands gives up, the host's own code or a thread of another plugin.
         // The one that closes them runs still.
-        (mark, offset) = (who_changed_descriptors(shm, PluginTag::NOBODY), 0);
+        (tag, offset) = (who_changed_descriptors(shm, PluginTag::NOBODY), 0);
         seen |= flags::DESCRIPTORS;
     }
     end.signal.store(signal.unsigned_abs(), Ordering::Relaxed);
@@ -135,21 +135,21 @@ fn write_down(shm: &CrashShm, signal: c_int, seen: u32, at: &Registers) {
     // SAFETY: this option writes at most 16 bytes to the buffer that it is given.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     end.thread.write(&name);
-    end.mark.store(mark.bits(), Ordering::Relaxed);
+    end.tag.store(tag.bits(), Ordering::Relaxed);
     end.offset.store(offset as u64, Ordering::Relaxed);
     end.state.store(2, Ordering::SeqCst);
 }
 
 /// On whose behalf the thread ran, and where in its library, plus one.
 fn culprit(shm: &CrashShm, at: &Registers) -> (PluginTag, usize) {
-    let mark = current::mark();
-    if let Some((owner, offset)) = shm.owner_of(at.code) {
-        // The mark knows the handler; but code of one plugin may run for another (its wakers, its drops).
-        let same = mark.page().is_some_and(|page| owner.page() == Some(page));
-        return (if same { mark } else { owner }, offset + 1);
+    let tag = current::tag();
+    if let Some((owner, offset)) = shm.find_owner(at.code) {
+        // The tag knows the handler; but code of one plugin may run for another (its wakers, its drops).
+        let same = tag.page().is_some_and(|page| owner.page() == Some(page));
+        return (if same { tag } else { owner }, offset + 1);
     }
-    if mark != PluginTag::NOBODY || shown::is_ours() {
-        return (mark, 0);
+    if tag != PluginTag::NOBODY || shown::is_ours() {
+        return (tag, 0);
     }
     // A thread of nobody's: a plugin's own, in the C library. Who called there is on its stack.
     caller_on(at.stack, shm).map_or((PluginTag::NOBODY, 0), |(owner, offset)| (owner, offset + 1))
@@ -160,7 +160,7 @@ fn caller_on(stack: usize, shm: &CrashShm) -> Option<(PluginTag, usize)> {
     let start = stack & !(size_of::<usize>() - 1);
     for at in (start..start.saturating_add(SEARCHED)).step_by(size_of_val(&words)) {
         let read = copy(at, &mut words);
-        let found = words[..read].iter().find_map(|word| shm.owner_of(*word));
+        let found = words[..read].iter().find_map(|word| shm.find_owner(*word));
         if found.is_some() || read < WORDS {
             return found;
         }
@@ -199,7 +199,7 @@ impl Registers {
         Self { code: machine.pc as usize, stack: machine.sp as usize }
     }
 
-    /// Marks alone have to do.
+    /// Tags alone have to do.
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn from_context(_context: *mut c_void) -> Self {
         Self { code: 0, stack: 0 }
@@ -233,8 +233,8 @@ impl SignalStack {
         // SAFETY: a `stack_t` of zeros is one; the first call only asks.
         let mut now: libc::stack_t = unsafe { std::mem::zeroed() };
         // SAFETY: the out pointer is valid.
-        let asked = unsafe { libc::sigaltstack(std::ptr::null(), &raw mut now) };
-        if asked != 0 || now.ss_flags & libc::SS_DISABLE == 0 {
+        let result = unsafe { libc::sigaltstack(std::ptr::null(), &raw mut now) };
+        if result != 0 || now.ss_flags & libc::SS_DISABLE == 0 {
             return None;
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -244,9 +244,9 @@ impl SignalStack {
                 .ok()?;
         let stack = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: SIGNAL_STACK };
         // SAFETY: the memory is ours, readable and writable, and stays until `drop` has taken it out of use.
-        let given = unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) };
+        let result = unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) };
         let made = Self { memory };
-        (given == 0).then_some(made)
+        (result == 0).then_some(made)
     }
 }
 
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_change_of_descriptors_is_put_down_to_the_one_plugin_that_runs() {
         let shared = shm::Shared::new().unwrap();
-        let (shm, one, other) = (shared.shm(), PluginTag::of_page(0), PluginTag::of_page(1));
+        let (shm, one, other) = (shared.shm(), PluginTag::from_page(0), PluginTag::from_page(1));
         assert_eq!(who_changed_descriptors(shm, PluginTag::NOBODY), PluginTag::NOBODY, "nobody runs");
         shm.show_running(0, one.handler(2));
         shm.show_running(1, one.handler(4));

@@ -110,7 +110,7 @@ impl CrashHistory {
     }
 
     /// The last crash of a plugin, whatever its package.
-    pub fn last_of(&self, plugin: &str) -> Option<&Crash> {
+    pub fn find_last(&self, plugin: &str) -> Option<&Crash> {
         let mut crashes = self.crashes.iter().rev().map(|it| &it.crash);
         crashes.find(|crash| crash.plugin.as_ref().is_some_and(|culprit| culprit.name == plugin))
     }

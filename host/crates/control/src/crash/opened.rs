@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::tag::PluginTag;
 
 static FOLDER: OnceLock<Option<File>> = OnceLock::new();
-static STRETCHES: Mutex<Stretches> = Mutex::new(Stretches::new());
+static INTERVALS: Mutex<Intervals> = Mutex::new(Intervals::new());
 
 /// Groups of plugins whose common stretches are kept; of further ones nothing is attributed.
 const MAX_GROUPS: usize = 64;
@@ -28,7 +28,7 @@ fn open_now() -> Option<i64> {
 }
 
 /// Time is cut into stretches in which the same plugins run.
-struct Stretches {
+struct Intervals {
     /// How many were open when this one began.
     open: Option<i64>,
     /// Pages of the plugins that run, one entry for each thread.
@@ -41,7 +41,7 @@ struct Stretches {
     opened_together: BTreeMap<Vec<usize>, i64>,
 }
 
-impl Stretches {
+impl Intervals {
     const fn new() -> Self {
         Self {
             open: None,
@@ -92,48 +92,48 @@ impl Stretches {
     }
 }
 
-fn stretches() -> MutexGuard<'static, Stretches> {
-    STRETCHES.lock()
+fn intervals() -> MutexGuard<'static, Intervals> {
+    INTERVALS.lock()
 }
 
 /// Code of a plugin runs on a thread of its own until this is dropped.
 pub struct Counting(Option<usize>);
 
 impl Counting {
-    pub fn begin(mark: PluginTag) -> Self {
-        if let Some(page) = mark.page() {
-            let mut stretches = stretches();
-            stretches.cut(open_now());
-            stretches.running.push(page);
+    pub fn begin(tag: PluginTag) -> Self {
+        if let Some(page) = tag.page() {
+            let mut intervals = intervals();
+            intervals.cut(open_now());
+            intervals.running.push(page);
         }
-        Self(mark.page())
+        Self(tag.page())
     }
 }
 
 impl Drop for Counting {
     fn drop(&mut self) {
         let Some(page) = self.0 else { return };
-        let mut stretches = stretches();
-        stretches.cut(open_now());
-        if let Some(at) = stretches.running.iter().position(|running| *running == page) {
-            stretches.running.swap_remove(at);
+        let mut intervals = intervals();
+        intervals.cut(open_now());
+        if let Some(at) = intervals.running.iter().position(|running| *running == page) {
+            intervals.running.swap_remove(at);
         }
     }
 }
 
 /// What was counted since this was asked last; negative for a plugin that has closed more than it has opened.
 pub fn take() -> DescriptorCounts {
-    let mut stretches = stretches();
-    stretches.cut(open_now());
-    DescriptorCounts(stretches.take())
+    let mut intervals = intervals();
+    intervals.cut(open_now());
+    DescriptorCounts(intervals.take())
 }
 
 /// See [`take`].
 pub struct DescriptorCounts(BTreeMap<usize, i64>);
 
 impl DescriptorCounts {
-    pub fn by(&self, mark: PluginTag) -> i64 {
-        mark.page().and_then(|page| self.0.get(&page)).copied().unwrap_or_default()
+    pub fn by(&self, tag: PluginTag) -> i64 {
+        tag.page().and_then(|page| self.0.get(&page)).copied().unwrap_or_default()
     }
 }
 
@@ -143,36 +143,36 @@ mod tests {
 
     #[test]
     fn what_is_opened_while_one_plugin_runs_alone_is_its() {
-        let mut stretches = Stretches::new();
-        stretches.cut(Some(10));
-        stretches.cut(Some(15)); // nobody ran
-        stretches.running = vec![3, 3];
-        stretches.cut(Some(40));
-        stretches.running = vec![3, 7];
-        stretches.cut(Some(60)); // of either
-        stretches.running = vec![7];
-        stretches.cut(Some(58));
-        stretches.cut(None);
-        stretches.cut(Some(90)); // it is not known since when
-        assert_eq!(stretches.opened, [(3, 25), (7, -2)].into());
-        assert_eq!(stretches.take(), [(3, 45), (7, -2)].into());
-        assert_eq!(stretches.take(), [].into());
+        let mut intervals = Intervals::new();
+        intervals.cut(Some(10));
+        intervals.cut(Some(15)); // nobody ran
+        intervals.running = vec![3, 3];
+        intervals.cut(Some(40));
+        intervals.running = vec![3, 7];
+        intervals.cut(Some(60)); // of either
+        intervals.running = vec![7];
+        intervals.cut(Some(58));
+        intervals.cut(None);
+        intervals.cut(Some(90)); // it is not known since when
+        assert_eq!(intervals.opened, [(3, 25), (7, -2)].into());
+        assert_eq!(intervals.take(), [(3, 45), (7, -2)].into());
+        assert_eq!(intervals.take(), [].into());
     }
 
     #[test]
     fn what_is_opened_while_several_run_is_divided_as_they_opened_alone() {
-        let mut stretches = Stretches::new();
-        stretches.cut(Some(0));
+        let mut intervals = Intervals::new();
+        intervals.cut(Some(0));
         for (running, open) in [(vec![3], 30), (vec![7], 40), (vec![7, 3, 7], 80), (vec![3, 9], 90), (vec![5, 9], 190)]
         {
-            stretches.running = running;
-            stretches.cut(Some(open));
+            intervals.running = running;
+            intervals.cut(Some(open));
         }
-        assert_eq!(stretches.take(), [(3, 30 + 30 + 10), (7, 10 + 10)].into(), "nobody knows of 5 and 9");
-        stretches.running = vec![3, 7];
-        stretches.cut(Some(230));
-        assert_eq!(stretches.take(), [(3, 30), (7, 10)].into(), "as a moment before");
-        stretches.cut(Some(240));
-        assert_eq!(stretches.take(), [].into(), "that is too long ago");
+        assert_eq!(intervals.take(), [(3, 30 + 30 + 10), (7, 10 + 10)].into(), "nobody knows of 5 and 9");
+        intervals.running = vec![3, 7];
+        intervals.cut(Some(230));
+        assert_eq!(intervals.take(), [(3, 30), (7, 10)].into(), "as a moment before");
+        intervals.cut(Some(240));
+        assert_eq!(intervals.take(), [].into(), "that is too long ago");
     }
 }

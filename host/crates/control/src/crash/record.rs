@@ -182,7 +182,7 @@ fn cause(status: Option<ExitStatus>, standstill: Option<WorkerStall>, seen: Opti
 }
 
 fn culprit(shm: &CrashShm) -> Option<Culprit> {
-    let tag = PluginTag::of_bits(shm.end.mark.load(Ordering::Relaxed));
+    let tag = PluginTag::from_bits(shm.end.tag.load(Ordering::Relaxed));
     let slot = shm.page(tag)?;
     let handlers = slot.handlers.read();
     let offset = shm.end.offset.load(Ordering::Relaxed).checked_sub(1);

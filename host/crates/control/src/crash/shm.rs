@@ -48,7 +48,7 @@ pub(super) struct End {
     pub signal: AtomicU32,
     /// Bits of [`flags`].
     pub flags: AtomicU32,
-    pub mark: AtomicU64,
+    pub tag: AtomicU64,
     /// Where in the culprit's library, plus one.
     pub offset: AtomicU64,
     pub thread: Text<16>,
@@ -91,7 +91,7 @@ pub struct Count {
 struct Running {
     /// 0 free, 1 a thread that may belong to a plugin, 2 one of the host's own.
     taken: AtomicU32,
-    mark: AtomicU64,
+    tag: AtomicU64,
 }
 
 /// Text that ends at its first zero byte.
@@ -204,9 +204,9 @@ pub fn adopt(memory: OwnedFd) -> io::Result<()> {
 }
 
 /// Says that this process ends because it wants to, when it is dropped.
-pub struct ExitMark;
+pub struct ExitGuard;
 
-impl Drop for ExitMark {
+impl Drop for ExitGuard {
     fn drop(&mut self) {
         if let Some(shm) = mine() {
             shm.leaving.store(1, Ordering::SeqCst);
@@ -214,14 +214,14 @@ impl Drop for ExitMark {
     }
 }
 
-/// The mark of a package: a page of its own, the same one whenever it is loaded again.
-pub fn enlist(name: &str, version: &str, sha256: &str) -> PluginTag {
+/// The tag of a package: a page of its own, the same one whenever it is loaded again.
+pub fn register(name: &str, version: &str, sha256: &str) -> PluginTag {
     static ALONE: Mutex<()> = Mutex::new(());
     let Some(shm) = mine() else { return PluginTag::NOBODY };
     let _alone = ALONE.lock();
     let known = shm.pages().position(|page| page.name.read() == name && page.sha256.read() == sha256);
     if let Some(page) = known {
-        return PluginTag::of_page(page);
+        return PluginTag::from_page(page);
     }
     let Some(free) = shm.pages.iter().position(|page| page.used.load(Ordering::Acquire) == 0) else {
         tracing::warn!(
@@ -236,34 +236,34 @@ pub fn enlist(name: &str, version: &str, sha256: &str) -> PluginTag {
     page.version.write(version.as_bytes());
     page.sha256.write(sha256.as_bytes());
     page.used.store(1, Ordering::Release);
-    PluginTag::of_page(free)
+    PluginTag::from_page(free)
 }
 
 /// Records where the package's library lies.
-pub fn located(mark: PluginTag, at: Range<usize>) {
-    if let Some(page) = mine().and_then(|shm| shm.page(mark)) {
+pub fn located(tag: PluginTag, at: Range<usize>) {
+    if let Some(page) = mine().and_then(|shm| shm.page(tag)) {
         page.begin.store(at.start, Ordering::Relaxed);
         page.end.store(at.end, Ordering::Release);
     }
 }
 
 /// Records what the plugin's handlers are called, in the order of their numbers.
-pub fn name_handlers(mark: PluginTag, names: impl Iterator<Item = String>) {
-    if let Some(page) = mine().and_then(|shm| shm.page(mark)) {
+pub fn name_handlers(tag: PluginTag, names: impl Iterator<Item = String>) {
+    if let Some(page) = mine().and_then(|shm| shm.page(tag)) {
         let lines: Vec<String> = names.map(|name| name.replace(['\n', '\0'], " ")).collect();
         let text = lines.join("\n");
         page.handlers.write(&text.as_bytes()[..text.len().min(HANDLERS)]);
     }
 }
 
-/// Whether two marks are of one plugin, in whatever version.
+/// Whether two tags are of one plugin, in whatever version.
 pub fn is_same_plugin(one: PluginTag, other: PluginTag) -> bool {
     one.page() == other.page() || plugin_name(one).is_some_and(|name| plugin_name(other) == Some(name))
 }
 
-/// The name of a mark's plugin.
-pub fn plugin_name(mark: PluginTag) -> Option<String> {
-    mine()?.page(mark).map(|page| page.name.read())
+/// The name of a tag's plugin.
+pub fn plugin_name(tag: PluginTag) -> Option<String> {
+    mine()?.page(tag).map(|page| page.name.read())
 }
 
 impl CrashShm {
@@ -272,18 +272,18 @@ impl CrashShm {
         self.pages.iter().take_while(|page| page.used.load(Ordering::Acquire) != 0)
     }
 
-    pub(super) fn page(&self, mark: PluginTag) -> Option<&PluginSlot> {
-        self.pages.get(mark.page()?).filter(|page| page.used.load(Ordering::Acquire) != 0)
+    pub(super) fn page(&self, tag: PluginTag) -> Option<&PluginSlot> {
+        self.pages.get(tag.page()?).filter(|page| page.used.load(Ordering::Acquire) != 0)
     }
 
-    /// Whose library lies at an address: the mark, and how far into it. Of several packages with the same library the
+    /// Whose library lies at an address: the tag, and how far into it. Of several packages with the same library the
     /// last one.
-    pub(super) fn owner_of(&self, address: usize) -> Option<(PluginTag, usize)> {
+    pub(super) fn find_owner(&self, address: usize) -> Option<(PluginTag, usize)> {
         let mut owner = None;
         for (at, page) in self.pages().enumerate() {
             let begin = page.begin.load(Ordering::Relaxed);
             if begin != 0 && (begin..page.end.load(Ordering::Relaxed)).contains(&address) {
-                owner = Some((PluginTag::of_page(at), address - begin));
+                owner = Some((PluginTag::from_page(at), address - begin));
             }
         }
         owner
@@ -295,9 +295,9 @@ impl CrashShm {
             FREE => false,
             kind => !own_alone || kind == OWN_THREAD,
         };
-        let marks =
-            self.running.iter().filter(counts).map(|slot| PluginTag::of_bits(slot.mark.load(Ordering::Acquire)));
-        marks.filter(|mark| mark.page().is_some())
+        let tags =
+            self.running.iter().filter(counts).map(|slot| PluginTag::from_bits(slot.tag.load(Ordering::Acquire)));
+        tags.filter(|tag| tag.page().is_some())
     }
 
     /// The one plugin whose code runs, on whatever thread; none when there are several, or nobody's does.
@@ -308,9 +308,9 @@ impl CrashShm {
     }
 
     #[cfg(test)]
-    pub(super) fn show_running(&self, slot: usize, mark: PluginTag) {
+    pub(super) fn show_running(&self, slot: usize, tag: PluginTag) {
         self.running[slot].taken.store(FOREIGN_THREAD, Ordering::Release);
-        self.running[slot].mark.store(mark.bits(), Ordering::Release);
+        self.running[slot].tag.store(tag.bits(), Ordering::Release);
     }
 
     /// The pages of instances that are there, with what each has under way.
@@ -341,23 +341,23 @@ impl RunningSlot {
 
     /// What the thread shows.
     pub(super) fn shown(&self) -> PluginTag {
-        self.0.map_or(PluginTag::NOBODY, |slot| PluginTag::of_bits(slot.mark.load(Ordering::Relaxed)))
+        self.0.map_or(PluginTag::NOBODY, |slot| PluginTag::from_bits(slot.tag.load(Ordering::Relaxed)))
     }
 
     /// Shows what the thread runs; gives what it showed before.
-    pub(super) fn replace(&self, mark: PluginTag) -> PluginTag {
+    pub(super) fn replace(&self, tag: PluginTag) -> PluginTag {
         let Some(slot) = self.0 else { return PluginTag::NOBODY };
         // This thread alone writes here.
-        let before = slot.mark.load(Ordering::Relaxed);
-        slot.mark.store(mark.bits(), Ordering::Release);
-        PluginTag::of_bits(before)
+        let before = slot.tag.load(Ordering::Relaxed);
+        slot.tag.store(tag.bits(), Ordering::Release);
+        PluginTag::from_bits(before)
     }
 }
 
 impl Drop for RunningSlot {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
-            slot.mark.store(0, Ordering::Relaxed);
+            slot.tag.store(0, Ordering::Relaxed);
             slot.taken.store(FREE, Ordering::Release);
         }
     }
@@ -373,8 +373,8 @@ pub enum InFlight {
 }
 
 impl InFlight {
-    pub fn from_tag(mark: PluginTag) -> Self {
-        let taken = mine().zip(mark.page()).and_then(|(shm, page)| {
+    pub fn from_tag(tag: PluginTag) -> Self {
+        let taken = mine().zip(tag.page()).and_then(|(shm, page)| {
             let page = u32::try_from(page + 1).ok()?;
             shm.counts
                 .iter()

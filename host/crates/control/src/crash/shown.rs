@@ -12,8 +12,8 @@ thread_local! {
 }
 
 /// Shows the supervisor what this thread runs; gives what it showed before. A thread that is ending shows nothing.
-pub(super) fn show(mark: PluginTag) -> PluginTag {
-    SLOT.try_with(|slot| slot.replace(mark)).unwrap_or_default()
+pub(super) fn show(tag: PluginTag) -> PluginTag {
+    SLOT.try_with(|slot| slot.replace(tag)).unwrap_or_default()
 }
 
 /// What this thread shows the supervisor.

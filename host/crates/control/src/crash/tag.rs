@@ -9,7 +9,7 @@ impl PluginTag {
     pub const NOBODY: Self = Self(0);
 
     /// The plugin of a page, at work for no handler.
-    pub fn of_page(page: usize) -> Self {
+    pub fn from_page(page: usize) -> Self {
         Self((page as u64 + 1) << 32)
     }
 
@@ -36,7 +36,7 @@ impl PluginTag {
         self.0
     }
 
-    pub(super) fn of_bits(bits: u64) -> Self {
+    pub(super) fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_mark_holds_page_and_handler() {
-        let page = PluginTag::of_page(3);
+        let page = PluginTag::from_page(3);
         assert_eq!((page.page(), page.handler_number()), (Some(3), None));
         let handler = page.handler(0).handler(5);
         assert_eq!((handler.page(), handler.handler_number()), (Some(3), Some(5)));

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 pub const HEADER: usize = 4;
 /// No message of ours comes near; a larger one means that the other side is broken.
-pub const LARGEST: usize = 4 * 1024 * 1024;
+pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// A message ready to be sent, length first.
 ///
@@ -15,7 +15,7 @@ pub fn encode(message: &impl Serialize) -> std::io::Result<Vec<u8>> {
     let mut frame = vec![0; HEADER];
     serde_json::to_writer(&mut frame, message)?;
     let length = frame.len() - HEADER;
-    let header = u32::try_from(length).ok().filter(|_| length <= LARGEST).ok_or_else(too_long)?;
+    let header = u32::try_from(length).ok().filter(|_| length <= MAX_BYTES).ok_or_else(too_long)?;
     frame[..HEADER].copy_from_slice(&header.to_le_bytes());
     Ok(frame)
 }
@@ -26,7 +26,7 @@ pub fn encode(message: &impl Serialize) -> std::io::Result<Vec<u8>> {
 /// More than any message has.
 pub fn body_length(header: [u8; HEADER]) -> std::io::Result<usize> {
     let length = u32::from_le_bytes(header) as usize;
-    if length > LARGEST { Err(too_long()) } else { Ok(length) }
+    if length > MAX_BYTES { Err(too_long()) } else { Ok(length) }
 }
 
 /// # Errors

@@ -22,15 +22,15 @@ fn refused(found: &str) -> ProvisionFault {
 fn answers_find_the_question_they_belong_to() {
     let (link, mut supervisor) = pair();
     let answering = std::thread::spawn(move || {
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for _ in 0..2 {
             match read_message(&mut supervisor).unwrap() {
-                ToSupervisor::Provision { id, request } => asked.push((id, request)),
+                ToSupervisor::Provision { id, request } => requests.push((id, request)),
                 other => unreachable!("nobody said {other:?}"),
             }
         }
         // In the other order than asked.
-        for (id, request) in asked.into_iter().rev() {
+        for (id, request) in requests.into_iter().rev() {
             send(&mut supervisor, &ToWorker::Provisioned { id, result: Err(refused(&request.plugin)) });
         }
         supervisor

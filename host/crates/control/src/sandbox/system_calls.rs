@@ -323,8 +323,8 @@ mod tests {
             #[cfg(target_arch = "x86_64")]
             assert_eq!(errno(libc::SYS_getpid | c_long::from(X32_BIT), [0; 4]), Some(libc::EPERM));
             for family in [libc::AF_VSOCK, libc::AF_ALG, libc::AF_PACKET, libc::AF_BLUETOOTH] {
-                let asked = [family.unsigned_abs() as usize, libc::SOCK_STREAM as usize, 0, 0];
-                assert_eq!(errno(libc::SYS_socket, asked), Some(libc::EPERM), "{family}");
+                let args = [family.unsigned_abs() as usize, libc::SOCK_STREAM as usize, 0, 0];
+                assert_eq!(errno(libc::SYS_socket, args), Some(libc::EPERM), "{family}");
             }
             std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             std::os::unix::net::UnixStream::pair().unwrap();

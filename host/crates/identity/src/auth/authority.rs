@@ -13,11 +13,11 @@ const OWNER: &str = "owner";
 pub fn over_role(caller: &Caller, role: Option<&str>) -> Result<(), AuthError> {
     let Some(role) = role else { return Ok(()) };
     over_owner(caller, Some(role))?;
-    let scopes = scope::of_role(role).to_strings();
+    let scopes = scope::for_role(role).to_strings();
     match lacked(caller, &scopes) {
         Some(missing) => Err(insufficient(missing)),
         // Covered by `*` in the set, and yet held by a login alone.
-        None if scope::of_role(role).holds(scope::APPROVE) => caller.require(scope::APPROVE),
+        None if scope::for_role(role).holds(scope::APPROVE) => caller.require(scope::APPROVE),
         None => Ok(()),
     }
 }
@@ -71,7 +71,7 @@ mod tests {
             key: None,
             makers: Vec::new(),
             session_id: session.then(Uuid::nil),
-            scopes: ScopeSet::lenient(scopes).intersect(&scope::of_role(role)),
+            scopes: ScopeSet::lenient(scopes).intersect(&scope::for_role(role)),
             expires_at: None,
             allowances: Vec::new(),
             is_mcp_only: false,
@@ -119,7 +119,7 @@ mod tests {
         ) {
             let caller = caller(of, session, &scopes);
             if over_role(&caller, Some(to)).is_ok() {
-                prop_assert!(scope::KNOWN.iter().all(|scope| !scope::of_role(to).holds(scope) || caller.holds(scope)));
+                prop_assert!(scope::KNOWN.iter().all(|scope| !scope::for_role(to).holds(scope) || caller.holds(scope)));
             }
         }
     }

@@ -26,7 +26,7 @@ const MAX_PER_SHARD: usize = 2_048;
 
 /// What a credential turned out to be.
 #[derive(Clone)]
-pub(super) enum Found {
+pub(super) enum Resolution {
     Caller(SharedCaller),
     Nobody,
     Revoked,
@@ -35,7 +35,7 @@ pub(super) enum Found {
 
 #[derive(Clone)]
 struct Entry {
-    found: Found,
+    resolution: Resolution,
     checked: OffsetDateTime,
 }
 
@@ -66,9 +66,9 @@ impl Cache {
         now: OffsetDateTime,
         fresh: Duration,
         load: impl FnOnce() -> F,
-    ) -> Result<Found, AuthError>
+    ) -> Result<Resolution, AuthError>
     where
-        F: Future<Output = Result<Found, AuthError>>,
+        F: Future<Output = Result<Resolution, AuthError>>,
     {
         let known = self.shard(key).read().get(key).cloned();
         // Not when the clock was set back: then its age is not known.
@@ -76,14 +76,14 @@ impl Cache {
             && (Duration::ZERO..fresh).contains(&(now - entry.checked))
         {
             self.hits.count();
-            return Ok(entry.found.clone());
+            return Ok(entry.resolution.clone());
         }
         self.misses.count();
         let forgotten = self.forgotten.load(Ordering::Acquire);
         // Boxed: what is rarely needed should not make every request larger.
-        let found = Box::pin(load()).await?;
-        self.keep(key, Entry { found: found.clone(), checked: now }, forgotten);
-        Ok(found)
+        let resolution = Box::pin(load()).await?;
+        self.keep(key, Entry { resolution: resolution.clone(), checked: now }, forgotten);
+        Ok(resolution)
     }
 
     pub(super) fn counts(&self) -> Counts {
@@ -110,7 +110,7 @@ impl Cache {
         self.forgotten.fetch_add(1, Ordering::AcqRel);
         for shard in &self.shards {
             let mut shard = shard.write();
-            shard.retain(|_, entry| matches!(&entry.found, Found::Caller(caller) if !which(caller)));
+            shard.retain(|_, entry| matches!(&entry.resolution, Resolution::Caller(caller) if !which(caller)));
         }
     }
 
@@ -154,23 +154,33 @@ mod tests {
 
     const AT: OffsetDateTime = time::macros::datetime!(2026-01-01 00:00 UTC);
 
-    async fn find(cache: &Cache, at: OffsetDateTime, answer: Result<Found, AuthError>) -> Result<Found, AuthError> {
+    async fn find(
+        cache: &Cache,
+        at: OffsetDateTime,
+        answer: Result<Resolution, AuthError>,
+    ) -> Result<Resolution, AuthError> {
         cache.get(&[7; 32], at, FRESH, || std::future::ready(answer)).await
     }
 
     #[tokio::test]
     async fn asks_again_after_five_seconds() {
         let cache = Cache::default();
-        find(&cache, AT, Ok(Found::Nobody)).await.unwrap();
-        assert!(matches!(find(&cache, AT + Duration::seconds(4), Ok(Found::Revoked)).await.unwrap(), Found::Nobody));
-        assert!(matches!(find(&cache, AT + Duration::seconds(5), Ok(Found::Revoked)).await.unwrap(), Found::Revoked));
+        find(&cache, AT, Ok(Resolution::Nobody)).await.unwrap();
+        assert!(matches!(
+            find(&cache, AT + Duration::seconds(4), Ok(Resolution::Revoked)).await.unwrap(),
+            Resolution::Nobody
+        ));
+        assert!(matches!(
+            find(&cache, AT + Duration::seconds(5), Ok(Resolution::Revoked)).await.unwrap(),
+            Resolution::Revoked
+        ));
     }
 
     #[tokio::test]
     async fn an_outage_is_no_refusal_and_what_is_old_does_not_serve() {
         let cache = Cache::default();
         let outage = || Err(StoreError::Outage(anyhow::anyhow!("away")).into());
-        find(&cache, AT, Ok(Found::Nobody)).await.unwrap();
+        find(&cache, AT, Ok(Resolution::Nobody)).await.unwrap();
         assert!(find(&cache, AT + Duration::seconds(4), outage()).await.is_ok());
         let unfollowed = |at, answer| cache.get(&[7; 32], at, FRESH_UNFOLLOWED, || std::future::ready(answer));
         for later in [FRESH_UNFOLLOWED, Duration::seconds(4)] {
@@ -184,10 +194,10 @@ mod tests {
         let cache = Cache::default();
         let load = || async {
             cache.forget(|_| true); // a revocation that falls between the look-up and its answer
-            Ok(Found::Nobody)
+            Ok(Resolution::Nobody)
         };
         cache.get(&[7; 32], AT, FRESH, load).await.unwrap();
-        assert!(matches!(find(&cache, AT, Ok(Found::Revoked)).await.unwrap(), Found::Revoked));
+        assert!(matches!(find(&cache, AT, Ok(Resolution::Revoked)).await.unwrap(), Resolution::Revoked));
     }
 
     #[test]

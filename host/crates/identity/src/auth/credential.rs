@@ -19,12 +19,12 @@ use cardinal_base::{codes, scope::ScopeSet};
 pub struct Credential {
     user_id: Uuid,
     #[serde(flatten)]
-    means: Means,
+    means: CredentialKind,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "means", rename_all = "snake_case")]
-enum Means {
+enum CredentialKind {
     /// A login; what was begun in it goes on when it has ended.
     Session {
         id: Option<Uuid>,
@@ -47,11 +47,11 @@ enum Means {
 impl Credential {
     pub fn from_caller(caller: &Caller) -> Self {
         let means = match (&caller.key, caller.kind) {
-            (Some((id, _)), _) => Means::Key { id: *id },
-            (None, CallerKind::Local { uid }) => Means::Local { uid },
-            (None, CallerKind::Plugin) => Means::Plugin,
-            (None, CallerKind::Oidc) => Means::Jwt { scopes: caller.scopes.to_strings() },
-            (None, _) => Means::Session { id: caller.session_id },
+            (Some((id, _)), _) => CredentialKind::Key { id: *id },
+            (None, CallerKind::Local { uid }) => CredentialKind::Local { uid },
+            (None, CallerKind::Plugin) => CredentialKind::Plugin,
+            (None, CallerKind::Oidc) => CredentialKind::Jwt { scopes: caller.scopes.to_strings() },
+            (None, _) => CredentialKind::Session { id: caller.session_id },
         };
         Self { user_id: caller.user_id, means }
     }
@@ -68,18 +68,18 @@ impl Auth {
             role: user.role.clone(),
             ..Caller::new(user.id, &user.username, ScopeSet::default())
         };
-        let rights = self.rights_of(&user);
+        let rights = self.user_rights(&user);
         Ok(Arc::new(match &credential.means {
-            Means::Session { id } => Caller { session_id: *id, scopes: role_scopes(&user), ..caller },
-            Means::Jwt { scopes } if user.kind == OIDC => {
+            CredentialKind::Session { id } => Caller { session_id: *id, scopes: role_scopes(&user), ..caller },
+            CredentialKind::Jwt { scopes } if user.kind == OIDC => {
                 Caller { kind: CallerKind::Oidc, scopes: ScopeSet::lenient(scopes).intersect(&rights), ..caller }
             }
-            Means::Local { uid } if user.role.as_deref() == Some("owner") => Caller::local(*uid, user.id),
-            Means::Plugin if user.kind == CallerKind::Plugin.name() => Caller::plugin(user.id, &user.username),
-            Means::Local { .. } | Means::Jwt { .. } | Means::Plugin => {
+            CredentialKind::Local { uid } if user.role.as_deref() == Some("owner") => Caller::local(*uid, user.id),
+            CredentialKind::Plugin if user.kind == CallerKind::Plugin.name() => Caller::plugin(user.id, &user.username),
+            CredentialKind::Local { .. } | CredentialKind::Jwt { .. } | CredentialKind::Plugin => {
                 return Err(AuthError::unauthorized(&codes::INVALID_TOKEN));
             }
-            Means::Key { id } => {
+            CredentialKind::Key { id } => {
                 let record = cardinal_store::api_keys::get(&self.pool, *id).await?;
                 let record = record.ok_or(AuthError::unauthorized(&codes::INVALID_TOKEN))?;
                 let now = self.clock.now();

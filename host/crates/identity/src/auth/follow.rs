@@ -31,9 +31,9 @@ const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// How often a call is noted; more would have all threads write to one cache line.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
-/// How far this host has followed. Times are milliseconds since `began`; 0 is never.
+/// How far this host has followed. Times are milliseconds since `started`; 0 is never.
 pub(super) struct Follower {
-    began: Instant,
+    started: Instant,
     /// When the last poll that was answered began.
     polled: AtomicU64,
     called: AtomicU64,
@@ -45,7 +45,7 @@ pub(super) struct Follower {
 impl Default for Follower {
     fn default() -> Self {
         Self {
-            began: Instant::now(),
+            started: Instant::now(),
             polled: AtomicU64::new(0),
             called: AtomicU64::new(0),
             resume: Notify::new(),
@@ -70,7 +70,7 @@ impl Follower {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
     }
 }
 
@@ -90,9 +90,9 @@ impl Auth {
     pub async fn follow_rights(&self) {
         let mut is_failing = false;
         loop {
-            let begun = self.follower.polled.load(Ordering::Acquire);
+            let polled_before = self.follower.polled.load(Ordering::Acquire);
             let Err(error) = self.follow_on_one_connection().await;
-            let made_progress = self.follower.polled.load(Ordering::Acquire) != begun;
+            let made_progress = self.follower.polled.load(Ordering::Acquire) != polled_before;
             if !is_failing || made_progress {
                 log_failure!(error, "failed to follow changes of rights; credentials are looked up in the database");
             }
@@ -107,7 +107,7 @@ impl Auth {
         let client = in_time(async { Ok(self.pool.get().await?.detach()) }).await?;
         let mut position: Option<Position> = None;
         loop {
-            let (begun, is_first) = (self.follower.now(), position.is_none());
+            let (polled_at, is_first) = (self.follower.now(), position.is_none());
             let changes = in_time(identity_changes::after(&client, &mut position)).await?;
             if is_first || changes.is_everything {
                 // What changed before this connection is not known.
@@ -115,7 +115,7 @@ impl Auth {
             } else {
                 self.forget_changed(&changes);
             }
-            self.follower.polled.store(begun, Ordering::Release);
+            self.follower.polled.store(polled_at, Ordering::Release);
             tokio::time::sleep(POLL_EVERY).await;
             while self.follower.is_idle() {
                 self.follower.resume.notified().await;

@@ -92,7 +92,7 @@ pub async fn open(
         issued: seconds(now),
         expires: seconds(expires_at),
     };
-    let (token, expires_in) = (auth.ring.mint(&claims), auth.token_ttl.as_secs());
+    let (token, expires_in) = (auth.key_ring.mint(&claims), auth.token_ttl.as_secs());
     Ok(Opened { token, expires_in, user_id: user.id, username: user.username })
 }
 
@@ -107,17 +107,17 @@ pub async fn check<T>(
     find: impl AsyncFnOnce() -> Result<(T, Option<String>), AuthError>,
 ) -> Result<(T, bool), AuthError> {
     let entry = auth.throttle.enter(ip, name, &password);
-    let (attempt, turn, subjects) = loop {
+    let (attempt, permit, subjects) = loop {
         let attempt = auth.throttle.begin(&entry).await?;
         let subjects = subjects(attempt.rules(), ip, name);
         let counted = async {
-            let turn = auth.hasher.turn(attempt.rank()).await?;
-            Ok::<_, AuthError>((cardinal_store::login_failures::begin(pool, &subjects).await?, turn))
+            let permit = auth.hasher.acquire(attempt.rank()).await?;
+            Ok::<_, AuthError>((cardinal_store::login_failures::begin(pool, &subjects).await?, permit))
         };
         match counted.await {
-            Ok((Ok(()), turn)) => break (attempt, turn, subjects),
-            Ok((Err(waits), turn)) => {
-                drop(turn);
+            Ok((Ok(()), permit)) => break (attempt, permit, subjects),
+            Ok((Err(waits), permit)) => {
+                drop(permit);
                 attempt.delayed(&waits);
             }
             Err(error) => {
@@ -131,7 +131,7 @@ pub async fn check<T>(
     };
     let checked = async {
         let (found, stored) = find().await?;
-        Ok::<_, AuthError>((found, auth.hasher.verify(turn, password, stored).await?))
+        Ok::<_, AuthError>((found, auth.hasher.verify(permit, password, stored).await?))
     };
     let (outcome, is_over) = match checked.await {
         Ok((found, true)) => {
@@ -166,7 +166,7 @@ fn subjects(rules: &[Rule], ip: IpAddr, name: &str) -> Vec<Subject> {
             .to_vec(),
         free: i32::try_from(rule.free).unwrap_or(i32::MAX),
         first_ms: rule.first as f64,
-        longest_ms: rule.longest as f64,
+        longest_ms: rule.max_delay as f64,
     };
     rules.iter().zip(parts).map(subject).collect()
 }

@@ -111,7 +111,7 @@ impl Oidc {
         let mut state = self.source.state();
         let mut waits = WAITS;
         loop {
-            if let Some(identity) = self.judge(&jwt, &state).map_err(OidcError::Refused)? {
+            if let Some(identity) = self.validate(&jwt, &state).map_err(OidcError::Refused)? {
                 self.verified.keep(hash, Arc::clone(&identity), self.clock.now());
                 return Ok(identity);
             }
@@ -128,10 +128,10 @@ impl Oidc {
     }
 
     /// The identity, or `None` when no key that is known has signed the token.
-    fn judge(&self, jwt: &Jwt<'_>, state: &State) -> Result<Option<Arc<Identity>>, JwtError> {
+    fn validate(&self, jwt: &Jwt<'_>, state: &State) -> Result<Option<Arc<Identity>>, JwtError> {
         let Some(trusted) = &state.trusted else { return Ok(None) };
         // Claims before the signature: what is not meant for us costs no cryptography.
-        jwt.claims.judge(&trusted.issuer, &self.audience, self.clock.now())?;
+        jwt.claims.validate(&trusted.issuer, &self.audience, self.clock.now())?;
         let signed_by = trusted.keys.signer(jwt.key_id.as_deref(), jwt.message, jwt.signature);
         Ok(signed_by.map(|signed_by| Arc::new(self.identity(&jwt.claims, signed_by))))
     }

@@ -5,8 +5,8 @@ mod queue;
 
 use std::{sync::Arc, thread};
 
+pub use self::queue::HashPermit;
 use self::queue::Queue;
-pub use self::queue::Turn;
 use super::throttle::Rank;
 use crate::error::AuthError;
 use cardinal_base::{
@@ -28,20 +28,25 @@ impl Default for Hasher {
 
 impl Hasher {
     /// Waits for a core; 503 when too many come first.
-    pub async fn turn(&self, rank: Rank) -> Result<Turn, AuthError> {
-        self.0.turn(rank).await
+    pub async fn acquire(&self, rank: Rank) -> Result<HashPermit, AuthError> {
+        self.0.acquire(rank).await
     }
 
     /// A PHC string for `password`, which somebody sets who has logged in.
     pub async fn hash(&self, password: Secret) -> Result<String, AuthError> {
-        let turn = self.turn(Rank::of_caller()).await?;
-        run(turn, move || password::hash(&password)).await
+        let permit = self.acquire(Rank::authenticated()).await?;
+        run(permit, move || password::hash(&password)).await
     }
 
     /// Whether `password` belongs to `stored`. Without a stored hash the same work is done for nothing,
     /// so that the time tells nobody which names exist.
-    pub async fn verify(&self, turn: Turn, password: Secret, stored: Option<String>) -> Result<bool, AuthError> {
-        run(turn, move || {
+    pub async fn verify(
+        &self,
+        permit: HashPermit,
+        password: Secret,
+        stored: Option<String>,
+    ) -> Result<bool, AuthError> {
+        run(permit, move || {
             let known = stored.is_some();
             Ok(password::verify(&password, stored.as_deref().unwrap_or(password::DUMMY))? && known)
         })
@@ -51,12 +56,12 @@ impl Hasher {
 
 /// A client that hangs up does not end the work, so the work itself holds its turn.
 async fn run<T: Send + 'static>(
-    turn: Turn,
+    permit: HashPermit,
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> Result<T, AuthError> {
     let held = move || {
         let outcome = work();
-        drop(turn);
+        drop(permit);
         outcome
     };
     tokio::task::spawn_blocking(held).await.map_err(AuthError::internal)?.map_err(AuthError::internal)
@@ -88,8 +93,8 @@ mod tests {
             ("wrong horse", Some(stored), false),
             ("correct horse", None, false),
         ] {
-            let turn = hasher.turn(Rank::of_caller()).await.unwrap();
-            assert_eq!(hasher.verify(turn, secret(password), stored).await.unwrap(), is_right);
+            let permit = hasher.acquire(Rank::authenticated()).await.unwrap();
+            assert_eq!(hasher.verify(permit, secret(password), stored).await.unwrap(), is_right);
         }
     }
 }

@@ -34,9 +34,9 @@ pub enum SessionTokenError {
 }
 
 /// The signing keys: the current one first, older ones still accepted.
-pub struct Ring(Vec<(u8, [u8; 32])>);
+pub struct KeyRing(Vec<(u8, [u8; 32])>);
 
-impl Ring {
+impl KeyRing {
     /// Derives the keys from secrets, current first.
     pub fn derive<'a>(secrets: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let keys = secrets.into_iter().map(|secret| {
@@ -53,7 +53,7 @@ impl Ring {
     }
 
     /// A key for another purpose, derived from the current secret.
-    pub fn sibling(&self, purpose: &[u8]) -> [u8; 32] {
+    pub fn derive_key(&self, purpose: &[u8]) -> [u8; 32] {
         let mut mac = keyed(self.0.first().map_or(&[0; 32], |(_, key)| key));
         mac.update(purpose);
         mac.finalize().into_bytes().into()
@@ -126,24 +126,24 @@ mod tests {
 
     #[test]
     fn a_token_comes_back_until_it_expires() {
-        let ring = Ring::derive([&b"0123456789abcdef0123456789abcdef"[..]]);
-        let token = ring.mint(&claims());
+        let key_ring = KeyRing::derive([&b"0123456789abcdef0123456789abcdef"[..]]);
+        let token = key_ring.mint(&claims());
         assert_eq!(token.len(), 108);
         assert!(!token.contains('.'));
-        assert!(ring.verify(&token, 199).is_ok());
-        assert_eq!(ring.verify(&token, 200), Err(SessionTokenError::Expired));
+        assert!(key_ring.verify(&token, 199).is_ok());
+        assert_eq!(key_ring.verify(&token, 200), Err(SessionTokenError::Expired));
     }
 
     #[test]
     fn any_changed_character_is_refused() {
-        let ring = Ring::derive([&b"0123456789abcdef0123456789abcdef"[..]]);
-        let token = ring.mint(&claims());
+        let key_ring = KeyRing::derive([&b"0123456789abcdef0123456789abcdef"[..]]);
+        let token = key_ring.mint(&claims());
         for i in 0..token.len() {
             for other in ['A', 'z', '-', '.'] {
                 let mut changed = token.clone();
                 changed.replace_range(i..=i, &other.to_string());
                 assert!(
-                    changed == token || ring.verify(&changed, 150) == Err(SessionTokenError::Invalid),
+                    changed == token || key_ring.verify(&changed, 150) == Err(SessionTokenError::Invalid),
                     "{i} {other}"
                 );
             }
@@ -153,16 +153,16 @@ mod tests {
     #[test]
     fn an_older_secret_is_accepted_as_long_as_the_ring_has_it() {
         let (old, new) = (&b"old old old old old old old old!"[..], &b"new new new new new new new new!"[..]);
-        let token = Ring::derive([old]).mint(&claims());
-        assert!(Ring::derive([new, old]).verify(&token, 150).is_ok());
-        assert_eq!(Ring::derive([new]).verify(&token, 150), Err(SessionTokenError::Invalid));
+        let token = KeyRing::derive([old]).mint(&claims());
+        assert!(KeyRing::derive([new, old]).verify(&token, 150).is_ok());
+        assert_eq!(KeyRing::derive([new]).verify(&token, 150), Err(SessionTokenError::Invalid));
     }
 
     proptest! {
         #[test]
         fn any_text_is_refused(text in "\\PC{0,200}") {
-            let ring = Ring::derive([&b"0123456789abcdef0123456789abcdef"[..]]);
-            prop_assert!(ring.verify(&text, 0).is_err());
+            let key_ring = KeyRing::derive([&b"0123456789abcdef0123456789abcdef"[..]]);
+            prop_assert!(key_ring.verify(&text, 0).is_err());
         }
     }
 }

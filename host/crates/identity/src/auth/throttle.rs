@@ -1,7 +1,7 @@
 //! Slows guessing down without locking anybody out.
 //!
 //! A try counts before its password is hashed, and is given back when the password was right: tries in parallel get no
-//! further than tries in a row. The rules stand in [`book`]. A place is a name at an address (IPv6: a /64):
+//! further than tries in a row. The rules stand in [`failures`]. A place is a name at an address (IPv6: a /64):
 //!
 //! * **a place where the name has not logged in:** 5 failures are free, then the next try waits 15 s; what
 //!   fails at the **address** counts, too: 30 are free, then 2 s, 4 s, 8 s; and what fails at the **name**: 300 are free,
@@ -42,11 +42,11 @@ const RETURN_HOLD_TIME: Duration = Duration::from_secs(16);
 /// A try is asked to come back so long before its delay ends, and is held until then.
 const COME_EARLY: Duration = Duration::from_secs(5);
 /// What `Retry-After` says at least.
-const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+const MIN_WAIT: Duration = Duration::from_secs(1);
 
 /// The counts of failed logins.
 pub struct Throttle {
-    began: Instant,
+    started: Instant,
     state: Mutex<State>,
     /// Rings when a try has ended or left the line.
     changed: Notify,
@@ -54,7 +54,7 @@ pub struct Throttle {
 
 #[derive(Default)]
 struct State {
-    book: Failures,
+    failures: Failures,
     line: WaitQueue,
     returns: Returns,
 }
@@ -78,7 +78,7 @@ pub struct Attempt<'t> {
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self { began: Instant::now(), state: Mutex::default(), changed: Notify::new() }
+        Self { started: Instant::now(), state: Mutex::default(), changed: Notify::new() }
     }
 }
 
@@ -86,10 +86,10 @@ impl Throttle {
     /// Takes its place among others, which it keeps however often it has to begin anew.
     pub fn enter(&self, address: IpAddr, name: &str, password: &Secret) -> Entry {
         let (mut state, now) = (self.state(), self.now());
-        let pair = state.book.pair(address, name);
+        let pair = state.failures.pair(address, name);
         let candidate = state.returns.candidate(pair, password);
-        let is_known = state.book.is_known(pair, now);
-        let failures = state.book.failures(pair, is_known, now);
+        let is_known = state.failures.is_known(pair, now);
+        let failures = state.failures.count(pair, is_known, now);
         let has_come_back = state.returns.take(candidate, now);
         let hold_time = if has_come_back { RETURN_HOLD_TIME } else { HOLD_TIME };
         let rank = Rank::new(is_known, failures, has_come_back);
@@ -118,7 +118,7 @@ impl Throttle {
             let now = Instant::now();
             if now >= until || now + wait > until || !self.hold(pair, rank, &mut held) {
                 // Who is told of the very end of a delay would come when the next one has begun.
-                let wait = wait.saturating_sub(COME_EARLY).max(SHORTEST_WAIT);
+                let wait = wait.saturating_sub(COME_EARLY).max(MIN_WAIT);
                 self.expect(entry, wait);
                 return Err(refused(wait));
             }
@@ -130,14 +130,14 @@ impl Throttle {
 
     fn try_begin(&self, pair: Pair, rank: Rank) -> Result<Attempt<'_>, ThrottledError> {
         let (mut state, now) = (self.state(), self.now());
-        let is_known = state.book.is_known(pair, now);
-        if let Some(wait) = state.book.wait(pair, is_known, now) {
+        let is_known = state.failures.is_known(pair, now);
+        if let Some(wait) = state.failures.wait(pair, is_known, now) {
             return Err(wait);
         }
-        if state.line.is_after_another(rank, pair, is_known, &state.book, now) {
+        if state.line.is_after_another(rank, pair, is_known, &state.failures, now) {
             return Err(ThrottledError::Pending);
         }
-        let was_known = state.book.begin(pair, now)?;
+        let was_known = state.failures.begin(pair, now)?;
         Ok(Attempt { throttle: self, pair, was_known, rank, is_open: true })
     }
 
@@ -158,8 +158,8 @@ impl Throttle {
     pub fn learn(&self, places: &[(String, IpAddr)]) {
         let (mut state, now) = (self.state(), self.now());
         for (name, address) in places {
-            let pair = state.book.pair(*address, name);
-            state.book.learn(pair, now);
+            let pair = state.failures.pair(*address, name);
+            state.failures.learn(pair, now);
         }
     }
 
@@ -167,7 +167,7 @@ impl Throttle {
     fn now(&self) -> u64 {
         // From a day on, so that zero stands for what never was.
         const BEGIN: u64 = 24 * 3_600 * 1_000;
-        BEGIN + u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX / 2)
+        BEGIN + u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX / 2)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -188,16 +188,16 @@ impl Attempt<'_> {
     /// The hosts together have counted so much that it has to wait for so many milliseconds, for each of its rules.
     pub fn delayed(mut self, waits: &[u64]) {
         let now = self.throttle.now();
-        self.end(|attempt, book| {
-            book.give_back(attempt.pair, attempt.was_known);
-            book.delay(attempt.pair, attempt.was_known, waits, now);
+        self.end(|attempt, failures| {
+            failures.give_back(attempt.pair, attempt.was_known);
+            failures.delay(attempt.pair, attempt.was_known, waits, now);
         });
     }
 
     /// The password was right.
     pub fn succeeded(mut self) {
         let now = self.throttle.now();
-        self.end(|attempt, book| book.succeeded(attempt.pair, attempt.was_known, now));
+        self.end(|attempt, failures| failures.succeeded(attempt.pair, attempt.was_known, now));
     }
 
     /// The password was wrong, or nobody has this name.
@@ -205,12 +205,12 @@ impl Attempt<'_> {
 
     /// Nothing was hashed.
     pub fn give_back(mut self) {
-        self.end(|attempt, book| book.give_back(attempt.pair, attempt.was_known));
+        self.end(|attempt, failures| failures.give_back(attempt.pair, attempt.was_known));
     }
 
     fn end(&mut self, verdict: impl FnOnce(&Self, &mut Failures)) {
         self.is_open = false;
-        verdict(self, &mut self.throttle.state().book);
+        verdict(self, &mut self.throttle.state().failures);
         self.throttle.changed.notify_waiters();
     }
 }
@@ -219,7 +219,7 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if self.is_open {
             let now = self.throttle.now();
-            self.end(|attempt, book| book.failed(attempt.pair, attempt.was_known, now));
+            self.end(|attempt, failures| failures.failed(attempt.pair, attempt.was_known, now));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What callers without a valid credential have spent, by address. A full book forgets those that
+//! What callers without a valid credential have spent, by address. A full table forgets those that
 //! have spent least, so that filling it with addresses frees nobody who is over the limit.
 
 use std::{
@@ -130,33 +130,33 @@ mod tests {
 
     #[test]
     fn an_address_that_fails_is_shut_out_for_a_while() {
-        let book = Addresses::new(LIMIT);
+        let addresses = Addresses::new(LIMIT);
         let (here, there) = (Network::from(IpAddr::from([192, 0, 2, 1])), Network::from(IpAddr::from([192, 0, 2, 2])));
         for _ in 0..5 {
-            assert!(book.admit(here, 10).is_ok());
-            book.charge(here, 10);
+            assert!(addresses.admit(here, 10).is_ok());
+            addresses.charge(here, 10);
         }
-        let (_, wait) = book.admit(here, 10).unwrap_err();
-        assert!(book.admit(there, 10).is_ok(), "its neighbour is not");
+        let (_, wait) = addresses.admit(here, 10).unwrap_err();
+        assert!(addresses.admit(there, 10).is_ok(), "its neighbour is not");
         assert_eq!(wait, SECOND);
-        for asked in 0..1_000 {
-            assert!(book.admit(here, 10 + asked * wait / 1_000).is_err());
+        for tries in 0..1_000 {
+            assert!(addresses.admit(here, 10 + tries * wait / 1_000).is_err());
         }
-        assert!(book.admit(here, 10 + wait).is_ok());
+        assert!(addresses.admit(here, 10 + wait).is_ok());
         for _ in 0..1_000 {
-            book.charge(here, 10 + wait);
+            addresses.charge(here, 10 + wait);
         }
-        assert!(book.admit(here, 10 + wait + 2 * SECOND).is_ok(), "however much it failed");
+        assert!(addresses.admit(here, 10 + wait + 2 * SECOND).is_ok(), "however much it failed");
     }
 
     #[test]
     fn a_subscriber_is_one_address_whatever_it_makes_up() {
-        let book = Addresses::new(LIMIT);
+        let addresses = Addresses::new(LIMIT);
         for host in 0..5 {
-            book.charge(v6(7, host), 10);
+            addresses.charge(v6(7, host), 10);
         }
-        assert!(book.admit(v6(7, 99), 10).is_err());
-        assert!(book.admit(v6(8, 99), 10).is_ok());
+        assert!(addresses.admit(v6(7, 99), 10).is_err());
+        assert!(addresses.admit(v6(8, 99), 10).is_ok());
         assert_eq!(
             Network::from("::ffff:192.0.2.1".parse::<IpAddr>().unwrap()),
             Network::from(IpAddr::from([192, 0, 2, 1]))
@@ -165,19 +165,19 @@ mod tests {
 
     #[test]
     fn filling_the_book_resets_nobody_and_it_stays_bounded() {
-        let book = Addresses::new(LIMIT);
+        let addresses = Addresses::new(LIMIT);
         let offender = v6(u64::MAX, 0);
         for _ in 0..6 {
-            book.charge(offender, 10);
+            addresses.charge(offender, 10);
         }
         for subscriber in 0..300_000 {
-            book.charge(v6(subscriber, 0), 10);
+            addresses.charge(v6(subscriber, 0), 10);
         }
-        assert!(book.admit(offender, 10).is_err());
-        let tracked: usize = book.shards.iter().map(|shard| shard.networks.lock().len()).sum();
+        assert!(addresses.admit(offender, 10).is_err());
+        let tracked: usize = addresses.shards.iter().map(|shard| shard.networks.lock().len()).sum();
         assert!(tracked <= SHARDS * MAX_PER_SHARD, "{tracked}");
-        book.sweep(10 + 60 * SECOND);
-        assert!(book.shards.iter().all(|shard| shard.networks.lock().is_empty()));
-        assert!(book.admit(offender, 10 + 60 * SECOND).is_ok());
+        addresses.sweep(10 + 60 * SECOND);
+        assert!(addresses.shards.iter().all(|shard| shard.networks.lock().is_empty()));
+        assert!(addresses.admit(offender, 10 + 60 * SECOND).is_ok());
     }
 }

@@ -32,7 +32,7 @@ pub struct Bucket {
     /// What is left of this host's portion, in thousandths of a call, or [`QUIET`].
     balance: AtomicI64,
     /// Calls since the last exchange, refused ones too: the need.
-    asked: AtomicU32,
+    requested: AtomicU32,
     ledger: Mutex<Ledger>,
 }
 
@@ -48,7 +48,7 @@ struct Ledger {
 
 /// What an exchange asks for one caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ask {
+pub struct BudgetRequest {
     pub subject: Uuid,
     /// Calls to charge to the budget, or to give back to it when negative.
     pub debit: f64,
@@ -73,7 +73,7 @@ impl Bucket {
             spent_until: AtomicU64::new(0),
             shared: AtomicBool::new(shared),
             balance: AtomicI64::new(QUIET),
-            asked: AtomicU32::new(0),
+            requested: AtomicU32::new(0),
             ledger: Mutex::new(Ledger { limit, undebited: 0, portion: 0 }),
         }
     }
@@ -100,7 +100,7 @@ impl Bucket {
     }
 
     fn take_leased(&self, limit: Limit, now: u64, hosts: u32) -> TakeOutcome {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.requested.fetch_add(1, Ordering::Relaxed);
         let mut balance = self.balance.load(Ordering::Acquire);
         loop {
             if balance == QUIET {
@@ -218,17 +218,17 @@ impl Bucket {
             self.spend(ledger.limit, -balance, now);
         }
         ledger.undebited = 0;
-        self.asked.store(0, Ordering::Relaxed);
+        self.requested.store(0, Ordering::Relaxed);
     }
 
     /// What to ask the database for, `None` when there is nothing to say. Call it no more than once
     /// a second, and tell it the answer.
-    pub fn ask(&self, now: u64, hosts: u32) -> Option<Ask> {
+    pub fn request(&self, now: u64, hosts: u32) -> Option<BudgetRequest> {
         let mut ledger = self.ledger();
         let limit = ledger.limit;
-        let asked = self.asked.swap(0, Ordering::Relaxed);
+        let requested = self.requested.swap(0, Ordering::Relaxed);
         let mut want = 0;
-        if asked == 0 {
+        if requested == 0 {
             // Not needed here: others may have it.
             let unused = self.balance.swap(QUIET, Ordering::AcqRel);
             if unused > 0 {
@@ -236,14 +236,14 @@ impl Bucket {
                 self.spend(limit, -unused, now);
             }
         } else {
-            let need = thousandths(f64::from(asked) * HEADROOM + 1.0).max(self.part(limit, now, hosts));
+            let need = thousandths(f64::from(requested) * HEADROOM + 1.0).max(self.part(limit, now, hosts));
             want = (need - self.balance.load(Ordering::Acquire).max(0)).max(0);
         }
         let debit = std::mem::take(&mut ledger.undebited);
-        if asked == 0 && debit == 0 {
+        if requested == 0 && debit == 0 {
             return None;
         }
-        Some(Ask { subject: self.subject, debit: whole(debit), want: whole(want), limit })
+        Some(BudgetRequest { subject: self.subject, debit: whole(debit), want: whole(want), limit })
     }
 
     /// The database gave this portion; with it, all hosts together have spent or hold so much.
@@ -256,11 +256,11 @@ impl Bucket {
     }
 
     /// The database did not answer: half of the last portion, to be debited when it is back.
-    pub fn unanswered(&self, ask: &Ask, now: u64) {
+    pub fn unanswered(&self, request: &BudgetRequest, now: u64) {
         let mut ledger = self.ledger();
-        ledger.undebited += thousandths(ask.debit);
+        ledger.undebited += thousandths(request.debit);
         ledger.portion /= 2;
-        let portion = ledger.portion.min(thousandths(ask.want));
+        let portion = ledger.portion.min(thousandths(request.want));
         ledger.undebited += portion;
         self.spend(ledger.limit, portion, now);
         self.give(portion);

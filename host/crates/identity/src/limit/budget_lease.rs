@@ -9,12 +9,12 @@ use uuid::Uuid;
 
 use super::{
     Limits,
-    bucket::{Ask, Bucket},
+    bucket::{Bucket, BudgetRequest},
 };
 use cardinal_store::rate_budgets::{self, Portion};
 
 /// Between two exchanges at least. The rest is chance, so that no host is always the last one.
-const EVERY: Duration = Duration::from_millis(1_000);
+const MIN_INTERVAL: Duration = Duration::from_millis(1_000);
 const CHANCE_MS: u64 = 300;
 /// Portions may reach so far ahead of the rate: to the next exchange, whenever it comes.
 const AHEAD_SECONDS: f64 = 1.3;
@@ -28,7 +28,7 @@ pub async fn keep(limits: &Limits, pool: &Pool, host: Uuid) {
     loop {
         exchange(limits, pool, host).await;
         let chance = rand::rng().random_range(0..=CHANCE_MS);
-        tokio::time::sleep(EVERY + Duration::from_millis(chance)).await;
+        tokio::time::sleep(MIN_INTERVAL + Duration::from_millis(chance)).await;
     }
 }
 
@@ -53,17 +53,17 @@ pub async fn exchange(limits: &Limits, pool: &Pool, host: Uuid) {
     if hosts < 2 {
         return;
     }
-    let asks = asks(limits, hosts);
-    if asks.is_empty() {
+    let requests = requests(limits, hosts);
+    if requests.is_empty() {
         return;
     }
-    let lines: Vec<_> = asks.iter().map(line).collect();
+    let lines: Vec<_> = requests.iter().map(to_row).collect();
     let answer = tokio::time::timeout(RENEWAL_TIMEOUT, rate_budgets::exchange(pool, host, &lines)).await;
     let now = limits.at(Instant::now());
     let portions = match answer {
         Ok(Ok(portions)) => portions,
-        Ok(Err(error)) => return unanswered(limits, &asks, now, &format!("{error:?}")),
-        Err(_) => return unanswered(limits, &asks, now, "no answer in time"),
+        Ok(Err(error)) => return unanswered(limits, &requests, now, &format!("{error:?}")),
+        Err(_) => return unanswered(limits, &requests, now, "no answer in time"),
     };
     for Portion { subject, granted, spent } in portions {
         if let Some(bucket) = limits.buckets.get(subject) {
@@ -72,35 +72,35 @@ pub async fn exchange(limits: &Limits, pool: &Pool, host: Uuid) {
     }
 }
 
-fn asks(limits: &Limits, hosts: u32) -> Vec<Ask> {
+fn requests(limits: &Limits, hosts: u32) -> Vec<BudgetRequest> {
     let now = limits.at(Instant::now());
-    let mut asks = Vec::new();
+    let mut requests = Vec::new();
     limits.buckets.each(|bucket: &std::sync::Arc<Bucket>| {
-        if asks.len() < MAX_CALLERS {
-            asks.extend(bucket.ask(now, hosts));
+        if requests.len() < MAX_CALLERS {
+            requests.extend(bucket.request(now, hosts));
         }
     });
     // In one order everywhere: two hosts never wait for each other.
-    asks.sort_unstable_by_key(|ask| ask.subject);
-    asks
+    requests.sort_unstable_by_key(|request| request.subject);
+    requests
 }
 
-fn line(ask: &Ask) -> rate_budgets::BudgetRow {
-    let rate = f64::from(ask.limit.per_minute) / 60.0;
-    let room = f64::from(ask.limit.burst) + rate * AHEAD_SECONDS;
-    rate_budgets::BudgetRow { subject: ask.subject, debit: ask.debit, want: ask.want, rate, room }
+fn to_row(request: &BudgetRequest) -> rate_budgets::BudgetRow {
+    let rate = f64::from(request.limit.per_minute) / 60.0;
+    let room = f64::from(request.limit.burst) + rate * AHEAD_SECONDS;
+    rate_budgets::BudgetRow { subject: request.subject, debit: request.debit, want: request.want, rate, room }
 }
 
-fn unanswered(limits: &Limits, asks: &[Ask], now: u64, why: &str) {
+fn unanswered(limits: &Limits, requests: &[BudgetRequest], now: u64, why: &str) {
     tracing::debug!(
-        callers = asks.len(),
+        callers = requests.len(),
         why,
         "failed to share rate budgets with the other hosts; portions are \
         halved"
     );
-    for ask in asks {
-        if let Some(bucket) = limits.buckets.get(ask.subject) {
-            bucket.unanswered(ask, now);
+    for request in requests {
+        if let Some(bucket) = limits.buckets.get(request.subject) {
+            bucket.unanswered(request, now);
         }
     }
 }

@@ -143,8 +143,8 @@ mod tests {
             let mut now = 5;
             for _ in 0..calls {
                 while let Err(wait) = limit.take(state, now) {
-                    for asked in 0..in_vain as u64 {
-                        prop_assert!(limit.take(state, now + asked * (wait / 64)).is_err());
+                    for tries in 0..in_vain as u64 {
+                        prop_assert!(limit.take(state, now + tries * (wait / 64)).is_err());
                     }
                     prop_assert!(wait <= limit.period, "one period brings one call");
                     now += wait;

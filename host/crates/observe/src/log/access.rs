@@ -24,7 +24,7 @@ pub struct AccessLine<'a> {
     pub route: &'a str,
     pub status: u16,
     pub took: Duration,
-    pub spent: &'a RequestTiming,
+    pub timing: &'a RequestTiming,
     pub user: Option<&'a str>,
     pub key_id: Option<uuid::Uuid>,
     pub code: Option<&'a str>,
@@ -71,9 +71,9 @@ impl Log {
             line.text("route", access.route);
         }
         line.number("status", access.status);
-        let RequestTiming { plugin, database, .. } = *access.spent;
+        let RequestTiming { plugin, database, .. } = *access.timing;
         line.us("us", access.took);
-        line.us("us_host", access.spent.host(access.took));
+        line.us("us_host", access.timing.host(access.took));
         line.us("us_plugin", plugin);
         line.us("us_db", database);
         line.some_text("user", access.user);

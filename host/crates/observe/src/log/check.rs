@@ -45,15 +45,15 @@ impl LineCheck {
     }
 
     /// Puts a line without its end behind `out`, marked as `process`'s and with an end; `false` when it is no line.
-    pub fn mark(self, line: &[u8], process: &str, out: &mut Vec<u8>) -> bool {
+    pub fn append(self, line: &[u8], process: &str, out: &mut Vec<u8>) -> bool {
         let Ok(text) = std::str::from_utf8(line) else { return false };
-        let (is_line, mark) = match self.0 {
+        let (is_line, suffix) = match self.0 {
             Style::Json => (is_json_line(text), [",\"process\":\"", process, "\"}\n"]),
             Style::Human { colours } => (is_human_line(text, colours), [" process=", process, "\n"]),
         };
         if is_line {
             out.extend_from_slice(if self.0 == Style::Json { &line[..line.len() - 1] } else { line });
-            mark.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+            suffix.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
         }
         is_line
     }
@@ -124,9 +124,9 @@ mod tests {
         out.trim_end_matches('\n').to_owned()
     }
 
-    fn marked(check: LineCheck, line: &str) -> Option<String> {
+    fn appended(check: LineCheck, line: &str) -> Option<String> {
         let mut out = Vec::new();
-        check.mark(line.as_bytes(), "worker", &mut out).then(|| String::from_utf8(out).unwrap())
+        check.append(line.as_bytes(), "worker", &mut out).then(|| String::from_utf8(out).unwrap())
     }
 
     #[test]
@@ -135,13 +135,16 @@ mod tests {
             for target in [["cardinal::access", ""], ["plugin::", "supplier-2"], ["cardinal::keepers", ""]] {
                 for (check, end) in [(JSON, ",\"process\":\"worker\"}\n"), (HUMAN, " process=worker\n")] {
                     let written = line(check, level, target, "it rains: \"x\" \u{9b}");
-                    let marked = marked(check, &written).unwrap_or_else(|| panic!("{written}"));
-                    assert!(marked.ends_with(end) && marked.starts_with(written.trim_end_matches('}')), "{marked}");
+                    let appended = appended(check, &written).unwrap_or_else(|| panic!("{written}"));
+                    assert!(
+                        appended.ends_with(end) && appended.starts_with(written.trim_end_matches('}')),
+                        "{appended}"
+                    );
                 }
-                assert!(marked(COLOURED, &line(COLOURED, level, target, "m")).is_some());
+                assert!(appended(COLOURED, &line(COLOURED, level, target, "m")).is_some());
             }
         }
-        let json = marked(JSON, &line(JSON, Level::INFO, ["a", ""], "m")).unwrap();
+        let json = appended(JSON, &line(JSON, Level::INFO, ["a", ""], "m")).unwrap();
         assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["process"], "worker");
     }
 
@@ -153,7 +156,7 @@ mod tests {
             let mut line = Line::begin(&mut out, Style::Json, at, Level::INFO, ["a", ""], &"[{".repeat(1_000));
             line.json("fields", &format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)));
             line.end();
-            assert!(marked(JSON, out.trim_end_matches('\n')).is_some(), "{depth}: {out}");
+            assert!(appended(JSON, out.trim_end_matches('\n')).is_some(), "{depth}: {out}");
         }
     }
 
@@ -192,7 +195,7 @@ mod tests {
             with("\"us\":12", &format!("\"us\":{}1{}", "{\"a\":".repeat(MAX_DEPTH), "}".repeat(MAX_DEPTH))),
         ];
         for line in forged {
-            assert_eq!(marked(JSON, &line), None, "{line}");
+            assert_eq!(appended(JSON, &line), None, "{line}");
         }
         let good = line(HUMAN, Level::INFO, ["a", ""], "m");
         let forged = [
@@ -206,9 +209,9 @@ mod tests {
             good.replace("2026", "\u{e9}26"),
         ];
         for line in forged {
-            assert_eq!(marked(HUMAN, &line), None, "{line}");
-            assert_eq!(marked(COLOURED, &line), None, "{line}");
+            assert_eq!(appended(HUMAN, &line), None, "{line}");
+            assert_eq!(appended(COLOURED, &line), None, "{line}");
         }
-        assert!(!JSON.mark(b"{\"timestamp\":\"\xff\"}", "worker", &mut Vec::new()));
+        assert!(!JSON.append(b"{\"timestamp\":\"\xff\"}", "worker", &mut Vec::new()));
     }
 }

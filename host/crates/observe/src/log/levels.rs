@@ -61,15 +61,15 @@ impl Levels {
     /// Whether an event may be written, as far as its place in the code tells.
     pub(super) fn may_write(&self, place: &Metadata<'_>) -> bool {
         let levels = self.in_force.load();
-        let most = match place.target() {
-            PLUGIN_TARGET => levels.most_within(PLUGIN_TARGET),
+        let max_level = match place.target() {
+            PLUGIN_TARGET => levels.max_level_within(PLUGIN_TARGET),
             // Each connection that fails, where the pool's owner logs the outage once.
             POOL_TARGET if levels.get(POOL_TARGET) < LevelFilter::DEBUG => {
                 levels.get(POOL_TARGET).min(LevelFilter::ERROR)
             }
             target => levels.get_by([&targets::name(target), &targets::name_by_crate(target)]),
         };
-        most >= *place.level()
+        max_level >= *place.level()
     }
 
     /// Whether this is written.
@@ -83,8 +83,8 @@ impl Levels {
     }
 
     /// The highest level of anything.
-    pub(super) fn most(&self) -> LevelFilter {
-        self.in_force.load().most()
+    pub(super) fn max_level(&self) -> LevelFilter {
+        self.in_force.load().max_level()
     }
 
     pub(super) fn set(

@@ -253,10 +253,10 @@ fn io_write(into: &mut &mut [u8], text: fmt::Arguments<'_>) -> std::io::Result<(
 pub(super) const MAX_DEPTH: usize = 64;
 
 /// Whether JSON nests deeper than that.
-pub(super) fn is_deep(json: &str, most: usize) -> bool {
+pub(super) fn is_deep(json: &str, max_depth: usize) -> bool {
     let opens = |byte: u8| byte == b'{' || byte == b'[';
     // Nearly every line has fewer brackets than it may have levels.
-    if json.bytes().filter(|byte| opens(*byte)).count() <= most {
+    if json.bytes().filter(|byte| opens(*byte)).count() <= max_depth {
         return false;
     }
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
@@ -270,7 +270,7 @@ pub(super) fn is_deep(json: &str, most: usize) -> bool {
             _ if opens(byte) => depth += 1,
             _ => {}
         }
-        if depth > most {
+        if depth > max_depth {
             return true;
         }
     }

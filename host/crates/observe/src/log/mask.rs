@@ -139,8 +139,8 @@ fn is_word(value: &str) -> bool {
 
 /// The password of `scheme://user:password@host`.
 fn addresses(text: &str, found: &mut Vec<Range<usize>>) {
-    for (at, mark) in text.match_indices("://") {
-        let begin = at + mark.len();
+    for (at, separator) in text.match_indices("://") {
+        let begin = at + separator.len();
         let end = run(text, begin, |byte| !byte.is_ascii_whitespace() && !b"/?#\"'<>`\\".contains(&byte));
         let Some(user_info) = text[begin..end].rfind('@') else { continue };
         if let Some(colon) = text[begin..begin + user_info].find(':')

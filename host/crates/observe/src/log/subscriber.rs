@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Room for a line that a thread keeps; what a very long one took is given back.
-const SCRATCH_KEPT: usize = 64 << 10;
+const MAX_SCRATCH_KEPT: usize = 64 << 10;
 
 /// Runs `write` with an empty text to write a line into, without an allocation as a rule.
 pub(super) fn with_scratch(write: impl FnOnce(&mut String)) {
@@ -35,7 +35,7 @@ pub(super) fn with_scratch(write: impl FnOnce(&mut String)) {
     let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
     scratch.clear();
     write(&mut scratch);
-    if scratch.capacity() <= SCRATCH_KEPT {
+    if scratch.capacity() <= MAX_SCRATCH_KEPT {
         let _ = SCRATCH.try_with(|kept| kept.set(scratch));
     }
 }
@@ -46,7 +46,7 @@ impl Subscriber for Log {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.0.levels.most())
+        Some(self.0.levels.max_level())
     }
 
     fn enabled(&self, place: &Metadata<'_>) -> bool {
@@ -80,7 +80,7 @@ impl Subscriber for Log {
             let source = if is_own { Source::Plugin } else { Source::Host };
             let mut kept = EventFields { source, fields: first.own_fields(), ..EventFields::default() };
             event.record(&mut kept);
-            tail.add(&kept.said(at, *place.level(), &message));
+            tail.add(&kept.entry(at, *place.level(), &message));
         }
     }
 
@@ -157,7 +157,7 @@ impl Default for EventFields {
 }
 
 impl EventFields {
-    fn said<'a>(&'a self, at: OffsetDateTime, level: Level, message: &'a str) -> TailEntry<'a> {
+    fn entry<'a>(&'a self, at: OffsetDateTime, level: Level, message: &'a str) -> TailEntry<'a> {
         let (request_id, trace_id) = (self.request_id.as_deref(), self.trace_id.as_deref());
         TailEntry { at, level, source: self.source, message, fields: self.fields.clone(), request_id, trace_id }
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Lines of a plugin that are kept, and bytes of them.
-const KEPT: Bounds = Bounds { entries: 2_000, bytes: 4 << 20 };
+const TAIL_BOUNDS: Bounds = Bounds { entries: 2_000, bytes: 4 << 20 };
 /// What a plugin may write in a second: lines, and bytes.
 const LINES_A_SECOND: u32 = 500;
 const BYTES_A_SECOND: usize = 1 << 20;
@@ -76,7 +76,7 @@ impl Tails {
     }
 
     /// Says in the log how many lines of which plugins were dropped, a while after the first one.
-    pub async fn tell_dropped(&self) {
+    pub async fn report_dropped(&self) {
         loop {
             self.dropped.notified().await;
             tokio::time::sleep(SUM_UP).await;
@@ -109,7 +109,7 @@ pub struct Tail {
     second: Mutex<Second>,
     written: Counter,
     dropped: Counter,
-    told: Mutex<u64>,
+    reported: Mutex<u64>,
 }
 
 /// What was written in one second.
@@ -139,7 +139,7 @@ impl Tail {
     /// Numbers begin at the time in microseconds: after a restart they go on above those of before.
     fn new(now: OffsetDateTime) -> Self {
         let begin = i64::try_from(now.unix_timestamp_nanos() / 1_000).unwrap_or_default();
-        let mut lines = Recent::new(KEPT);
+        let mut lines = Recent::new(TAIL_BOUNDS);
         lines.restart(begin);
         Self {
             lines: Mutex::new(lines),
@@ -147,7 +147,7 @@ impl Tail {
             second: Mutex::default(),
             written: Counter::default(),
             dropped: Counter::default(),
-            told: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
@@ -172,9 +172,9 @@ impl Tail {
     }
 
     fn newly_dropped(&self) -> u64 {
-        let mut told = self.told.lock();
+        let mut reported = self.reported.lock();
         let dropped = self.dropped.read();
-        dropped - std::mem::replace(&mut *told, dropped)
+        dropped - std::mem::replace(&mut *reported, dropped)
     }
 
     /// Keeps a line, whose credentials are masked.
@@ -192,8 +192,8 @@ impl Tail {
     }
 
     /// What there is for a reader at `place`, who wants lines of this level and graver ones.
-    pub fn portion(&self, place: i64, least: Level) -> Portion {
-        self.lines.lock().portion(place, |line| line.level <= least)
+    pub fn portion(&self, place: i64, min_level: Level) -> Portion {
+        self.lines.lock().portion(place, |line| line.level <= min_level)
     }
 
     /// The place before the oldest line that is kept.
@@ -202,16 +202,16 @@ impl Tail {
     }
 
     /// The place from which on there are the last `count` lines of this level and graver ones.
-    pub fn before_last(&self, count: usize, least: Level) -> i64 {
+    pub fn before_last(&self, count: usize, min_level: Level) -> i64 {
         let lines = self.lines.lock();
-        let wanted = lines.newest().filter(|line| line.level <= least).nth(count);
+        let wanted = lines.newest().filter(|line| line.level <= min_level).nth(count);
         wanted.map_or_else(|| lines.begin(), |line| line.id)
     }
 
     /// The lines before number `before`, or the newest ones.
-    pub fn page(&self, before: Option<i64>, limit: usize, least: Level) -> Page {
+    pub fn page(&self, before: Option<i64>, limit: usize, min_level: Level) -> Page {
         let lines = self.lines.lock();
-        let wanted = |line: &&TailLine| line.level <= least && before.is_none_or(|before| line.id < before);
+        let wanted = |line: &&TailLine| line.level <= min_level && before.is_none_or(|before| line.id < before);
         let mut found: Vec<&TailLine> = lines.newest().filter(wanted).take(limit + 1).collect();
         let more = found.len() > limit;
         found.truncate(limit);
@@ -274,7 +274,7 @@ mod tests {
 
     const NOW: OffsetDateTime = datetime!(2026-01-01 00:00 UTC);
 
-    fn said(level: Level, message: &str) -> TailEntry<'_> {
+    fn entry(level: Level, message: &str) -> TailEntry<'_> {
         let fields = Map::new();
         TailEntry { at: NOW, level, source: Source::Plugin, message, fields, request_id: None, trace_id: None }
     }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn lines_are_read_in_pages_from_the_newest() {
         let tail = Tail::new(NOW);
-        (0..5).for_each(|n| tail.add(&said(if n == 2 { Level::WARN } else { Level::INFO }, &format!("line {n}"))));
+        (0..5).for_each(|n| tail.add(&entry(if n == 2 { Level::WARN } else { Level::INFO }, &format!("line {n}"))));
         let first = tail.page(None, 2, Level::TRACE);
         let items = parsed(&first);
         assert_eq!((&items[0]["message"], &items[1]["message"]), (&"line 4".into(), &"line 3".into()));
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_reader_begins_before_the_last_lines_and_goes_on() {
         let tail = Tail::new(NOW);
-        (0..5).for_each(|n| tail.add(&said(Level::INFO, &format!("line {n}"))));
+        (0..5).for_each(|n| tail.add(&entry(Level::INFO, &format!("line {n}"))));
         let place = tail.before_last(2, Level::INFO);
         let Portion::Some(text, place) = tail.portion(place, Level::INFO) else { panic!() };
         let text = std::str::from_utf8(&text).unwrap();
@@ -328,7 +328,7 @@ mod tests {
         let tail = Tail::new(NOW);
         let evil = "x\r\n\x1b[2J\u{202e} mpk_0123456789abcdef";
         let fields = Map::from_iter([("a\nb".to_owned(), Value::from(evil))]);
-        tail.add(&TailEntry { fields, ..said(Level::ERROR, evil) });
+        tail.add(&TailEntry { fields, ..entry(Level::ERROR, evil) });
         let page = tail.page(None, 1, Level::TRACE);
         let text = std::str::from_utf8(&page.items[0]).unwrap();
         assert!(!text.chars().any(|c| c.is_control() || c == '\u{202e}'), "{text}");

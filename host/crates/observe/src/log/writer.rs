@@ -25,7 +25,7 @@ const IDLE_TICKS: u32 = 100;
 /// Bytes that wait in one buffer, when standard error takes none. What comes then is dropped and counted.
 const BUFFER_LIMIT: usize = 2 << 20;
 /// Capacity that a buffer keeps once it was written.
-const BUFFER_KEPT: usize = 256 << 10;
+const MAX_BUFFER_KEPT: usize = 256 << 10;
 
 /// The end of the log's way.
 pub(super) enum Writer {
@@ -132,7 +132,7 @@ impl Buffers {
 
     fn empty_into(&self, mut out: impl Write) {
         let mut taken: [Buffer; SHARDS] = Default::default();
-        let (mut text, mut idle, mut told) = (Vec::new(), 0, 0);
+        let (mut text, mut idle, mut reported) = (Vec::new(), 0, 0);
         loop {
             let is_last = self.ended.load(Ordering::SeqCst);
             if self.take(&mut taken, &mut text) {
@@ -140,7 +140,7 @@ impl Buffers {
                 if out.write_all(&text).and_then(|()| out.flush()).is_err() {
                     self.dropped.add(text.iter().filter(|byte| **byte == b'\n').count() as u64);
                 }
-                told = self.tell_dropped(told);
+                reported = self.report_dropped(reported);
             } else {
                 idle += 1;
             }
@@ -166,23 +166,23 @@ impl Buffers {
         }
         order.sort_unstable(); // of one time and thread, by their place
         text.clear();
-        text.shrink_to(BUFFER_KEPT);
+        text.shrink_to(MAX_BUFFER_KEPT);
         for (_, shard, begin, end) in &order {
             text.extend_from_slice(&taken[*shard].bytes[*begin..*end]);
         }
         for buffer in taken {
             buffer.bytes.clear();
-            buffer.bytes.shrink_to(BUFFER_KEPT);
+            buffer.bytes.shrink_to(MAX_BUFFER_KEPT);
             buffer.lines.clear();
         }
         !order.is_empty()
     }
 
     /// Says in the log itself that lines were lost, once there is room again.
-    fn tell_dropped(&self, told: u64) -> u64 {
+    fn report_dropped(&self, reported: u64) -> u64 {
         let dropped = self.dropped.read();
-        if dropped > told {
-            tracing::warn!(lines = dropped - told, "log lines were dropped: standard error was too slow");
+        if dropped > reported {
+            tracing::warn!(lines = dropped - reported, "log lines were dropped: standard error was too slow");
         }
         dropped
     }
@@ -206,13 +206,13 @@ mod tests {
 
     /// Gives on what is written, and waits before each write until it may.
     struct Slow {
-        may: mpsc::Receiver<()>,
+        permits: mpsc::Receiver<()>,
         out: Arc<Mutex<Vec<u8>>>,
     }
 
     impl Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let _ = self.may.recv();
+            let _ = self.permits.recv();
             self.out.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
@@ -223,9 +223,9 @@ mod tests {
     }
 
     fn slow() -> (Writer, Flush, mpsc::Sender<()>, Arc<Mutex<Vec<u8>>>) {
-        let (permit, may) = mpsc::channel();
+        let (permit, permits) = mpsc::channel();
         let out = Arc::new(Mutex::new(Vec::new()));
-        let (writer, flush) = Writer::buffered(Slow { may, out: Arc::clone(&out) }).unwrap();
+        let (writer, flush) = Writer::buffered(Slow { permits, out: Arc::clone(&out) }).unwrap();
         (writer, flush, permit, out)
     }
 

@@ -126,8 +126,8 @@ impl<'a> SpanMessage<'a> {
                 | if is_remote { FLAG_REMOTE_PARENT } else { 0 },
             name: &span.name,
             kind: if span.kind == Kind::Server { KIND_SERVER } else { KIND_INTERNAL },
-            start_time_unix_nano: span.began,
-            end_time_unix_nano: end(span.began, span.took),
+            start_time_unix_nano: span.started,
+            end_time_unix_nano: end(span.started, span.took),
             attributes: &span.attributes,
             status: span.is_error.then_some(StatusMessage { code: STATUS_ERROR }),
         }
@@ -139,8 +139,8 @@ fn text(digits: impl AsRef<[u8]>) -> String {
     String::from_utf8_lossy(digits.as_ref()).into_owned()
 }
 
-fn end(began: OffsetDateTime, took: Duration) -> OffsetDateTime {
-    time::Duration::try_from(took).ok().and_then(|took| began.checked_add(took)).unwrap_or(began)
+fn end(started: OffsetDateTime, took: Duration) -> OffsetDateTime {
+    time::Duration::try_from(took).ok().and_then(|took| started.checked_add(took)).unwrap_or(started)
 }
 
 /// `fixed64` is a string in JSON.
@@ -178,7 +178,7 @@ mod tests {
             state: parent.map(|_| "a=1".parse().unwrap()),
             kind,
             name: "GET /cards/{id}".to_owned(),
-            began: OffsetDateTime::from_unix_timestamp_nanos(1_544_712_660_000_000_001).unwrap(),
+            started: OffsetDateTime::from_unix_timestamp_nanos(1_544_712_660_000_000_001).unwrap(),
             took: Duration::from_millis(1_500),
             attributes,
             is_error: false,

@@ -28,7 +28,7 @@ pub struct Span {
     pub state: Option<HeaderValue>,
     pub kind: Kind,
     pub name: String,
-    pub began: OffsetDateTime,
+    pub started: OffsetDateTime,
     pub took: Duration,
     pub attributes: Attributes,
     pub is_error: bool,

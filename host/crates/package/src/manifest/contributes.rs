@@ -130,9 +130,10 @@ pub(super) struct ContributionContext<'a> {
 }
 
 impl ContributionContext<'_> {
-    fn has_route(&self, asked: &ActionRoute) -> bool {
+    fn has_route(&self, action_route: &ActionRoute) -> bool {
         let Some(backend) = self.backend else { return false };
-        let same = |route: &DeclaredRoute| route.method.as_str() == asked.method && route.path == asked.path;
+        let same =
+            |route: &DeclaredRoute| route.method.as_str() == action_route.method && route.path == action_route.path;
         backend.routes.as_ref().is_none_or(|routes| routes.iter().any(same))
     }
 }
@@ -174,7 +175,7 @@ fn each<T>(
     read: impl Fn(&Field) -> Option<T>,
     id: fn(&T) -> &str,
 ) -> Vec<T> {
-    let fields = contributes.optional(name).and_then(|field| field.array_of(limit)).unwrap_or_default();
+    let fields = contributes.optional(name).and_then(|field| field.bounded_array(limit)).unwrap_or_default();
     let mut seen = HashSet::new();
     let mut items = Vec::new();
     for field in fields {

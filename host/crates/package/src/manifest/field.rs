@@ -8,7 +8,7 @@ use super::{Access, Problem, TIMEOUT_LIMIT, Warning};
 use crate::state::Code;
 
 /// Values are quoted in messages up to this many characters.
-const SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 /// Longest title, label, author, kind, handler, summary.
 pub(super) const LINE_LIMIT: usize = 200;
 
@@ -108,7 +108,7 @@ impl<'a> Field<'a> {
     }
 
     /// The items of an array that has at most `limit` of them.
-    pub(super) fn array_of(&self, limit: usize) -> Option<Vec<Field<'a>>> {
+    pub(super) fn bounded_array(&self, limit: usize) -> Option<Vec<Field<'a>>> {
         let items = self.array()?;
         if items.len() > limit {
             self.wrong(Code::BadManifest, format!("an array of at most {limit}"));
@@ -176,13 +176,13 @@ pub(super) struct Object<'a> {
 impl<'a> Object<'a> {
     pub(super) fn optional(&self, name: &str) -> Option<Field<'a>> {
         let value = self.map.get(name)?;
-        Some(Field { value, pointer: self.pointer_of(name), findings: self.findings })
+        Some(Field { value, pointer: self.child_pointer(name), findings: self.findings })
     }
 
     pub(super) fn required(&self, name: &str, expected: &str) -> Option<Field<'a>> {
         let field = self.optional(name);
         if field.is_none() {
-            self.findings.problem(Code::BadManifest, &self.pointer_of(name), expected, "nothing");
+            self.findings.problem(Code::BadManifest, &self.child_pointer(name), expected, "nothing");
         }
         field
     }
@@ -190,17 +190,17 @@ impl<'a> Object<'a> {
     /// Notes a problem of a field that may not be there.
     pub(super) fn wrong(&self, name: &str, code: Code, expected: impl Into<String>) {
         let found = self.map.get(name).map_or_else(|| "nothing".to_owned(), describe);
-        self.findings.problem(code, &self.pointer_of(name), expected, found);
+        self.findings.problem(code, &self.child_pointer(name), expected, found);
     }
 
     /// Warns about every field that is not in `known`.
     pub(super) fn done(&self, known: &[&str]) {
         for name in self.map.keys().filter(|name| !known.contains(&name.as_str())) {
-            self.findings.warning(&self.pointer_of(name), "This field is not known to this host and has no effect.");
+            self.findings.warning(&self.child_pointer(name), "This field is not known to this host and has no effect.");
         }
     }
 
-    fn pointer_of(&self, name: &str) -> String {
+    fn child_pointer(&self, name: &str) -> String {
         format!("{}/{}", self.pointer, name.replace('~', "~0").replace('/', "~1"))
     }
 }
@@ -218,7 +218,7 @@ fn describe(value: &Value) -> String {
 }
 
 pub(super) fn shorten(text: &str) -> String {
-    let mut short: String = text.chars().take(SHOWN).collect();
+    let mut short: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     if short.len() < text.len() {
         short.push('…');
     }
@@ -242,6 +242,6 @@ pub(super) fn scope(object: &Object) -> Option<Access> {
 }
 
 pub(super) fn timeout(object: &Object) -> Option<Duration> {
-    let most = TIMEOUT_LIMIT.as_millis() as u64;
-    object.optional("timeout_ms")?.integer(1..=most).map(Duration::from_millis)
+    let max_ms = TIMEOUT_LIMIT.as_millis() as u64;
+    object.optional("timeout_ms")?.integer(1..=max_ms).map(Duration::from_millis)
 }

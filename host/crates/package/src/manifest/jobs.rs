@@ -58,7 +58,7 @@ pub struct ScheduledJob {
 }
 
 pub(super) fn jobs(backend: &Object) -> Vec<DeclaredJob> {
-    let fields = backend.optional("jobs").and_then(|field| field.array_of(JOBS_LIMIT)).unwrap_or_default();
+    let fields = backend.optional("jobs").and_then(|field| field.bounded_array(JOBS_LIMIT)).unwrap_or_default();
     let mut seen = HashSet::new();
     let mut jobs = Vec::new();
     for field in fields {
@@ -98,7 +98,7 @@ fn name(field: &Field) -> Option<String> {
 }
 
 pub(super) fn schedule(backend: &Object, jobs: &[DeclaredJob]) -> Vec<ScheduledJob> {
-    let fields = backend.optional("schedule").and_then(|field| field.array_of(JOBS_LIMIT)).unwrap_or_default();
+    let fields = backend.optional("schedule").and_then(|field| field.bounded_array(JOBS_LIMIT)).unwrap_or_default();
     let mut seen = HashSet::new();
     let mut schedule = Vec::new();
     for field in fields {

@@ -115,7 +115,7 @@ pub(super) fn read(object: &Object, plugin: &str) -> (Vec<Tool>, Vec<Prompt>) {
 }
 
 fn tools(mcp: &Object, plugin: &str) -> Vec<Tool> {
-    let fields = mcp.optional("tools").and_then(|field| field.array_of(TOOLS_LIMIT)).unwrap_or_default();
+    let fields = mcp.optional("tools").and_then(|field| field.bounded_array(TOOLS_LIMIT)).unwrap_or_default();
     let mut seen = HashSet::new();
     let mut tools = Vec::new();
     for field in fields {
@@ -191,7 +191,7 @@ fn rate(field: &Field) -> Option<ToolRate> {
 }
 
 fn prompts(mcp: &Object, plugin: &str) -> Vec<Prompt> {
-    let fields = mcp.optional("prompts").and_then(|field| field.array_of(PROMPTS_LIMIT)).unwrap_or_default();
+    let fields = mcp.optional("prompts").and_then(|field| field.bounded_array(PROMPTS_LIMIT)).unwrap_or_default();
     let mut prompts: Vec<Prompt> = Vec::new();
     for field in fields {
         let Some(prompt) = prompt(&field, plugin) else { continue };
@@ -215,13 +215,13 @@ fn prompt(field: &Field, plugin: &str) -> Option<Prompt> {
     let description = description.and_then(|field| field.text(TOOL_DESCRIPTION_LIMIT));
     let arguments = arguments(&object);
     let messages = object.required("messages", "a list of messages");
-    let messages = messages.and_then(|field| messages_of(&field, &arguments));
+    let messages = messages.and_then(|field| read_messages(&field, &arguments));
     let title = line(&object, "title");
     Some(Prompt { name: name?, title, description: description?.to_owned(), arguments, messages: messages? })
 }
 
 fn arguments(prompt: &Object) -> Vec<PromptArgument> {
-    let fields = prompt.optional("arguments").and_then(|field| field.array_of(PROMPT_ARGUMENTS_LIMIT));
+    let fields = prompt.optional("arguments").and_then(|field| field.bounded_array(PROMPT_ARGUMENTS_LIMIT));
     let mut arguments: Vec<PromptArgument> = Vec::new();
     for field in fields.unwrap_or_default() {
         let Some(argument) = argument(&field) else { continue };
@@ -249,8 +249,8 @@ fn argument(field: &Field) -> Option<PromptArgument> {
     Some(PromptArgument { name: name.to_owned(), description, required })
 }
 
-fn messages_of(field: &Field, arguments: &[PromptArgument]) -> Option<Vec<PromptMessage>> {
-    let fields = field.array_of(PROMPT_MESSAGES_LIMIT)?;
+fn read_messages(field: &Field, arguments: &[PromptArgument]) -> Option<Vec<PromptMessage>> {
+    let fields = field.bounded_array(PROMPT_MESSAGES_LIMIT)?;
     if fields.is_empty() {
         field.wrong(Code::BadManifest, "at least one message");
         return None;

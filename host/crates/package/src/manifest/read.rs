@@ -128,7 +128,7 @@ fn name(object: &Object) -> Option<String> {
 
 /// Whether the host has them is for `compat`: the plugin is well-formed either way.
 fn requires(object: &Object) -> Vec<String> {
-    let fields = object.optional("requires").and_then(|field| field.array_of(REQUIRES_LIMIT)).unwrap_or_default();
+    let fields = object.optional("requires").and_then(|field| field.bounded_array(REQUIRES_LIMIT)).unwrap_or_default();
     fields.iter().filter_map(|field| field.line(LINE_LIMIT)).map(str::to_owned).collect()
 }
 
@@ -233,7 +233,7 @@ fn api_prefix(field: &Field) -> Option<String> {
 fn routes(field: &Field) -> Vec<DeclaredRoute> {
     let mut seen = HashSet::new();
     let mut routes = Vec::new();
-    for field in field.array_of(ROUTES_LIMIT).unwrap_or_default() {
+    for field in field.bounded_array(ROUTES_LIMIT).unwrap_or_default() {
         let Some(route) = route(&field) else { continue };
         if !seen.insert((route.method.clone(), without_names(&route.path))) {
             let expected = format!("{} {} only once", route.method, route.path);
@@ -327,8 +327,8 @@ fn limits(object: &Object) -> Limits {
     let usual = Limits::default();
     let Some(limits) = object.optional("limits").and_then(|field| field.object()) else { return usual };
     limits.done(&["max_concurrency", "timeout_ms", "db_connections"]);
-    let count = |name: &str, most: u32| {
-        let value = limits.optional(name).and_then(|field| field.integer(1..=u64::from(most)));
+    let count = |name: &str, max: u32| {
+        let value = limits.optional(name).and_then(|field| field.integer(1..=u64::from(max)));
         value.and_then(|value| u32::try_from(value).ok())
     };
     Limits {

@@ -26,14 +26,14 @@ pub fn files(section: &[u8]) -> Result<Vec<(&str, &[u8])>, Refusal> {
 
 /// The manifest inside a library that may be good for nothing else.
 pub(super) fn manifest_in(library: &Bytes) -> Option<Bytes> {
-    let files = section::read_package(preflight::package_of(library)?).ok()?;
+    let files = section::read_package(preflight::embedded_package(library)?).ok()?;
     let (_, manifest) = files.into_iter().find(|(name, _)| *name == MANIFEST)?;
     capped(MANIFEST, library.slice_ref(manifest), MANIFEST_LIMIT).ok()
 }
 
 pub(super) fn read(name: &str, library: Bytes) -> Result<Package, Refusal> {
     // Only where the package lies: whether the library is fit for this host is checked once the package is trusted.
-    let Some(section) = preflight::package_of(&library) else { return Err(no_package(&library)) };
+    let Some(section) = preflight::embedded_package(&library) else { return Err(no_package(&library)) };
     let (mut manifest, mut schema_sql, mut frontend) = (None, None, BTreeMap::new());
     for (name, data) in files(section)? {
         let data = library.slice_ref(data);

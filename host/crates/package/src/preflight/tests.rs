@@ -8,7 +8,7 @@ fn library(header: &Header) -> Vec<u8> {
     Elf::default().build(Some(header))
 }
 
-fn bytes_of(header: &Header) -> Vec<u8> {
+fn to_bytes(header: &Header) -> Vec<u8> {
     let Header { magic, format, api, minor, panic, flags, reserved, layout_hash, target } = header;
     [&magic[..], format, api, minor, panic, flags, reserved, layout_hash, target].concat()
 }
@@ -23,7 +23,7 @@ struct Elf {
 impl Default for Elf {
     fn default() -> Self {
         let symbol = ENTRY_SYMBOL.as_bytes();
-        Self { kind: 3, machine: machine_of(std::env::consts::ARCH).unwrap(), symbol, defined: 1 }
+        Self { kind: 3, machine: find_machine(std::env::consts::ARCH).unwrap(), symbol, defined: 1 }
     }
 }
 
@@ -33,7 +33,7 @@ impl Elf {
         let names: &[u8] = b"\0.dynsym\0.dynstr\0.crd_hdr\0.shstrtab\0";
         let mut symbols = vec![0u8; 24];
         symbols.extend([&1u32.to_le_bytes()[..], &[0x11, 0], &self.defined.to_le_bytes(), &[0; 16]].concat());
-        let header: Vec<u8> = header.map(bytes_of).unwrap_or_default();
+        let header: Vec<u8> = header.map(to_bytes).unwrap_or_default();
         let mut at = 64 + 2 * 56;
         let mut place = |data: &[u8]| {
             let offset = at;

@@ -145,12 +145,12 @@ impl CallScope {
     }
 
     /// Puts the waits for the database on the account of the request that is being polled.
-    pub fn settle(&self) {
+    pub fn report_waits(&self) {
         request_timing::add_database(self.waits.take());
     }
 
     fn end(&self) {
-        self.settle();
+        self.report_waits();
         self.ended.store(true, Ordering::SeqCst);
         if let Some(token) = self.cancelled.get() {
             token.cancel();

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     call::{CallScope, Waiting},
-    door::{begin, call_of, text},
+    door::{begin, find_call, text},
     scope::Scope,
 };
 use crate::{
@@ -18,14 +18,14 @@ use crate::{
 
 pub(super) extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id) -> Fut<Bytes> {
     begin(ctx, |scope| {
-        let (acting, card) = (CardCall::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
+        let (acting, card) = (CardCall::new(scope, find_call(ctx, call)?), Uuid::from_bytes(card.bytes));
         Ok(async move { Ok(Bytes::from(acting.context().read_card(acting.caller(), card).await?)) })
     })
 }
 
 pub(super) extern "C" fn list_cards(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes> {
     begin(ctx, |scope| {
-        let (acting, query) = (CardCall::new(scope, call_of(ctx, call)?), text(query, "the query")?);
+        let (acting, query) = (CardCall::new(scope, find_call(ctx, call)?), text(query, "the query")?);
         Ok(async move { Ok(Bytes::from(acting.context().list_cards(acting.caller(), &query).await?)) })
     })
 }
@@ -33,7 +33,7 @@ pub(super) extern "C" fn list_cards(ctx: CtxId, call: CallId, query: Slice<'_>) 
 /// No [`CardCall`], whose time counts as the database's: this waits for an event.
 pub(super) extern "C" fn card_events(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes> {
     begin(ctx, |scope| {
-        let (scope, call, query) = (Arc::clone(scope), call_of(ctx, call)?, text(query, "the query")?);
+        let (scope, call, query) = (Arc::clone(scope), find_call(ctx, call)?, text(query, "the query")?);
         Ok(async move {
             let caller = call.as_ref().map(|call| &*call.caller);
             Ok(Bytes::from(scope.context.card_events(caller, &query).await?))
@@ -50,7 +50,7 @@ pub(super) extern "C" fn enrich_card(
     data: Slice<'_>,
 ) -> Fut<Answer> {
     begin(ctx, |scope| {
-        let (acting, card) = (CardCall::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
+        let (acting, card) = (CardCall::new(scope, find_call(ctx, call)?), Uuid::from_bytes(card.bytes));
         let (key, kind, data) = (text(source_key, "source_key")?, text(kind, "kind")?, text(data, "data")?);
         Ok(async move {
             let source = Source { card, key: &key, kind: &kind, data: &data };
@@ -62,7 +62,7 @@ pub(super) extern "C" fn enrich_card(
 
 pub(super) extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, source_key: Slice<'_>) -> Fut<Answer> {
     begin(ctx, |scope| {
-        let (acting, card) = (CardCall::new(scope, call_of(ctx, call)?), Uuid::from_bytes(card.bytes));
+        let (acting, card) = (CardCall::new(scope, find_call(ctx, call)?), Uuid::from_bytes(card.bytes));
         let key = text(source_key, "source_key")?;
         Ok(async move {
             let caller = acting.current_caller().await?;

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::{
     call::{CallScope, Waiting},
-    door::{begin, begin_with, call_of, contained, live, report, sql},
+    door::{begin, begin_with, contained, find_call, live, report, sql},
     scope::{self, Scope},
     table::Table,
 };
@@ -89,7 +89,7 @@ fn give_back(number: ConnId) {
 
 pub extern "C" fn connect(ctx: CtxId, call: CallId) -> Fut<Answer> {
     let start = |scope: &Arc<Scope>| {
-        let (scope, call) = (scope.clone(), call_of(ctx, call)?);
+        let (scope, call) = (scope.clone(), find_call(ctx, call)?);
         let waiting = Waiting::start(call.as_ref());
         Ok(async move {
             let _waiting = waiting;
@@ -224,10 +224,11 @@ type Piece = Result<bytes::Bytes, Error>;
 impl PluginStream {
     fn new(scope: &Arc<Scope>, stream: Stream) -> Result<Self, Fault> {
         let gone = || Fault::Gone("the plugin is stopping".to_owned());
-        let lane = scope.placement().ok_or_else(gone)?.lane().entrance();
+        let spawner = scope.placement().ok_or_else(gone)?.threads().spawner();
         let lease = StreamLease::take(scope).ok_or_else(gone)?;
         let (feed, pieces) = mpsc::channel(1);
-        lane.send::<(), _>(NO_HANDLER, |_| pump(stream, lease, feed, |piece| piece.map(bytes::Bytes::from_owner)))
+        spawner
+            .send::<(), _>(NO_HANDLER, |_| pump(stream, lease, feed, |piece| piece.map(bytes::Bytes::from_owner)))
             .detach();
         Ok(Self(pieces))
     }

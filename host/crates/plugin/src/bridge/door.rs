@@ -44,13 +44,13 @@ where
     T: Send + 'static,
     F: Future<Output = Result<R, Fault>> + Send + 'static,
 {
-    let begun = contained(ctx, || {
+    let started = contained(ctx, || {
         let scope = live(ctx)?;
         let work = start(&scope)?;
         let task = scope.context.runtime().spawn(async move { work.await.map_err(|fault| report(ctx, fault)) });
         Ok(Fut::new(HostTask { task, deliver }))
     });
-    begun.unwrap_or_else(|error| Fut::ready(Err(error)))
+    started.unwrap_or_else(|error| Fut::ready(Err(error)))
 }
 
 /// The live context of a number.
@@ -59,7 +59,7 @@ pub(super) fn live(ctx: CtxId) -> Result<Arc<Scope>, Fault> {
 }
 
 /// The call that a door is called for; `None` when the plugin itself is at work.
-pub(super) fn call_of(ctx: CtxId, call: CallId) -> Result<Option<Arc<CallScope>>, Fault> {
+pub(super) fn find_call(ctx: CtxId, call: CallId) -> Result<Option<Arc<CallScope>>, Fault> {
     if call == 0 {
         return Ok(None);
     }
@@ -93,7 +93,7 @@ pub(super) fn report(ctx: CtxId, fault: Fault) -> Error {
     if let Some(scope) =
         scope.filter(|_| matches!(error.code, error::INTERNAL | error::DATABASE | error::UNAVAILABLE | error::HTTP))
     {
-        scope.given.add();
+        scope.given_errors.add();
     }
     Error { flags: error.flags | flags::HOST, ..error }
 }

@@ -30,6 +30,10 @@ pub(super) fn to_error(plugin: &str, fault: Fault) -> Error {
         Fault::Refused(broken) => public(error::REFUSED, broken.detail, json!({"status": 422, "code": broken.code})),
         Fault::Answer(error) => from_store(plugin, &error),
         Fault::Invalid(reason) => Error::new(error::INVALID_ARGUMENT, reason),
+        Fault::InvalidUrl(reason) => {
+            let details = json!({"kind": http_kind::INVALID_URL, "status": 422, "code": "validation-failed"});
+            public(error::HTTP, reason, details)
+        }
         Fault::Unsupported(reason) => Error::new(error::UNSUPPORTED, reason),
         Fault::Gone(reason) => Error::new(error::BAD_HANDLE, reason),
         Fault::Busy(detail) => {
@@ -52,14 +56,14 @@ pub(super) fn to_error(plugin: &str, fault: Fault) -> Error {
 
 /// A plugin says to its own log what it makes of another server's failure.
 fn http(cause: &ExchangeError) -> Error {
-    let kind = http_kind_of(cause);
+    let kind = http_error_kind(cause);
     let code = if kind == http_kind::TIMED_OUT { &codes::UPSTREAM_TIMEOUT } else { &codes::UPSTREAM_ERROR };
     let details = json!({"kind": kind, "status": code.status, "code": code.name});
     Error { details: Bytes::from(details.to_string()), ..Error::new(error::HTTP, with_causes(cause)) }
 }
 
 /// How an exchange failed, in the contract's words.
-pub(super) const fn http_kind_of(error: &ExchangeError) -> &'static str {
+pub(super) const fn http_error_kind(error: &ExchangeError) -> &'static str {
     match error {
         ExchangeError::Connect(ConnectError::OutOfReach(_)) => http_kind::ADDRESS_REFUSED,
         ExchangeError::Connect(ConnectError::NoServer | ConnectError::NoSuchHost(_)) => http_kind::NAME_NOT_FOUND,

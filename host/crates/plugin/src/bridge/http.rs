@@ -23,7 +23,7 @@ use self::{
     request::HttpRequest,
 };
 use super::{
-    door::{begin, call_of},
+    door::{begin, find_call},
     exchanges::{ExchangeCount, HttpExchanges, Outcome},
 };
 use crate::fault::Fault;
@@ -34,7 +34,7 @@ pub(super) static EXTENSION: HttpClient = HttpClient { send };
 
 extern "C" fn send(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Reply> {
     begin(ctx, |scope| {
-        let call = call_of(ctx, call)?;
+        let call = find_call(ctx, call)?;
         let trace = call.as_ref().and_then(|call| call.trace);
         let request = HttpRequest::read(request.get(), scope.context.user_agent(), trace)?;
         let end = End {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{
     call,
-    door::{begin, call_of, live},
+    door::{begin, find_call, live},
 };
 use crate::{fault::Fault, job::JobHandle};
 
@@ -24,7 +24,7 @@ const NO_REQUEST: &str = "";
 
 extern "C" fn start(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Bytes> {
     begin(ctx, |scope| {
-        let call = call_of(ctx, call)?;
+        let call = find_call(ctx, call)?;
         let field = |number, what: &str| {
             let text = std::str::from_utf8(record::field(request.get(), number));
             text.map(str::to_owned).map_err(|_| Fault::Invalid(format!("{what} is not UTF-8")))
@@ -42,7 +42,7 @@ extern "C" fn start(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Bytes> 
 
 extern "C" fn report(ctx: CtxId, call: CallId, report: Slice<'_>) {
     contain(|| {
-        if let (Ok(_), Ok(job)) = (live(ctx), job_of(ctx, call)) {
+        if let (Ok(_), Ok(job)) = (live(ctx), find_job(ctx, call)) {
             take(&job, report.get());
         }
     });
@@ -50,7 +50,7 @@ extern "C" fn report(ctx: CtxId, call: CallId, report: Slice<'_>) {
 
 extern "C" fn save(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<Answer> {
     begin(ctx, |_| {
-        let job = job_of(ctx, call)?;
+        let job = find_job(ctx, call)?;
         take(&job, report.get());
         let checkpoint = record::field(report.get(), job_report::CHECKPOINT);
         if !checkpoint.is_empty() {
@@ -61,7 +61,7 @@ extern "C" fn save(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<Answer> {
 }
 
 /// The job whose handler a call is.
-fn job_of(ctx: CtxId, call: CallId) -> Result<Arc<JobHandle>, Fault> {
+fn find_job(ctx: CtxId, call: CallId) -> Result<Arc<JobHandle>, Fault> {
     let call = call::find(ctx, call).ok_or_else(|| Fault::Gone("the job is over".to_owned()))?;
     call.job().cloned().ok_or_else(|| Fault::Unsupported("this call is not a job".to_owned()))
 }

@@ -14,7 +14,7 @@ use cardinal_plugin_abi::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::door::{begin_with, call_of, contained, live, text};
+use super::door::{begin_with, contained, find_call, live, text};
 use crate::listen::{Item, Listener, Listeners};
 
 /// What the extension's number leads to.
@@ -24,7 +24,7 @@ extern "C" fn listen(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Stream
     begin_with(
         ctx,
         |scope| {
-            let call = call_of(ctx, call)?.map(|call| call.cancellation());
+            let call = find_call(ctx, call)?.map(|call| call.cancellation());
             let name = text(Slice::new(record::field(request.get(), request_field::CHANNEL)), "the channel's name")?;
             let listeners = Arc::clone(&scope.listeners);
             Ok(async move {

@@ -31,7 +31,7 @@ pub struct Scope {
     pub http: Arc<HttpExchanges>,
     pub listeners: Arc<Listeners>,
     pub leases: Leases,
-    pub given: GivenErrors,
+    pub given_errors: GivenErrors,
     /// Cancelled when the instance is to stop.
     pub stopping: CancellationToken,
     instance: OnceLock<Weak<dyn Any + Send + Sync>>,
@@ -44,11 +44,11 @@ pub type Anchor = Arc<dyn Any + Send + Sync>;
 impl Scope {
     pub fn new(context: PluginContext) -> Arc<Self> {
         Arc::new(Self {
-            leases: Leases { state: InFlight::from_tag(context.mark()), idle: Notify::new() },
+            leases: Leases { state: InFlight::from_tag(context.tag()), idle: Notify::new() },
             http: Arc::new(HttpExchanges::new(context.http_client(), context.reach())),
             listeners: context.listeners(),
             context,
-            given: GivenErrors::default(),
+            given_errors: GivenErrors::default(),
             metrics: Metrics::default(),
             stopping: CancellationToken::new(),
             instance: OnceLock::new(),
@@ -85,12 +85,12 @@ pub fn admit(scope: Arc<Scope>) -> Option<CtxId> {
 /// The live context of a number, for the plugin whose code this thread runs. Another plugin's number is refused like one
 /// that was never given: the number alone opens nothing on a thread that is known to be another's.
 pub fn context(ctx: CtxId) -> Option<Arc<Scope>> {
-    CONTEXTS.get(ctx).filter(|scope| may_ask(current::mark(), scope))
+    CONTEXTS.get(ctx).filter(|scope| may_ask(current::tag(), scope))
 }
 
 fn may_ask(asking: PluginTag, scope: &Scope) -> bool {
     // The host's own threads, and those that a plugin has started and not registered, belong to none.
-    if asking.page().is_none() || shm::is_same_plugin(asking, scope.context.mark()) {
+    if asking.page().is_none() || shm::is_same_plugin(asking, scope.context.tag()) {
         return true;
     }
     note_foreign(asking, scope.context.name());

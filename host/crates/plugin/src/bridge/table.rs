@@ -17,7 +17,7 @@ const SHARD_MASK: u64 = (SHARDS as u64 - 1) << SHARD_SHIFT;
 /// The most things of one shard.
 const SHARD_LIMIT: usize = 1 << 16;
 /// Random numbers that a shard gets from the system at a time.
-const DRAWN: usize = 32;
+const RANDOM_BATCH: usize = 32;
 
 /// A table of live things by number. A number is its holder's secret: 60 of its 64 bits are random, so none can
 /// be guessed, and none is given twice. Number 0 is never given.
@@ -27,28 +27,28 @@ pub struct Table<T> {
 
 struct Shard<T> {
     things: HashMap<u64, T, IdentityBuildHasher>,
-    drawn: [u64; DRAWN],
+    random_numbers: [u64; RANDOM_BATCH],
     left: usize,
 }
 
 impl<T> Shard<T> {
     const fn new() -> Self {
-        Self { things: HashMap::with_hasher(IdentityBuildHasher), drawn: [0; DRAWN], left: 0 }
+        Self { things: HashMap::with_hasher(IdentityBuildHasher), random_numbers: [0; RANDOM_BATCH], left: 0 }
     }
 
     /// A random number; `None` when the system has none.
     fn draw(&mut self) -> Option<u64> {
         if self.left == 0 {
-            let mut bytes = [0; DRAWN * 8];
+            let mut bytes = [0; RANDOM_BATCH * 8];
             rand::rngs::SysRng.try_fill_bytes(&mut bytes).ok()?;
             let (words, _) = bytes.as_chunks::<8>();
-            for (number, word) in self.drawn.iter_mut().zip(words) {
+            for (number, word) in self.random_numbers.iter_mut().zip(words) {
                 *number = u64::from_ne_bytes(*word);
             }
-            self.left = DRAWN;
+            self.left = RANDOM_BATCH;
         }
         self.left -= 1;
-        Some(std::mem::take(&mut self.drawn[self.left]))
+        Some(std::mem::take(&mut self.random_numbers[self.left]))
     }
 }
 
@@ -113,13 +113,13 @@ impl<T: Clone> Table<T> {
 
     /// The thing with this number.
     pub fn get(&self, number: u64) -> Option<T> {
-        self.lock(home_of(number)).things.get(&number).cloned()
+        self.lock(shard_index(number)).things.get(&number).cloned()
     }
 
     /// Ends a number.
     pub fn remove(&self, number: u64) -> Option<T> {
         // Whatever dropping the thing does, it does not hold the shard up.
-        self.lock(home_of(number)).things.remove(&number)
+        self.lock(shard_index(number)).things.remove(&number)
     }
 
     /// Ends the numbers of all things that `ends` picks.
@@ -136,7 +136,7 @@ impl<T: Clone> Table<T> {
     }
 }
 
-fn home_of(number: u64) -> usize {
+fn shard_index(number: u64) -> usize {
     ((number & SHARD_MASK) >> SHARD_SHIFT) as usize
 }
 

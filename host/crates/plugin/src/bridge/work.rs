@@ -7,7 +7,7 @@ use cardinal_control::crash::{current, handler};
 
 use super::{
     call,
-    door::{begin, call_of, live},
+    door::{begin, find_call, live},
     http, jobs, listen,
 };
 
@@ -95,7 +95,7 @@ pub(super) extern "C" fn service_user(ctx: CtxId) -> Fut<Bytes> {
 pub(super) extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
     let mut over = Some(cancel::STOPPING);
     contain(|| {
-        over = match (live(ctx), call_of(ctx, call)) {
+        over = match (live(ctx), find_call(ctx, call)) {
             (Err(_), _) => Some(cancel::STOPPING),
             (Ok(_), Err(_)) => Some(cancel::CALL_ENDED),
             (Ok(_), Ok(call)) => call.filter(|call| call.is_asked_to_stop()).map(|_| cancel::JOB),
@@ -106,7 +106,7 @@ pub(super) extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
     }
     begin(ctx, |scope| {
         let stopping = scope.stopping.clone();
-        let call = call_of(ctx, call)?;
+        let call = find_call(ctx, call)?;
         Ok(async move {
             let Some(call) = call else {
                 stopping.cancelled().await;
@@ -114,14 +114,14 @@ pub(super) extern "C" fn cancelled(ctx: CtxId, call: CallId) -> Fut<Answer> {
             };
             let ended = call.cancellation();
             let job = call.job().map(|job| job.stop.clone());
-            let asked = async {
+            let cancel_requested = async {
                 match job {
                     Some(stop) => stop.cancelled().await,
                     None => std::future::pending().await,
                 }
             };
             let reason = tokio::select! {
-                () = asked => cancel::JOB,
+                () = cancel_requested => cancel::JOB,
                 () = stopping.cancelled() => cancel::STOPPING,
                 () = ended.cancelled() => cancel::CALL_ENDED,
                 () = tokio::time::sleep_until(call.deadline.into()) => cancel::DEADLINE,
@@ -136,7 +136,7 @@ pub(super) extern "C" fn register_thread(ctx: CtxId) {
         if let Ok(scope) = live(ctx)
             && !current::is_ours()
         {
-            current::belong_to(scope.context.mark());
+            current::belong_to(scope.context.tag());
             handler::prepare_thread();
         }
     });

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio_postgres::error::SqlState;
 
 /// A plugin that does it again and again keeps the database busy with nothing but this.
-const AT_MOST_EVERY: Duration = Duration::from_secs(5);
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
 
 type RepairFuture = Pin<Box<dyn Future<Output = bool> + Send>>;
 
@@ -30,10 +30,10 @@ impl LoginRepair {
     }
 
     /// Whether it is worth another try.
-    pub(super) async fn mended(&self, now: Instant) -> bool {
+    pub(super) async fn repaired(&self, now: Instant) -> bool {
         {
             let mut last = self.last.lock();
-            if last.is_some_and(|last| now.duration_since(last) < AT_MOST_EVERY) {
+            if last.is_some_and(|last| now.duration_since(last) < MIN_INTERVAL) {
                 return false;
             }
             *last = Some(now);

@@ -21,11 +21,11 @@ pub(super) struct PreparedStatement {
     /// For the plugin, JSON.
     pub description: Bytes,
     /// Whether running it leaves its session as it was.
-    pub traceless: bool,
+    pub leaves_no_state: bool,
 }
 
 impl PreparedStatement {
-    pub(super) fn new(number: u64, sql: String, statement: Statement, traceless: bool) -> Self {
+    pub(super) fn new(number: u64, sql: String, statement: Statement, leaves_no_state: bool) -> Self {
         let params: Vec<_> = statement.params().iter().map(describe).collect();
         let columns: Vec<_> = statement
             .columns()
@@ -33,7 +33,7 @@ impl PreparedStatement {
             .map(|column| json!({"name": column.name(), "type": describe(column.type_())}))
             .collect();
         let description = json!({"statement": number, "params": params, "columns": columns}).to_string().into();
-        Self { number, sql, statement, description, traceless }
+        Self { number, sql, statement, description, leaves_no_state }
     }
 
     /// The values of one execution.

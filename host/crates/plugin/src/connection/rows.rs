@@ -13,7 +13,7 @@ use tokio_postgres::{
     types::{FromSql, Type},
 };
 
-use super::{Running, SETTLE_LIMIT};
+use super::{DRAIN_LIMIT, Running};
 use crate::fault::Fault;
 
 /// A batch ends with the row that reaches one of these.
@@ -70,16 +70,16 @@ impl Drop for Rows {
     fn drop(&mut self) {
         let Some((mut rows, running)) = self.inner.take() else { return };
         let connection = running.connection.clone();
-        connection.usage.settling.fetch_add(1, Ordering::SeqCst);
+        connection.usage.draining_streams.fetch_add(1, Ordering::SeqCst);
         connection.runtime.clone().spawn(async move {
             let rest = async { while let Some(Ok(_)) = rows.next().await {} };
-            if tokio::time::timeout(SETTLE_LIMIT, rest).await.is_ok() {
+            if tokio::time::timeout(DRAIN_LIMIT, rest).await.is_ok() {
                 running.end();
             } else {
                 drop(running); // cancels
             }
-            connection.usage.settling.fetch_sub(1, Ordering::SeqCst);
-            connection.usage.settled.notify_waiters();
+            connection.usage.draining_streams.fetch_sub(1, Ordering::SeqCst);
+            connection.usage.one_ended.notify_waiters();
         });
     }
 }

@@ -52,6 +52,6 @@ impl Drop for Running {
         if usage.running.load(Ordering::SeqCst) > 0 {
             usage.clock.next();
         }
-        usage.settled.notify_waiters();
+        usage.one_ended.notify_waiters();
     }
 }

@@ -47,24 +47,24 @@ pub(super) enum ConnectError {
 pub(super) struct Sessions {
     config: tokio_postgres::Config,
     search_path: String,
-    mend: Option<LoginRepair>,
+    login_repair: Option<LoginRepair>,
 }
 
 impl Sessions {
-    pub(super) fn new(config: tokio_postgres::Config, schema: &str, mend: Option<LoginRepair>) -> Self {
-        Self { config, search_path: plugin_session::search_path(schema), mend }
+    pub(super) fn new(config: tokio_postgres::Config, schema: &str, login_repair: Option<LoginRepair>) -> Self {
+        Self { config, search_path: plugin_session::search_path(schema), login_repair }
     }
 
     /// A login that has as many sessions as it may, as while two generations are leaving, has room again when one of those
     /// ends. The server tells of that only who asks again.
     async fn connect(&self) -> Result<(Client, Connection<Socket, NoTlsStream>), tokio_postgres::Error> {
-        let (mut interval, longest) = ROOM_INTERVALS;
+        let (mut interval, max_interval) = ROOM_INTERVALS;
         let deadline = Instant::now() + ROOM_TIMEOUT;
         loop {
             match self.config.connect(NoTls).await {
                 Err(error) if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS) && Instant::now() < deadline => {
                     tokio::time::sleep(interval).await;
-                    interval = (interval * 2).min(longest);
+                    interval = (interval * 2).min(max_interval);
                 }
                 outcome => return outcome,
             }
@@ -77,8 +77,10 @@ impl Manager for Sessions {
     type Error = ConnectError;
 
     async fn create(&self) -> Result<Arc<Session>, ConnectError> {
-        let (client, connection) = match (self.connect().await, &self.mend) {
-            (Err(error), Some(mend)) if LoginRepair::is_lockout(&error) && mend.mended(Instant::now()).await => {
+        let (client, connection) = match (self.connect().await, &self.login_repair) {
+            (Err(error), Some(login_repair))
+                if LoginRepair::is_lockout(&error) && login_repair.repaired(Instant::now()).await =>
+            {
                 self.connect().await?
             }
             (outcome, _) => outcome?,
@@ -163,8 +165,8 @@ impl Session {
         }
         let statement = self.client.prepare(&sql).await?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let traceless = !self.has_functions && leaves_no_trace(&sql);
-        let prepared = Arc::new(PreparedStatement::new(number, sql, statement, traceless));
+        let leaves_no_state = !self.has_functions && leaves_no_trace(&sql);
+        let prepared = Arc::new(PreparedStatement::new(number, sql, statement, leaves_no_state));
         self.cache.lock().insert(prepared.clone());
         Ok(prepared)
     }

@@ -91,8 +91,8 @@ impl<'a> Words<'a> {
 
     /// A literal or a quoted name up to its closing mark; doubled marks are two literals in a row, which does no harm.
     /// A backslash may or may not escape the mark.
-    fn quoted(&mut self, mark: char) -> Token<'a> {
-        let end = self.rest[1..].find(mark);
+    fn quoted(&mut self, delimiter: char) -> Token<'a> {
+        let end = self.rest[1..].find(delimiter);
         match end.filter(|end| !self.rest[1..=*end].contains('\\')) {
             Some(end) => {
                 self.take(end + 2);

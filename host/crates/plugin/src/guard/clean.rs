@@ -108,23 +108,23 @@ fn keep_private(headers: &mut HeaderMap) {
         return; // the host says `no-store` itself
     }
     let values = headers.get_all(header::CACHE_CONTROL).iter().map(|value| value.to_str().ok());
-    let said = values.collect::<Option<Vec<_>>>().and_then(|values| made_private(&values.join(",")));
-    headers.insert(header::CACHE_CONTROL, said.unwrap_or(HeaderValue::from_static("no-store")));
+    let directives = values.collect::<Option<Vec<_>>>().and_then(|values| made_private(&values.join(",")));
+    headers.insert(header::CACHE_CONTROL, directives.unwrap_or(HeaderValue::from_static("no-store")));
 }
 
-fn made_private(said: &str) -> Option<HeaderValue> {
+fn made_private(directives: &str) -> Option<HeaderValue> {
     // A quoted list of header fields has commas in it, and restricts those fields alone.
-    if said.contains('"') {
+    if directives.contains('"') {
         return None;
     }
     let named = |directive: &str, name: &str| {
         directive.split('=').next().is_some_and(|found| found.trim().eq_ignore_ascii_case(name))
     };
     let taken_out = |directive: &str| ["", "public", "s-maxage", "private"].iter().any(|name| named(directive, name));
-    let kept: Vec<&str> = said.split(',').map(str::trim).filter(|directive| !taken_out(directive)).collect();
+    let kept: Vec<&str> = directives.split(',').map(str::trim).filter(|directive| !taken_out(directive)).collect();
     let is_stored = !kept.iter().any(|directive| named(directive, "no-store"));
-    let said: Vec<&str> = is_stored.then_some("private").into_iter().chain(kept).collect();
-    HeaderValue::from_str(&said.join(", ")).ok()
+    let directives: Vec<&str> = is_stored.then_some("private").into_iter().chain(kept).collect();
+    HeaderValue::from_str(&directives.join(", ")).ok()
 }
 
 /// The names that were taken out of one plugin's replies, so that each is logged once.
@@ -132,13 +132,14 @@ fn made_private(said: &str) -> Option<HeaderValue> {
 pub(super) struct DroppedHeaders(RwLock<BTreeSet<String>>);
 
 /// A plugin that makes up names must not fill the memory.
-const DROPPED_KEPT: usize = 32;
+const MAX_DROPPED_NAMES: usize = 32;
 
 impl DroppedHeaders {
     /// Logs the names that were not logged before.
     pub(super) fn note(&self, plugin: &str, names: &[HeaderName]) {
-        let is_new =
-            |known: &BTreeSet<String>, name: &HeaderName| known.len() < DROPPED_KEPT && !known.contains(name.as_str());
+        let is_new = |known: &BTreeSet<String>, name: &HeaderName| {
+            known.len() < MAX_DROPPED_NAMES && !known.contains(name.as_str())
+        };
         let known = self.0.read();
         if !names.iter().any(|name| is_new(&known, name)) {
             return;
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn no_shared_cache_may_store_it() {
-        for (said, sent) in [
+        for (value, sent) in [
             ("public, max-age=60", "private, max-age=60"),
             ("max-age=60, S-MaxAge = 600", "private, max-age=60"),
             ("Public", "private"),
@@ -229,9 +230,9 @@ mod tests {
             ("private=\"x-a, x-b\", max-age=60", "no-store"),
             ("", "private"),
         ] {
-            let mut headers = map(&[("cache-control", said)]);
+            let mut headers = map(&[("cache-control", value)]);
             clean(&mut headers);
-            assert_eq!(headers["cache-control"], sent, "{said}");
+            assert_eq!(headers["cache-control"], sent, "{value}");
         }
         let mut two = map(&[("cache-control", "max-age=60"), ("cache-control", "public")]);
         clean(&mut two);
@@ -248,6 +249,6 @@ mod tests {
             let name = HeaderName::from_bytes(format!("x-{n}").as_bytes()).ok();
             dropped.note("notes", &name.into_iter().collect::<Vec<_>>());
         }
-        assert_eq!(dropped.0.read().len(), DROPPED_KEPT);
+        assert_eq!(dropped.0.read().len(), MAX_DROPPED_NAMES);
     }
 }

@@ -19,7 +19,7 @@ use cardinal_observe::{
 };
 
 /// Faults that are remembered.
-const KEPT: usize = 20;
+const MAX_FAULTS: usize = 20;
 
 /// What the guard has seen.
 #[derive(Clone, Debug, Serialize)]
@@ -88,7 +88,7 @@ impl Recent {
             request_id: called.request_id.to_string(),
         };
         let mut faults = self.0.lock();
-        faults.truncate(KEPT - 1);
+        faults.truncate(MAX_FAULTS - 1);
         faults.push_front(fault);
     }
 

@@ -27,14 +27,14 @@ enum Stage {
     Ready(Request, CallLease),
     // Dropped in this order: what runs, then what it runs on.
     Here(Running<Reply>, CallLease),
-    OnLane(JoinHandle<(Outcome, RequestTiming)>, Arc<CallScope>),
+    OnPluginThread(JoinHandle<(Outcome, RequestTiming)>, Arc<CallScope>),
     /// There was no place for it, or it is over.
     Over,
 }
 
 impl Call {
-    pub(super) fn new(begun: Option<(Request, CallLease)>) -> Self {
-        Self(begun.map_or(Stage::Over, |(request, lease)| Stage::Ready(request, lease)))
+    pub(super) fn new(call: Option<(Request, CallLease)>) -> Self {
+        Self(call.map_or(Stage::Over, |(request, lease)| Stage::Ready(request, lease)))
     }
 }
 
@@ -45,7 +45,7 @@ impl Future for Call {
         let (mut running, lease) = match mem::replace(&mut self.0, Stage::Over) {
             Stage::Ready(request, lease) => return self.begin(request, lease, cx),
             Stage::Here(running, lease) => (running, lease),
-            Stage::OnLane(ride, scope) => return self.on_lane(ride, scope, cx),
+            Stage::OnPluginThread(handle, scope) => return self.on_plugin_thread(handle, scope, cx),
             Stage::Over => return Poll::Ready(Err(CallFault::Retired)),
         };
         let polled = lease.here().map(|_polling| Pin::new(&mut running).poll(cx));
@@ -58,7 +58,7 @@ impl Future for Call {
 
 impl Call {
     fn begin(&mut self, request: Request, lease: CallLease, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let begun = match lease.here() {
+        let started = match lease.here() {
             // One place for the handler's first lines and the first poll.
             Some(_polling) => {
                 let mut running = lease.begin(request);
@@ -67,7 +67,7 @@ impl Call {
             }
             None => Err(request),
         };
-        match begun {
+        match started {
             Ok((running, polled)) => self.here(running, lease, polled),
             Err(request) => self.hand_over(lease, |lease| lease.begin(request), cx),
         }
@@ -98,24 +98,24 @@ impl Call {
         begin: impl FnOnce(&CallLease) -> Running<Reply> + Send + 'static,
         cx: &mut Context<'_>,
     ) -> Poll<Outcome> {
-        let Some(lane) = lease.lane() else { return Poll::Ready(Err(CallFault::Retired)) };
+        let Some(spawner) = lease.spawner() else { return Poll::Ready(Err(CallFault::Retired)) };
         let scope = Arc::clone(lease.number.scope());
-        let ride = lane.send(lease.handler, |tell| work(lease, begin, tell));
-        self.on_lane(ride, scope, cx)
+        let handle = spawner.send(lease.handler, |sender| work(lease, begin, sender));
+        self.on_plugin_thread(handle, scope, cx)
     }
 
-    fn on_lane(
+    fn on_plugin_thread(
         &mut self,
-        mut ride: JoinHandle<(Outcome, RequestTiming)>,
+        mut handle: JoinHandle<(Outcome, RequestTiming)>,
         scope: Arc<CallScope>,
         cx: &mut Context<'_>,
     ) -> Poll<Outcome> {
-        let Poll::Ready(told) = Pin::new(&mut ride).poll(cx) else {
-            self.0 = Stage::OnLane(ride, scope);
+        let Poll::Ready(received) = Pin::new(&mut handle).poll(cx) else {
+            self.0 = Stage::OnPluginThread(handle, scope);
             return Poll::Pending;
         };
-        let Ok((outcome, spent)) = told else { return Poll::Ready(Err(CallFault::Retired)) };
-        request_timing::add_database(spent.database);
+        let Ok((outcome, timing)) = received else { return Poll::Ready(Err(CallFault::Retired)) };
+        request_timing::add_database(timing.database);
         Poll::Ready(outcome)
     }
 }
@@ -126,9 +126,9 @@ impl Drop for Call {
         match mem::replace(&mut self.0, Stage::Over) {
             Stage::Here(running, lease) => lease.drop_with(running),
             // What it has waited for so far is the request's, however the call ends there.
-            Stage::OnLane(ride, scope) => {
-                scope.settle();
-                drop(ride);
+            Stage::OnPluginThread(handle, scope) => {
+                scope.report_waits();
+                drop(handle);
             }
             Stage::Ready(..) | Stage::Over => {}
         }
@@ -137,26 +137,26 @@ impl Drop for Call {
 
 /// The end of a call's handler; a streamed reply keeps the call alive.
 fn read(outcome: Result<Reply, cardinal_plugin_abi::Error>, lease: CallLease) -> Outcome {
-    lease.number.scope().settle();
+    lease.number.scope().report_waits();
     match outcome {
         Ok(reply) => reply::check(reply, lease),
-        Err(error) => Err(fault::from_error(&error, || lease.lease.scope.given.claim())),
+        Err(error) => Err(fault::from_error(&error, || lease.lease.scope.given_errors.claim())),
     }
 }
 
 async fn work(
     lease: CallLease,
     begin: impl FnOnce(&CallLease) -> Running<Reply> + Send,
-    tell: oneshot::Sender<(Outcome, RequestTiming)>,
+    sender: oneshot::Sender<(Outcome, RequestTiming)>,
 ) {
     let running = begin(&lease);
-    let (outcome, spent) = request_timing::account(pin!(async {
+    let (outcome, timing) = request_timing::account(pin!(async {
         let outcome = running.await;
         read(outcome, lease)
     }))
     .await;
     let (outcome, pump) = reply::piped(outcome);
-    let _ = tell.send((outcome, spent)); // when the call is given up, it is dropped here, as it must be
+    let _ = sender.send((outcome, timing)); // when the call is given up, it is dropped here, as it must be
     if let Some(pump) = pump {
         pump.await;
     }

@@ -127,10 +127,7 @@ fn code_in(details: &Value) -> Option<&str> {
 }
 
 fn cut(mut text: String) -> String {
-    if text.len() > MESSAGE_LIMIT {
-        let end = (0..=MESSAGE_LIMIT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        text.truncate(end);
-    }
+    text.truncate(text.floor_char_boundary(MESSAGE_LIMIT));
     text
 }
 

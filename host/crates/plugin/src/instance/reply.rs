@@ -45,7 +45,7 @@ pub(super) type Outcome = Result<PluginReply, CallFault>;
 /// Turns the plugin's reply into ours. The lease goes with a streamed body, else it ends here.
 pub(super) fn check(reply: Reply, lease: CallLease) -> Result<PluginReply, CallFault> {
     let Reply { status, headers, body, stream, extra: _ } = reply;
-    let parsed = status_of(status).and_then(|status| Ok((status, header_map(headers.get())?)));
+    let parsed = check_status(status).and_then(|status| Ok((status, header_map(headers.get())?)));
     let (status, headers) = match parsed {
         Ok(parsed) => parsed,
         Err(reason) => return Err(CallFault::BadReply { reason }),
@@ -67,7 +67,7 @@ fn owned(body: cardinal_plugin_abi::Bytes) -> Bytes {
     if body.get().is_empty() { Bytes::new() } else { Bytes::from_owner(body) }
 }
 
-fn status_of(status: u16) -> Result<StatusCode, String> {
+fn check_status(status: u16) -> Result<StatusCode, String> {
     match StatusCode::from_u16(status) {
         Ok(code) if (200..=599).contains(&status) => Ok(code),
         _ => Err(format!("the status {status}, which is not in 200..=599")),
@@ -114,10 +114,10 @@ impl ReplyStream {
     fn poll_here(&mut self, cx: &mut Context<'_>) -> Option<Poll<Option<Piece>>> {
         let Feed::Here(stream, lease) = &mut self.0 else { return None };
         let _polling = lease.here()?;
-        let _entered = current::enter(lease.mark);
+        let _entered = current::enter(lease.tag);
         let piece = stream.poll_next(cx);
         forked::end_child();
-        Some(piece.map(|piece| piece.map(piece_of)))
+        Some(piece.map(|piece| piece.map(to_piece)))
     }
 
     /// The rest is made on the lane.
@@ -130,9 +130,9 @@ impl ReplyStream {
                 return;
             }
         };
-        let Some(lane) = lease.lane() else { return };
+        let Some(spawner) = lease.spawner() else { return };
         let (feed, pieces) = mpsc::channel(1);
-        lane.send::<(), _>(lease.handler, |_| pump(stream, lease, feed, piece_of)).detach();
+        spawner.send::<(), _>(lease.handler, |_| pump(stream, lease, feed, to_piece)).detach();
         self.0 = Feed::Piped(pieces);
     }
 
@@ -143,7 +143,7 @@ impl ReplyStream {
     }
 }
 
-fn piece_of(piece: Result<cardinal_plugin_abi::Bytes, cardinal_plugin_abi::Error>) -> Piece {
+fn to_piece(piece: Result<cardinal_plugin_abi::Bytes, cardinal_plugin_abi::Error>) -> Piece {
     piece.map(owned).map_err(|error| error.text().into())
 }
 
@@ -154,7 +154,7 @@ pub(super) fn piped(outcome: Outcome) -> (Outcome, Option<impl Future<Output = (
     };
     let (feed, pieces) = mpsc::channel(1);
     let pump = match mem::replace(&mut reply.0, Feed::Piped(pieces)) {
-        Feed::Here(stream, lease) => Some(pump(stream, lease, feed, piece_of)),
+        Feed::Here(stream, lease) => Some(pump(stream, lease, feed, to_piece)),
         other => {
             reply.0 = other;
             None
@@ -210,10 +210,10 @@ mod tests {
     #[test]
     fn only_a_status_that_can_be_sent_passes() {
         for status in [0, 99, 100, 101, 199, 600, 999, u16::MAX] {
-            assert!(status_of(status).is_err(), "{status}");
+            assert!(check_status(status).is_err(), "{status}");
         }
         for status in [200, 204, 418, 599] {
-            assert_eq!(status_of(status).unwrap().as_u16(), status);
+            assert_eq!(check_status(status).unwrap().as_u16(), status);
         }
     }
 

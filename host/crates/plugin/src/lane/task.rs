@@ -25,7 +25,7 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(super) struct Task {
     pub handler: u32,
-    lane: Arc<Shared>,
+    threads: Arc<Shared>,
     state: AtomicU8,
     cancelled: AtomicBool,
     /// Only the thread that made it RUNNING locks it.
@@ -33,9 +33,13 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub(super) fn new(handler: u32, lane: Arc<Shared>, work: impl Future<Output = ()> + Send + 'static) -> Arc<Self> {
+    pub(super) fn new(
+        handler: u32,
+        threads: Arc<Shared>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Arc<Self> {
         let (state, cancelled) = (AtomicU8::new(IDLE), AtomicBool::new(false));
-        Arc::new(Self { handler, lane, state, cancelled, work: Mutex::new(Some(Box::pin(work))) })
+        Arc::new(Self { handler, threads, state, cancelled, work: Mutex::new(Some(Box::pin(work))) })
     }
 
     /// Has it polled, unless it is going to be anyway.
@@ -46,7 +50,7 @@ impl Task {
             _ => None,
         });
         if next == Ok(IDLE) {
-            self.lane.push(Arc::clone(self));
+            self.threads.push(Arc::clone(self));
         }
     }
 
@@ -75,7 +79,7 @@ impl Task {
         drop(work);
         if self.state.compare_exchange(RUNNING, IDLE, Ordering::AcqRel, Ordering::Acquire).is_err() {
             self.state.store(QUEUED, Ordering::Release);
-            self.lane.push(Arc::clone(self));
+            self.threads.push(Arc::clone(self));
         }
     }
 

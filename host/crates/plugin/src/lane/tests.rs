@@ -13,20 +13,20 @@ impl PollObserver for Polls {
     }
 }
 
-fn lane() -> (Lane, Arc<Polls>) {
+fn threads() -> (PluginThreads, Arc<Polls>) {
     let runtime = Handle::current();
     let watchdog = Arc::new(Watchdog::start(runtime.clone()).unwrap());
     let polls = Arc::new(Polls::default());
-    (Lane::new("tested", 7, PluginTag::NOBODY, watchdog, runtime, polls.clone()), polls)
+    (PluginThreads::new("tested", 7, PluginTag::NOBODY, watchdog, runtime, polls.clone()), polls)
 }
 
 #[tokio::test]
 async fn what_rides_waits_and_is_woken_and_tells_its_outcome() {
-    let (lane, polls) = lane();
-    let outcome = lane.entrance().send(0, |tell| async move {
+    let (threads, polls) = threads();
+    let outcome = threads.spawner().send(0, |sender| async move {
         tokio::time::sleep(Duration::from_millis(5)).await;
         tokio::task::yield_now().await;
-        let _ = tell.send(thread::current().name().map(str::to_owned));
+        let _ = sender.send(thread::current().name().map(str::to_owned));
     });
     assert_eq!(outcome.await.unwrap().as_deref(), Some("tested-lane"));
     assert!(polls.0.load(Ordering::SeqCst) >= 2);
@@ -34,82 +34,83 @@ async fn what_rides_waits_and_is_woken_and_tells_its_outcome() {
 
 #[tokio::test]
 async fn one_that_blocks_leaves_the_other_threads_and_no_more_than_those() {
-    let (lane, _) = lane();
+    let (threads, _) = threads();
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(Mutex::new(held));
     let block = |_| {
         let held = held.clone();
-        lane.entrance().send(0, move |tell| async move {
+        threads.spawner().send(0, move |sender| async move {
             let _ = held.lock().recv();
-            let _ = tell.send(());
+            let _ = sender.send(());
         })
     };
     let mut blocked: Vec<_> = (1..THREADS).map(block).collect();
-    lane.entrance()
-        .send(0, |tell| async move {
-            let _ = tell.send(());
+    threads
+        .spawner()
+        .send(0, |sender| async move {
+            let _ = sender.send(());
         })
         .await
         .unwrap();
     blocked.extend((0..20).map(block));
-    assert_eq!(lane.threads(), THREADS);
-    let late = lane.entrance().send(0, |tell| async move {
-        let _ = tell.send(());
+    assert_eq!(threads.count(), THREADS);
+    let late = threads.spawner().send(0, |sender| async move {
+        let _ = sender.send(());
     });
     let in_time = tokio::time::timeout(Duration::from_millis(20), late).await;
     assert!(in_time.is_err(), "all threads are blocked");
     drop(release);
-    for ride in blocked {
-        ride.await.unwrap();
+    for handle in blocked {
+        handle.await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn who_is_held_by_what_nobody_waits_for_gets_fresh_threads_once() {
-    let (lane, _) = lane();
+    let (threads, _) = threads();
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(Mutex::new(held));
     let block = |_| {
         let held = held.clone();
-        lane.entrance().send::<(), _>(3, move |_tell| async move {
+        threads.spawner().send::<(), _>(3, move |_sender| async move {
             let _ = held.lock().recv();
         })
     };
     let blocked: Vec<_> = (0..MAX_THREADS).map(block).collect();
     // A task that is given up before it begins never begins.
-    while lane.0.queue.lock().running.len() < THREADS {
+    while threads.0.queue.lock().running.len() < THREADS {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(lane.relieve(), Relief::NotNeeded, "none of them is given up");
+    assert_eq!(threads.relieve(), Relief::NotNeeded, "none of them is given up");
     drop(blocked);
-    let relief = |lane: &Lane| loop {
-        match lane.relieve() {
+    let relief = |threads: &PluginThreads| loop {
+        match threads.relieve() {
             Relief::NotNeeded => thread::sleep(Duration::from_millis(5)),
             relief => return relief,
         }
     };
-    assert_eq!(relief(&lane), Relief::Given(vec![3; THREADS]));
-    let answered = lane.entrance().send(0, |tell| async move {
-        let _ = tell.send(());
+    assert_eq!(relief(&threads), Relief::Given(vec![3; THREADS]));
+    let answered = threads.spawner().send(0, |sender| async move {
+        let _ = sender.send(());
     });
     answered.await.unwrap();
     let more: Vec<_> = (0..THREADS).map(block).collect();
-    while lane.0.queue.lock().running.len() < MAX_THREADS {
+    while threads.0.queue.lock().running.len() < MAX_THREADS {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     drop(more);
-    assert_eq!(relief(&lane), Relief::Exhausted(vec![3; MAX_THREADS]));
+    assert_eq!(relief(&threads), Relief::Exhausted(vec![3; MAX_THREADS]));
     drop(release);
-    while lane.relieve() != Relief::NotNeeded || !lane.0.queue.lock().running.is_empty() {
+    while threads.relieve() != Relief::NotNeeded || !threads.0.queue.lock().running.is_empty() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    lane.relieve();
-    assert_eq!(lane.0.queue.lock().most_threads, THREADS, "what has come back needs no more");
+    threads.relieve();
+    assert_eq!(threads.0.queue.lock().most_threads, THREADS, "what has come back needs no more");
 }
 
 /// Priority and cores of the thread that asks.
 #[cfg(target_os = "linux")]
-fn standing() -> (i32, u32) {
+fn scheduling() -> (i32, u32) {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let (_, after_name) = stat.rsplit_once(") ").unwrap();
     let policy = after_name.split(' ').nth(38).unwrap().parse().unwrap();
@@ -119,35 +120,35 @@ fn standing() -> (i32, u32) {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn who_comes_after_one_that_was_put_back_is_not_behind() {
-    let (lane, _) = lane();
+    let (threads, _) = threads();
     let until_put_back = |_| {
-        lane.entrance().send(0, |tell| async move {
-            let (begun, since) = (standing(), Instant::now());
-            while standing().0 != libc::SCHED_IDLE && since.elapsed() < Duration::from_secs(30) {
+        threads.spawner().send(0, |sender| async move {
+            let (begun, since) = (scheduling(), Instant::now());
+            while scheduling().0 != libc::SCHED_IDLE && since.elapsed() < Duration::from_secs(30) {
                 thread::yield_now();
             }
-            let _ = tell.send((begun, standing().0));
+            let _ = sender.send((begun, scheduling().0));
         })
     };
-    let rides: Vec<_> = (0..2 * THREADS).map(until_put_back).collect();
-    for ride in rides {
-        let everybody = (libc::SCHED_OTHER, standing().1);
-        assert_eq!(ride.await.unwrap(), (everybody, libc::SCHED_IDLE));
+    let handles: Vec<_> = (0..2 * THREADS).map(until_put_back).collect();
+    for handle in handles {
+        let everybody = (libc::SCHED_OTHER, scheduling().1);
+        assert_eq!(handle.await.unwrap(), (everybody, libc::SCHED_IDLE));
     }
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn who_only_waits_is_not_put_back() {
-    let (lane, _) = lane();
-    let watchdog = Arc::clone(&lane.0.watchdog);
-    let ride = lane.entrance().send(0, move |tell| async move {
+    let (threads, _) = threads();
+    let watchdog = Arc::clone(&threads.0.watchdog);
+    let handle = threads.spawner().send(0, move |sender| async move {
         while watchdog.blocked()[Place::Lane as usize] == 0 {
             thread::sleep(Duration::from_millis(1));
         }
-        let _ = tell.send(standing().0);
+        let _ = sender.send(scheduling().0);
     });
-    assert_eq!(ride.await.unwrap(), libc::SCHED_OTHER);
+    assert_eq!(handle.await.unwrap(), libc::SCHED_OTHER);
 }
 
 #[tokio::test]
@@ -158,26 +159,27 @@ async fn what_nobody_waits_for_is_dropped_there() {
             let _ = self.0.take().unwrap().send(thread::current().name().map(str::to_owned));
         }
     }
-    let (lane, _) = lane();
+    let (threads, _) = threads();
     let (gone, mut dropped) = oneshot::channel();
-    let told = DropNotice(Some(gone));
-    let ride = lane.entrance().send::<(), _>(0, |_tell| async move {
-        let _told = told;
+    let notice = DropNotice(Some(gone));
+    let handle = threads.spawner().send::<(), _>(0, |_sender| async move {
+        let _notice = notice;
         std::future::pending().await
     });
     assert!(tokio::time::timeout(Duration::from_millis(20), &mut dropped).await.is_err());
-    drop(ride);
+    drop(handle);
     assert_eq!(dropped.await.unwrap().as_deref(), Some("tested-lane"));
 }
 
 #[tokio::test]
 async fn a_panic_ends_its_own_ride() {
-    let (lane, _) = lane();
-    let ride = lane.entrance().send::<(), _>(0, |_tell| async { panic!("expected by the test") });
-    assert!(ride.await.is_err());
-    lane.entrance()
-        .send(0, |tell| async move {
-            let _ = tell.send(());
+    let (threads, _) = threads();
+    let handle = threads.spawner().send::<(), _>(0, |_sender| async { panic!("expected by the test") });
+    assert!(handle.await.is_err());
+    threads
+        .spawner()
+        .send(0, |sender| async move {
+            let _ = sender.send(());
         })
         .await
         .unwrap();

@@ -66,7 +66,7 @@ struct Raw {
     module: PluginModuleRef,
     instance: *const (),
     ctx: CtxId,
-    mark: PluginTag,
+    tag: PluginTag,
 }
 
 // SAFETY: the ABI says that `exports`, `call` and `shutdown` may be called from any thread, many at
@@ -81,29 +81,29 @@ impl RawInstance {
         library: &Library,
         host: HostApiRef,
         ctx: CtxId,
-        mark: PluginTag,
+        tag: PluginTag,
         about: &[u8],
         runtime: Handle,
         stop_limit: Duration,
     ) -> Result<Arc<Self>, CreateError> {
         let (mut instance, mut failure) = (std::ptr::null(), MaybeUninit::uninit());
-        let tag = {
-            let _entered = current::enter(mark);
+        let answer_tag = {
+            let _entered = current::enter(tag);
             // SAFETY: a `Library` has a checked table; both out pointers are valid for a write.
             unsafe { (library.module.create())(host, ctx, Slice::new(about), &raw mut instance, failure.as_mut_ptr()) }
         };
         forked::end_child();
-        match tag {
+        match answer_tag {
             door::READY if !instance.is_null() => {
                 RESIDENT.fetch_add(1, Ordering::Relaxed);
-                let raw = Raw { module: library.module, instance, ctx, mark };
+                let raw = Raw { module: library.module, instance, ctx, tag };
                 Ok(Arc::new(Self { raw, runtime, stopped: AtomicBool::new(false), stop_limit }))
             }
             // SAFETY: the contract of `create`: these tags mean that `err` was written.
             door::FAILED => Err(CreateError::Failed(unsafe { failure.assume_init() }.text())),
             // SAFETY: as above.
             door::PANICKED => Err(CreateError::Panicked(unsafe { failure.assume_init() }.text())),
-            tag => Err(CreateError::Failed(format!("`create` answered the tag {tag}"))),
+            answer_tag => Err(CreateError::Failed(format!("`create` answered the tag {answer_tag}"))),
         }
     }
 
@@ -113,13 +113,13 @@ impl RawInstance {
     }
 
     /// What marks threads that run its code.
-    pub fn mark(&self) -> PluginTag {
-        self.raw.mark
+    pub fn tag(&self) -> PluginTag {
+        self.raw.tag
     }
 
     /// The list of handlers, as the plugin wrote it.
     pub fn exports(&self) -> Bytes {
-        let _entered = current::enter(self.raw.mark);
+        let _entered = current::enter(self.raw.tag);
         // SAFETY: `raw` is a checked table and the live instance that its `create` gave.
         unsafe { (self.raw.module.exports())(self.raw.instance) }
     }
@@ -127,12 +127,12 @@ impl RawInstance {
     /// Calls a handler. What the reply holds may run the plugin's code, too: whoever takes it keeps
     /// an `Arc` of the instance as long.
     pub fn call(self: &Arc<Self>, handler: u32, call: CallId, request: Request) -> Running<Reply> {
-        let mark = self.raw.mark.handler(handler);
-        let _entered = current::enter(mark);
+        let tag = self.raw.tag.handler(handler);
+        let _entered = current::enter(tag);
         // SAFETY: as in `exports`; `Running` keeps the instance while the future lives.
         let future = unsafe { (self.raw.module.call())(self.raw.instance, handler, call, request) };
         forked::end_child();
-        Running { future: Some(future), mark, _seat: Some(self.clone()) }
+        Running { future: Some(future), tag, _instance: Some(self.clone()) }
     }
 
     /// Has the plugin stop what it started, once; later calls do nothing.
@@ -140,11 +140,12 @@ impl RawInstance {
         if self.stopped.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        let _entered = current::enter(self.raw.mark);
+        let _entered = current::enter(self.raw.tag);
         // SAFETY: as in `exports`; `stopped` says that this is the only call.
         let future = unsafe { (self.raw.module.shutdown())(self.raw.instance) };
         drop(_entered);
-        bounded(Running { future: Some(future), mark: self.raw.mark, _seat: Some(self.clone()) }, self.stop_limit).await
+        bounded(Running { future: Some(future), tag: self.raw.tag, _instance: Some(self.clone()) }, self.stop_limit)
+            .await
     }
 }
 
@@ -172,22 +173,22 @@ impl Drop for RawInstance {
 
 /// `shutdown` comes before `destroy`, also for an instance that was not shut down.
 async fn stop_unseated(raw: Raw, limit: Duration) {
-    let entered = current::enter(raw.mark);
+    let entered = current::enter(raw.tag);
     // SAFETY: as in `RawInstance::exports`; `destroy` runs after this only.
     let future = unsafe { (raw.module.shutdown())(raw.instance) };
     drop(entered);
-    let running = Running { future: Some(future), mark: raw.mark, _seat: None };
+    let running = Running { future: Some(future), tag: raw.tag, _instance: None };
     if let Err(reason) = bounded(running, limit).await {
         tracing::warn!(reason, "a plugin's shutdown failed");
     }
 }
 
 fn destroy(raw: Raw) {
-    let _entered = current::enter(raw.mark);
+    let _entered = current::enter(raw.tag);
     // SAFETY: the last `Arc` of the instance is gone, and with it every future of the instance.
     // `RawInstance::drop` runs once, so this does.
-    let tag = unsafe { (raw.module.destroy())(raw.instance) };
-    if tag == door::READY {
+    let answer_tag = unsafe { (raw.module.destroy())(raw.instance) };
+    if answer_tag == door::READY {
         RESIDENT.fetch_sub(1, Ordering::Relaxed);
     } else {
         tracing::warn!("a plugin panicked while it was freed; its memory is lost");
@@ -197,16 +198,16 @@ fn destroy(raw: Raw) {
 /// A future of the plugin, marked as the plugin's whenever it runs.
 pub struct Running<T> {
     future: Option<Fut<T>>,
-    mark: PluginTag,
+    tag: PluginTag,
     /// Keeps the instance; none when it is being freed.
-    _seat: Option<Arc<RawInstance>>,
+    _instance: Option<Arc<RawInstance>>,
 }
 
 impl<T> Future for Running<T> {
     type Output = Result<T, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let _entered = current::enter(self.mark);
+        let _entered = current::enter(self.tag);
         let Some(future) = self.future.as_mut() else {
             return Poll::Ready(Err(Error::new(error::BAD_HANDLE, "polled after its end")));
         };
@@ -224,7 +225,7 @@ impl<T> Future for Running<T> {
 
 impl<T> Drop for Running<T> {
     fn drop(&mut self) {
-        let _entered = current::enter(self.mark);
+        let _entered = current::enter(self.tag);
         self.future = None;
         forked::end_child();
     }

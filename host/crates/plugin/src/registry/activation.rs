@@ -37,7 +37,7 @@ pub(super) struct Activation {
     pub loader: Arc<Loader>,
     pub loads: Loads,
     pub generations: Arc<Generations>,
-    pub trials: Mutex<Vec<Canary>>,
+    pub canaries: Mutex<Vec<Canary>>,
     current: ArcSwap<Snapshot>,
     published: watch::Sender<u64>,
     /// The worker ends: nothing gets into service any more.
@@ -51,7 +51,7 @@ impl Activation {
             loader: Arc::new(loader),
             loads: Loads::default(),
             generations: Arc::default(),
-            trials: Mutex::default(),
+            canaries: Mutex::default(),
             current: ArcSwap::default(),
             published: watch::Sender::new(0),
             closed: AtomicBool::new(false),
@@ -102,14 +102,14 @@ impl Activation {
         }
     }
 
-    /// Whatever takes the place of another package is on trial, unless that one was rolled back.
+    /// Whatever takes the place of another package is watched, unless that one was rolled back.
     fn try_out(&self, before: &[Arc<Service>], now: &[Arc<Service>], decided: &Decisions) {
-        let trials = fresh(before, now).filter_map(|new| {
+        let canaries = fresh(before, now).filter_map(|new| {
             let name = &new.active.manifest.name;
             let old = before.iter().find(|old| old.active.manifest.name == *name)?;
             Canary::start(new, old).filter(|_| !decided.is_set_aside(name, &old.sha256))
         });
-        self.trials.lock().extend(trials);
+        self.canaries.lock().extend(canaries);
     }
 
     /// Takes everything out of service; calls under way have `grace` to end.
@@ -129,7 +129,7 @@ struct Draining {
 
 impl Draining {
     fn begin(active: Arc<Active>, generations: Arc<Generations>, clock: Clock) -> Self {
-        generations.turn(&active.manifest.name, active.generation, State::Draining, clock.now());
+        generations.set_state(&active.manifest.name, active.generation, State::Draining, clock.now());
         active.instance.drain();
         Self { active, generations, clock }
     }
@@ -145,6 +145,6 @@ impl Draining {
         let (name, generation) = (active.manifest.name.clone(), active.generation);
         drop(active);
         tracing::info!(plugin = name, generation, "retired");
-        generations.turn(&name, generation, State::Retired, clock.now());
+        generations.set_state(&name, generation, State::Retired, clock.now());
     }
 }

@@ -14,27 +14,27 @@ use crate::error::RegistryError;
 use crate::{active::Active, guard::Counters};
 use cardinal_observe::plugins::Cause;
 
-/// How long a trial lasts, when there are calls enough to say.
-const LASTS: Duration = Duration::from_secs(60);
+/// How long a canary is watched, when there are calls enough to say.
+const MIN_DURATION: Duration = Duration::from_secs(60);
 /// And when there are not.
-const LASTS_MOST: Duration = Duration::from_secs(600);
+const MAX_DURATION: Duration = Duration::from_secs(600);
 /// Fewer calls say nothing.
 const MIN_CALLS: u64 = 20;
 /// Of a hundred calls so many must have gone wrong by the plugin's own fault, and so many more than before, when twice
 /// as many did not.
 const MIN_PERCENT: u64 = 20;
-/// How often trials are looked at.
+/// How often canaries are looked at.
 const CHECK_PAUSE: Duration = Duration::from_millis(250);
 /// After a roll-back that could not be made.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// A package on trial.
+/// A package that is watched.
 pub(super) struct Canary {
     plugin: String,
     version: String,
     sha256: String,
     active: Weak<Active>,
-    begun: Instant,
+    started: Instant,
     before: CallCounts,
 }
 
@@ -52,7 +52,7 @@ enum CanaryState {
     Failed,
 }
 
-/// A package that did not stand its trial.
+/// A package that failed as a canary.
 #[derive(Clone, Debug)]
 pub struct Failed {
     pub plugin: String,
@@ -69,23 +69,25 @@ impl Canary {
             version: new.active.manifest.version.to_string(),
             sha256: new.sha256.clone(),
             active: Arc::downgrade(&new.active),
-            begun: Instant::now(),
+            started: Instant::now(),
             before: CallCounts::from_counters(&old.active.guard.counters),
         })
     }
 
     fn verdict(&self, now: Instant) -> CanaryState {
         match self.active.upgrade() {
-            Some(active) => {
-                verdict(self.before, CallCounts::from_counters(&active.guard.counters), now.duration_since(self.begun))
-            }
+            Some(active) => verdict(
+                self.before,
+                CallCounts::from_counters(&active.guard.counters),
+                now.duration_since(self.started),
+            ),
             None => CanaryState::Passed, // something else serves by now
         }
     }
 
     fn reason(&self) -> String {
         let now = self.active.upgrade().map_or(self.before, |active| CallCounts::from_counters(&active.guard.counters));
-        let (seconds, before) = (self.begun.elapsed().as_secs(), self.before);
+        let (seconds, before) = (self.started.elapsed().as_secs(), self.before);
         format!(
             "{} of {} calls failed within {seconds} s of its start; of the package before, {} of {}.",
             now.faults, now.calls, before.faults, before.calls
@@ -111,28 +113,28 @@ fn verdict(before: CallCounts, now: CallCounts, lasted: Duration) -> CanaryState
     let worse = now.percent() >= 2 * before.percent() || now.percent() >= before.percent() + MIN_PERCENT;
     match () {
         () if now.calls >= MIN_CALLS && bad && worse => CanaryState::Failed,
-        () if lasted >= LASTS_MOST || (lasted >= LASTS && now.calls >= MIN_CALLS) => CanaryState::Passed,
+        () if lasted >= MAX_DURATION || (lasted >= MIN_DURATION && now.calls >= MIN_CALLS) => CanaryState::Passed,
         () => CanaryState::Open,
     }
 }
 
 impl Registry {
-    /// Waits until a package has failed its trial and the one before serves again; `by` is who did it.
+    /// Waits until a package has failed as a canary and the one before serves again; `by` is who did it.
     pub async fn failed_trial(&self, by: &Value) -> Failed {
         loop {
             let failed = self.next_failed();
-            let Some(trial) = failed else {
+            let Some(canary) = failed else {
                 sleep(CHECK_PAUSE).await;
                 continue;
             };
-            let (plugin, reason) = (trial.plugin.clone(), trial.reason());
-            tracing::warn!(plugin, version = trial.version, reason, "a package fails its trial and is rolled back");
-            match self.roll_back(&plugin, &RollbackTarget::Before, Some(&trial.sha256), by, &reason).await {
+            let (plugin, reason) = (canary.plugin.clone(), canary.reason());
+            tracing::warn!(plugin, version = canary.version, reason, "a package fails its trial and is rolled back");
+            match self.roll_back(&plugin, &RollbackTarget::Before, Some(&canary.sha256), by, &reason).await {
                 Ok(back) => return Failed { plugin, from: back.from, to: back.to, reason },
                 Err(error) => {
                     tracing::error!(plugin, error = ?error, "failed to roll back a package that fails its trial");
                     if matches!(error, RegistryError::Store(_) | RegistryError::Internal(_)) {
-                        self.activation.trials.lock().push(trial);
+                        self.activation.canaries.lock().push(canary);
                     }
                     sleep(RETRY_PAUSE).await;
                 }
@@ -143,10 +145,10 @@ impl Registry {
     /// The first that has failed, taken off the list; those that have passed are forgotten.
     fn next_failed(&self) -> Option<Canary> {
         let now = Instant::now();
-        let mut trials = self.activation.trials.lock();
-        trials.retain(|trial| trial.verdict(now) != CanaryState::Passed);
-        let at = trials.iter().position(|trial| trial.verdict(now) == CanaryState::Failed)?;
-        Some(trials.swap_remove(at))
+        let mut canaries = self.activation.canaries.lock();
+        canaries.retain(|canary| canary.verdict(now) != CanaryState::Passed);
+        let at = canaries.iter().position(|canary| canary.verdict(now) == CanaryState::Failed)?;
+        Some(canaries.swap_remove(at))
     }
 }
 
@@ -180,9 +182,9 @@ mod tests {
     #[test]
     fn a_trial_ends() {
         let good = seen(1_000, 0);
-        assert_eq!(verdict(good, seen(20, 0), LASTS), CanaryState::Passed);
-        assert_eq!(verdict(good, seen(19, 19), LASTS), CanaryState::Open, "it goes on until there are calls");
-        assert_eq!(verdict(good, seen(19, 19), LASTS_MOST), CanaryState::Passed);
-        assert_eq!(verdict(good, seen(1_000, 900), LASTS), CanaryState::Failed);
+        assert_eq!(verdict(good, seen(20, 0), MIN_DURATION), CanaryState::Passed);
+        assert_eq!(verdict(good, seen(19, 19), MIN_DURATION), CanaryState::Open, "it goes on until there are calls");
+        assert_eq!(verdict(good, seen(19, 19), MAX_DURATION), CanaryState::Passed);
+        assert_eq!(verdict(good, seen(1_000, 900), MIN_DURATION), CanaryState::Failed);
     }
 }

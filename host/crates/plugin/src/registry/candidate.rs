@@ -106,7 +106,7 @@ impl FoundPackage {
 
     fn unread(path: &Path, outcome: PackageError) -> Self {
         let origin = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let hints = package::manifest_of(path).as_deref().map(manifest::hints).unwrap_or_default();
+        let hints = package::read_manifest(path).as_deref().map(manifest::hints).unwrap_or_default();
         Self { about: PackageSummary::new(origin, hints), outcome: Err(outcome) }
     }
 
@@ -133,13 +133,13 @@ impl FoundPackage {
 }
 
 /// The host's judgement of a package that is only shown.
-pub struct Judgement {
+pub struct Examination {
     pub manifest: Option<Manifest>,
     pub warnings: Vec<String>,
     pub refusal: Option<Refusal>,
 }
 
-pub fn examine_for_display(package: &Package) -> Judgement {
+pub fn examine_for_display(package: &Package) -> Examination {
     let mut about = PackageSummary::from_package(package, SignatureState::No);
     let mut examine = || {
         let (manifest, warnings) = Manifest::read(&package.manifest)?;
@@ -148,7 +148,7 @@ pub fn examine_for_display(package: &Package) -> Judgement {
         check_files(&manifest, package)
     };
     let refusal = examine().err();
-    Judgement { manifest: about.manifest, warnings: about.warnings, refusal }
+    Examination { manifest: about.manifest, warnings: about.warnings, refusal }
 }
 
 /// Holds schema.sql and the frontend against the rules; gives the frontend as it is served.

@@ -20,7 +20,12 @@ use cardinal_package::{
 
 /// Takes every step to its end. What serves in `before` owns what it owns until it is replaced.
 /// A load that takes long goes on when this has ended, and owns what it wants meanwhile.
-pub(super) async fn settle(loader: &Arc<Loader>, loads: &Loads, steps: Vec<Step>, before: &Before<'_>) -> Vec<Entry> {
+pub(super) async fn resolve_claims(
+    loader: &Arc<Loader>,
+    loads: &Loads,
+    steps: Vec<Step>,
+    before: &Before<'_>,
+) -> Vec<Entry> {
     let mut claims = Claims::default();
     let (mut entries, mut waiting) = (Vec::new(), Vec::new());
     for step in steps {

@@ -124,8 +124,8 @@ impl Registry {
     /// The schema of what lies in the plugins folder under this name.
     fn settings_schema(&self, plugin: &str) -> Result<Option<Value>, RegistryError> {
         let snapshot = self.snapshot();
-        let lying = snapshot.lying(plugin).ok_or(RegistryError::NotFound("plugin"))?;
-        let manifest = lying.manifest.as_ref().ok_or_else(|| {
+        let in_folder = snapshot.in_folder(plugin).ok_or(RegistryError::NotFound("plugin"))?;
+        let manifest = in_folder.manifest.as_ref().ok_or_else(|| {
             let detail = "The plugin's manifest can't be read, so it is not known which settings it has.";
             RegistryError::Conflict(detail.to_owned())
         })?;

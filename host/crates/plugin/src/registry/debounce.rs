@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::folder::{Fingerprint, Look};
+use super::folder::{Fingerprint, FolderListing};
 
 /// How long a package must lie still.
-const STILL: Duration = Duration::from_millis(800);
+const STABLE_AFTER: Duration = Duration::from_millis(800);
 /// How long a package must be gone: removing the old one and copying the new one is one change, not two.
-const GONE: Duration = Duration::from_secs(3);
+const GONE_AFTER: Duration = Duration::from_secs(3);
 /// How long the rest of a package that is not complete is waited for before it is refused for it.
 pub(super) const COMPLETION: Duration = Duration::from_secs(10);
 
@@ -40,7 +40,7 @@ pub(super) struct FolderObservation {
     /// What is not to be looked at yet.
     pub unsettled: HashSet<PathBuf>,
     /// What may not be complete yet, should it look so.
-    pub young: HashSet<PathBuf>,
+    pub incomplete: HashSet<PathBuf>,
     /// When to look again.
     pub wait: Option<Duration>,
 }
@@ -49,8 +49,8 @@ impl PendingChanges {
     /// The folder as it is `now`, as it was when its packages were read last, and what was moved into it meanwhile.
     pub(super) fn observe(
         &mut self,
-        seen: &Look,
-        read: &Look,
+        seen: &FolderListing,
+        read: &FolderListing,
         moved: &HashSet<PathBuf>,
         now: Instant,
     ) -> FolderObservation {
@@ -67,7 +67,7 @@ impl PendingChanges {
         for (path, changed) in &self.0 {
             let lain = now.saturating_duration_since(changed.since);
             if lain < COMPLETION && !changed.is_whole {
-                observed.young.insert(path.clone());
+                observed.incomplete.insert(path.clone());
             }
             match changed.needs().checked_sub(lain).filter(|left| !left.is_zero()) {
                 None => observed.due = true,
@@ -81,7 +81,7 @@ impl PendingChanges {
     }
 
     /// Those of them that were read and are not complete.
-    pub(super) fn doubt(&mut self, half: &HashSet<PathBuf>) {
+    pub(super) fn mark_incomplete(&mut self, half: &HashSet<PathBuf>) {
         for path in half {
             if let Some(changed) = self.0.get_mut(path) {
                 changed.is_half = true;
@@ -93,10 +93,10 @@ impl PendingChanges {
 impl PathChange {
     fn needs(&self) -> Duration {
         match (&self.to, self.is_half, self.is_whole) {
-            (None, ..) => GONE,
+            (None, ..) => GONE_AFTER,
             (_, true, _) => COMPLETION,
             (_, _, true) => Duration::ZERO,
-            _ => STILL,
+            _ => STABLE_AFTER,
         }
     }
 }
@@ -108,12 +108,12 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// Packages with so many bytes.
-    fn folder(packages: &[(&str, usize)]) -> Look {
+    fn folder(packages: &[(&str, usize)]) -> FolderListing {
         let root = tempfile::tempdir().unwrap();
         for (name, bytes) in packages {
             std::fs::write(root.path().join(format!("{name}.so")), vec![0; *bytes]).unwrap();
         }
-        let look = super::super::folder::look(root.path(), &[]).unwrap();
+        let look = super::super::folder::list(root.path(), &[]).unwrap();
         look.into_iter().map(|(path, seen)| (path.file_name().unwrap().into(), seen)).collect()
     }
 
@@ -123,16 +123,16 @@ mod tests {
 
     #[test]
     fn what_changes_is_waited_for_until_it_lies_still() {
-        let (mut settling, now) = (PendingChanges::default(), Instant::now());
-        let (nothing, half, whole) = (Look::new(), folder(&[("a", 1)]), folder(&[("a", 2)]));
-        let first = settling.observe(&half, &nothing, &set(&[]), now);
-        assert_eq!((first.due, first.unsettled, first.wait), (false, set(&["a"]), Some(STILL)));
-        let more = settling.observe(&whole, &nothing, &set(&[]), now + STILL - MS);
-        assert_eq!((more.due, more.wait), (false, Some(STILL)), "it changed again");
-        let still = settling.observe(&whole, &nothing, &set(&[]), now + 2 * STILL);
+        let (mut pending, now) = (PendingChanges::default(), Instant::now());
+        let (nothing, half, whole) = (FolderListing::new(), folder(&[("a", 1)]), folder(&[("a", 2)]));
+        let first = pending.observe(&half, &nothing, &set(&[]), now);
+        assert_eq!((first.due, first.unsettled, first.wait), (false, set(&["a"]), Some(STABLE_AFTER)));
+        let more = pending.observe(&whole, &nothing, &set(&[]), now + STABLE_AFTER - MS);
+        assert_eq!((more.due, more.wait), (false, Some(STABLE_AFTER)), "it changed again");
+        let still = pending.observe(&whole, &nothing, &set(&[]), now + 2 * STABLE_AFTER);
         assert_eq!((still.due, still.unsettled), (true, set(&[])));
         assert_eq!(
-            settling.observe(&whole, &whole, &set(&[]), now + 3 * STILL),
+            pending.observe(&whole, &whole, &set(&[]), now + 3 * STABLE_AFTER),
             FolderObservation::default(),
             "it was read"
         );
@@ -140,35 +140,35 @@ mod tests {
 
     #[test]
     fn what_was_moved_into_its_place_is_whole() {
-        let (mut settling, now) = (PendingChanges::default(), Instant::now());
-        let observed = settling.observe(&folder(&[("a", 1), ("b", 1)]), &Look::new(), &set(&["a"]), now);
+        let (mut pending, now) = (PendingChanges::default(), Instant::now());
+        let observed = pending.observe(&folder(&[("a", 1), ("b", 1)]), &FolderListing::new(), &set(&["a"]), now);
         assert_eq!((observed.due, observed.unsettled), (true, set(&["b"])));
-        assert_eq!(observed.young, set(&["b"]));
+        assert_eq!(observed.incomplete, set(&["b"]));
     }
 
     #[test]
     fn what_is_gone_may_come_back_as_another() {
-        let (mut settling, now) = (PendingChanges::default(), Instant::now());
+        let (mut pending, now) = (PendingChanges::default(), Instant::now());
         let (old, new) = (folder(&[("a", 1)]), folder(&[("a", 2)]));
-        assert!(!settling.observe(&Look::new(), &old, &set(&[]), now).due);
-        assert!(!settling.observe(&Look::new(), &old, &set(&[]), now + GONE - MS).due);
-        assert!(!settling.observe(&new, &old, &set(&[]), now + GONE).due, "it is back");
-        assert!(settling.observe(&new, &old, &set(&[]), now + GONE + STILL).due);
-        let mut settling = PendingChanges::default();
-        settling.observe(&Look::new(), &old, &set(&[]), now);
-        assert!(settling.observe(&Look::new(), &old, &set(&[]), now + GONE).due, "it stays away");
+        assert!(!pending.observe(&FolderListing::new(), &old, &set(&[]), now).due);
+        assert!(!pending.observe(&FolderListing::new(), &old, &set(&[]), now + GONE_AFTER - MS).due);
+        assert!(!pending.observe(&new, &old, &set(&[]), now + GONE_AFTER).due, "it is back");
+        assert!(pending.observe(&new, &old, &set(&[]), now + GONE_AFTER + STABLE_AFTER).due);
+        let mut pending = PendingChanges::default();
+        pending.observe(&FolderListing::new(), &old, &set(&[]), now);
+        assert!(pending.observe(&FolderListing::new(), &old, &set(&[]), now + GONE_AFTER).due, "it stays away");
     }
 
     #[test]
     fn the_rest_of_a_half_is_waited_for_and_not_for_ever() {
-        let (mut settling, now) = (PendingChanges::default(), Instant::now());
+        let (mut pending, now) = (PendingChanges::default(), Instant::now());
         let half = folder(&[("a", 1)]);
-        settling.observe(&half, &Look::new(), &set(&[]), now);
-        let read = settling.observe(&half, &Look::new(), &set(&[]), now + STILL);
-        assert_eq!((read.due, read.young), (true, set(&["a"])));
-        settling.doubt(&set(&["a"]));
-        assert!(!settling.observe(&half, &Look::new(), &set(&[]), now + 2 * STILL).due);
-        let last = settling.observe(&half, &Look::new(), &set(&[]), now + COMPLETION);
-        assert_eq!((last.due, last.young), (true, set(&[])), "now it is refused for what it is");
+        pending.observe(&half, &FolderListing::new(), &set(&[]), now);
+        let read = pending.observe(&half, &FolderListing::new(), &set(&[]), now + STABLE_AFTER);
+        assert_eq!((read.due, read.incomplete), (true, set(&["a"])));
+        pending.mark_incomplete(&set(&["a"]));
+        assert!(!pending.observe(&half, &FolderListing::new(), &set(&[]), now + 2 * STABLE_AFTER).due);
+        let last = pending.observe(&half, &FolderListing::new(), &set(&[]), now + COMPLETION);
+        assert_eq!((last.due, last.incomplete), (true, set(&[])), "now it is refused for what it is");
     }
 }

@@ -116,14 +116,14 @@ impl Counts {
             count -= taken;
         };
         take(&mut self.unattributed);
-        if let Some(most) = self.by_plugin.values_mut().max_by_key(|count| **count) {
-            take(most);
+        if let Some(largest) = self.by_plugin.values_mut().max_by_key(|count| **count) {
+            take(largest);
         }
     }
 
     /// Whether most are in use and that is news.
-    fn is_alarming(&mut self, open: u64, most: u64) -> bool {
-        let percent = open.saturating_mul(100) / most.max(1);
+    fn is_alarming(&mut self, open: u64, limit: u64) -> bool {
+        let percent = open.saturating_mul(100) / limit.max(1);
         let is_news = percent >= WARN_PERCENT && !self.warned;
         self.warned = percent >= WARN_PERCENT || (self.warned && percent >= CALM_PERCENT);
         is_news
@@ -139,7 +139,7 @@ impl Registry {
         for active in self.current().active() {
             let (name, calls) = (&active.manifest.name, active.guard.counters.calls.read());
             let before = counts.calls.insert(name.clone(), calls);
-            seen.insert(name.clone(), opened.by(active.instance.mark()));
+            seen.insert(name.clone(), opened.by(active.instance.tag()));
             if before != Some(calls) || active.instance.in_flight() > 0 {
                 at_work.push(name.clone());
             }
@@ -152,7 +152,7 @@ impl Registry {
     }
 
     /// Descriptors that a plugin has opened, as far as is known.
-    pub fn descriptors_of(&self, plugin: &str) -> u64 {
+    pub fn open_descriptors(&self, plugin: &str) -> u64 {
         self.descriptors.get(plugin)
     }
 

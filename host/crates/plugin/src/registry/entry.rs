@@ -20,7 +20,7 @@ const UNSETTLED: &str = "Its files are still changing. It is read once they stop
 const LOADING: &str = "Its package is being loaded.";
 
 /// What is said of a plugin that was removed.
-const GONE: &str = "Its package is not in this host's plugins folder. Its data is kept.";
+const REMOVED_REASON: &str = "Its package is not in this host's plugins folder. Its data is kept.";
 
 /// A plugin that was found, and where its walk ended.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl Entry {
 
     /// One that was removed from the folder.
     pub(super) fn gone(about: PackageSummary) -> Self {
-        Self { failure: Some(GONE.to_owned()), ..Self::at(about, State::Retired) }
+        Self { failure: Some(REMOVED_REASON.to_owned()), ..Self::at(about, State::Retired) }
     }
 
     /// One that took the worker down.

@@ -19,16 +19,16 @@ const DEPTH: usize = 20;
 const FILES: usize = 10_000;
 
 /// Every package of the folder, as it looks from outside.
-pub(super) type Look = BTreeMap<PathBuf, Fingerprint>;
+pub(super) type FolderListing = BTreeMap<PathBuf, Fingerprint>;
 
 /// Of each file that counts: name, inode, length, modes and times. A change of a file changes one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint(Vec<(PathBuf, [i64; 8])>);
 
 /// All packages. `rules` are files that they are judged by (lock, keys): when one of these changes, so does every package.
-pub(super) fn look(folder: &Path, rules: &[PathBuf]) -> io::Result<Look> {
+pub(super) fn list(folder: &Path, rules: &[PathBuf]) -> io::Result<FolderListing> {
     let mut common = Fingerprint::default();
-    common.owner_of(folder);
+    common.note_owner(folder);
     rules.iter().for_each(|file| common.add(file));
     let packages = package::find(folder)?;
     Ok(packages.into_iter().map(|path| (path.clone(), Fingerprint::over(&common, &path))).collect())
@@ -37,7 +37,7 @@ pub(super) fn look(folder: &Path, rules: &[PathBuf]) -> io::Result<Look> {
 /// One package of the folder.
 pub(super) fn look_at(folder: &Path, rules: &[PathBuf], package: &Path) -> Fingerprint {
     let mut common = Fingerprint::default();
-    common.owner_of(folder);
+    common.note_owner(folder);
     rules.iter().for_each(|file| common.add(file));
     Fingerprint::over(&common, package)
 }
@@ -60,7 +60,7 @@ impl Fingerprint {
 
     /// The folder of a package: unknown files in it are none of our business.
     fn add_folder(&mut self, folder: &Path) {
-        self.owner_of(folder);
+        self.note_owner(folder);
         let frontend = folder.join(FRONTEND);
         for path in names(folder) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -76,7 +76,7 @@ impl Fingerprint {
         for path in names(folder) {
             match fs::symlink_metadata(&path) {
                 Ok(found) if found.is_dir() && depth > 0 => {
-                    self.owner_of(&path);
+                    self.note_owner(&path);
                     self.add_tree(&path, depth - 1);
                 }
                 _ => self.add(&path),
@@ -95,7 +95,7 @@ impl Fingerprint {
     }
 
     /// Of a folder only whose it is: its times change with files that do not count.
-    fn owner_of(&mut self, folder: &Path) {
+    fn note_owner(&mut self, folder: &Path) {
         if let Ok(found) = fs::symlink_metadata(folder) {
             let owner = [i64::from(found.mode()), i64::from(found.uid()), i64::from(found.gid()), 0, 0, 0, 0, 0];
             self.0.push((folder.to_owned(), owner));
@@ -143,7 +143,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let package = package(folder.path());
         let lock = folder.path().join("lock");
-        let now = || look(folder.path(), std::slice::from_ref(&lock)).unwrap()[&package].clone();
+        let now = || list(folder.path(), std::slice::from_ref(&lock)).unwrap()[&package].clone();
         let mut before = now();
         fs::write(package.join("README"), "it does not count").unwrap();
         assert_eq!(now(), before);
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_no_empty_one() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(look(&folder.path().join("none"), &[]).is_err());
-        assert!(look(folder.path(), &[]).unwrap().is_empty());
+        assert!(list(&folder.path().join("none"), &[]).is_err());
+        assert!(list(folder.path(), &[]).unwrap().is_empty());
     }
 }

@@ -12,7 +12,7 @@ use crate::{instance::InstanceObserver, library::Library};
 use cardinal_package::state::State;
 
 /// Generations of one plugin that are shown once their memory is given back; those that hold any are all shown.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 /// The system cuts names of threads.
 const THREAD_NAME: usize = 15;
 
@@ -49,7 +49,7 @@ struct Generation {
     state: State,
     since: OffsetDateTime,
     retired_at: Option<OffsetDateTime>,
-    witness: InstanceObserver,
+    observer: InstanceObserver,
     library: Library,
 }
 
@@ -64,23 +64,23 @@ impl Generations {
             state: State::Active,
             since: now,
             retired_at: None,
-            witness: active.instance.witness(),
+            observer: active.instance.observer(),
             library: active.instance.library().clone(),
         };
         let mut all = self.0.lock();
         let generations = all.entry(active.manifest.name.clone()).or_default();
         generations.push(generation);
-        let freed = generations.iter().filter(|it| it.witness.is_freed()).count();
-        let mut surplus = freed.saturating_sub(SHOWN);
+        let freed = generations.iter().filter(|it| it.observer.is_freed()).count();
+        let mut surplus = freed.saturating_sub(MAX_SHOWN);
         generations.retain(|it| {
-            let forgotten = surplus > 0 && it.witness.is_freed();
+            let forgotten = surplus > 0 && it.observer.is_freed();
             surplus -= usize::from(forgotten);
             !forgotten
         });
     }
 
     /// One of them ends, or has ended.
-    pub(super) fn turn(&self, plugin: &str, number: u64, state: State, now: OffsetDateTime) {
+    pub(super) fn set_state(&self, plugin: &str, number: u64, state: State, now: OffsetDateTime) {
         if let Some(generation) =
             self.0.lock().get_mut(plugin).and_then(|all| all.iter_mut().find(|it| it.number == number))
         {
@@ -104,9 +104,9 @@ impl Generation {
             state: self.state,
             since: self.since,
             retired_at: self.retired_at,
-            in_flight: self.witness.in_flight(),
-            threads: self.witness.threads(),
-            freed: self.witness.is_freed(),
+            in_flight: self.observer.in_flight(),
+            threads: self.observer.threads(),
+            freed: self.observer.is_freed(),
             library_bytes: self.library.place().len(),
             memory_bytes: self.library.memory().map(|memory| memory.held()),
         }
@@ -127,8 +127,8 @@ impl Threads {
     pub(super) fn count(&self, plugin: &str) -> usize {
         let named = |end: &str| {
             let name = format!("{plugin}-{end}");
-            let cut = (0..=THREAD_NAME.min(name.len())).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
-            self.0.iter().filter(|thread| **thread == name[..cut]).count()
+            let shown = &name[..name.floor_char_boundary(THREAD_NAME)];
+            self.0.iter().filter(|thread| *thread == shown).count()
         };
         if plugin.len() + 1 >= THREAD_NAME { named("io") } else { named("io") + named("lane") }
     }

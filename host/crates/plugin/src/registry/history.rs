@@ -82,16 +82,16 @@ impl History<'_> {
                 refusal.found(version.to_string()).fix(format!("Put {loss} or a later version into the folder.")),
             );
         }
-        let standing = self.standing().filter(|standing| standing.sha256 != sha256)?.version;
-        if version.cmp_precedence(standing).is_ge() {
+        let current = self.current().filter(|current| current.sha256 != sha256)?.version;
+        if version.cmp_precedence(current).is_ge() {
             return None;
         }
         let refusal = Refusal::new(Code::LowerVersion, "A lower version waits for an operator's decision.");
-        Some(refusal.expected(format!("{standing} or later")).found(version.to_string()))
+        Some(refusal.expected(format!("{current} or later")).found(version.to_string()))
     }
 
     /// What serves in the place of a package that may not, the best first.
-    pub(super) fn stand_ins<'k>(&'k self, but: &str) -> impl Iterator<Item = &'k KeptPackage> {
+    pub(super) fn fallbacks<'k>(&'k self, but: &str) -> impl Iterator<Item = &'k KeptPackage> {
         let but = but.to_owned();
         self.kept.iter().filter(move |it| {
             it.sha256 != but && !self.is_set_aside(&it.sha256) && self.loss_since(&it.sha256, &it.version).is_none()
@@ -104,7 +104,7 @@ impl History<'_> {
 
     /// How to go back from what serves (or, when nothing does, from what lies in the folder). `waiting` is the lower
     /// version that lies there.
-    pub(super) fn way_back(
+    pub(super) fn rollback_target(
         &self,
         wanted: &RollbackTarget,
         folder: Option<PackageRef<'_>>,
@@ -177,7 +177,7 @@ impl History<'_> {
     }
 
     /// What a lower version is lower than: what serves, else what served last.
-    fn standing(&self) -> Option<PackageRef<'_>> {
+    fn current(&self) -> Option<PackageRef<'_>> {
         let kept = self.kept.iter().map(PackageRef::from);
         self.serving.into_iter().chain(kept).find(|it| !self.is_set_aside(it.sha256))
     }
@@ -261,8 +261,11 @@ mod tests {
             waiting: bool,
         ) -> Result<(u64, Vec<String>), RollbackError> {
             let (sha256, version) = (folder.to_string(), version(folder));
-            let way =
-                self.history().way_back(wanted, Some(PackageRef { sha256: &sha256, version: &version }), waiting)?;
+            let way = self.history().rollback_target(
+                wanted,
+                Some(PackageRef { sha256: &sha256, version: &version }),
+                waiting,
+            )?;
             Ok((way.version.minor, way.aside.into_iter().map(|(sha256, _)| sha256).collect()))
         }
     }
@@ -284,9 +287,9 @@ mod tests {
         assert_eq!(case.code(2), Some(Code::RolledBack));
         assert_eq!(case.history().refusal("2", &version(2), true), None);
         assert_eq!(case.history().refusal("other", &version(2), false), None, "another build of that version");
-        let stand_in = |case: &Case| case.history().stand_ins("2").next().map(|it| it.version.minor);
-        assert_eq!(stand_in(&case), Some(1));
-        assert_eq!(stand_in(&Case::new(&[2], &[2], None)), None);
+        let fallback = |case: &Case| case.history().fallbacks("2").next().map(|it| it.version.minor);
+        assert_eq!(fallback(&case), Some(1));
+        assert_eq!(fallback(&Case::new(&[2], &[2], None)), None);
     }
 
     #[test]
@@ -327,7 +330,7 @@ mod tests {
         );
         assert_eq!(case.code(2), Some(Code::DestructiveMigration));
         assert_eq!((case.code(3), case.code(4)), (None, None));
-        assert!(case.history().stand_ins("3").next().is_none());
+        assert!(case.history().fallbacks("3").next().is_none());
         case.versions[1].version = "1.3.0".to_owned();
         let same = case.history().refusal("2", &version(3), false).map(|refusal| refusal.code);
         assert_eq!(same, Some(Code::DestructiveMigration), "another build of that version, from before");

@@ -51,7 +51,7 @@ const CREATE_LIMIT: Duration = Duration::from_secs(10);
 /// Plugins whose code is tried, opened or made side by side. What waits for the database takes no turn.
 const MAX_LOADS: usize = 4;
 /// How long a load waits for its turn. Those before it may hang, and must not hold it up for longer.
-const TURN_TIMEOUT: Duration = Duration::from_secs(1);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A candidate whose library opened in a process of its own: now, or earlier with the same content.
 struct Probed {
@@ -89,7 +89,7 @@ pub(super) struct Loader {
     supervisor: SupervisorLink,
     quarantine: Arc<Quarantine>,
     libraries: Arc<Libraries>,
-    turns: Semaphore,
+    permits: Semaphore,
     generations: AtomicU64,
     telemetry: Arc<Telemetry>,
     pub kept: Arc<KeptPackages>,
@@ -115,7 +115,7 @@ impl Loader {
             supervisor,
             quarantine,
             libraries: Arc::default(),
-            turns: Semaphore::new(MAX_LOADS),
+            permits: Semaphore::new(MAX_LOADS),
             generations: AtomicU64::new(1),
         })
     }
@@ -125,29 +125,29 @@ impl Loader {
         let Approved { candidate, settings, .. } = approved;
         let manifest = candidate.manifest();
         let name = manifest.name.clone();
-        let tag = shm::enlist(&manifest.name, &manifest.version.to_string(), candidate.sha256());
-        let turn = self.turn(&name).await;
+        let tag = shm::register(&manifest.name, &manifest.version.to_string(), candidate.sha256());
+        let permit = self.acquire_permit(&name).await;
         let loaded = self.open(self.probe(candidate, tag).await?).await?;
         // Before it has a database: from here on a purge is refused.
         let added = plugin_service::add(&self.services.core, self.host, &loaded.candidate.manifest().name).await;
         added.map_err(|_| PackageError::Failed("The database is unreachable.".to_owned()))?;
-        drop(turn);
+        drop(permit);
         let migrated = self.migrate(loaded).await?;
-        let _turn = self.turn(&name).await;
+        let _permit = self.acquire_permit(&name).await;
         self.activate(self.create(migrated, settings).await?).await
     }
 
     /// A place among those that work side by side. A load that does not get one in time goes on without.
-    async fn turn(&self, plugin: &str) -> Option<SemaphorePermit<'_>> {
-        let turn = timeout(TURN_TIMEOUT, self.turns.acquire()).await.ok().and_then(Result::ok);
-        if turn.is_none() {
+    async fn acquire_permit(&self, plugin: &str) -> Option<SemaphorePermit<'_>> {
+        let permit = timeout(PERMIT_TIMEOUT, self.permits.acquire()).await.ok().and_then(Result::ok);
+        if permit.is_none() {
             tracing::info!(plugin, at_once = MAX_LOADS, "loading a plugin out of turn: others take long to load");
         }
-        turn
+        permit
     }
 
     /// Tells the other hosts what is in service here.
-    pub(super) async fn tell_in_service(&self, snapshot: &Snapshot) {
+    pub(super) async fn announce_in_service(&self, snapshot: &Snapshot) {
         let names: Vec<String> = snapshot.active().map(|active| active.manifest.name.clone()).collect();
         if let Err(error) = plugin_service::set(&self.services.core, self.host, &names).await {
             log_failure!(error, "failed to record for the other hosts which plugins are in service here");
@@ -202,7 +202,7 @@ impl Loader {
         })?;
         let size = usize::try_from(manifest.limits.db_connections).unwrap_or(1);
         let (supervisor, name, sha256) = (self.supervisor.clone(), manifest.name.clone(), sha256.to_owned());
-        let mend = LoginRepair::by(move || {
+        let login_repair = LoginRepair::by(move || {
             let (supervisor, name, sha256) = (supervisor.clone(), name.clone(), sha256.clone());
             async move {
                 let made = schema::provision(&supervisor, &name, &sha256).await;
@@ -212,7 +212,7 @@ impl Loader {
                 made.is_ok()
             }
         });
-        let pool = PluginPool::open(&database, size, &self.services.runtime, Some(mend)).map_err(|error| {
+        let pool = PluginPool::open(&database, size, &self.services.runtime, Some(login_repair)).map_err(|error| {
             PackageError::Failed(format!(
                 "The plugin's database connections could not be set up: \
                 {error:#}"
@@ -228,7 +228,7 @@ impl Loader {
         let identity = PluginIdentity {
             name: manifest.name.clone(),
             version: manifest.version.to_string(),
-            mark: tag,
+            tag,
             generation,
             provides_kinds: manifest.provides_kinds.clone(),
             jobs: manifest.jobs().to_vec(),

@@ -33,7 +33,7 @@ type Outcome = Result<Service, PackageError>;
 pub(super) struct Loads {
     under_way: Mutex<LoadTable>,
     /// Rings when one has ended.
-    bell: Arc<Notify>,
+    wake: Arc<Notify>,
     /// Counts those whose end has been published.
     ended: watch::Sender<u64>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Load {
 
 impl Default for Loads {
     fn default() -> Self {
-        Self { under_way: Mutex::default(), bell: Arc::default(), ended: watch::Sender::new(0) }
+        Self { under_way: Mutex::default(), wake: Arc::default(), ended: watch::Sender::new(0) }
     }
 }
 
@@ -69,14 +69,14 @@ impl Loads {
     pub(super) fn begin(&self, loader: &Arc<Loader>, approved: Approved) -> Load {
         let (about, instead_of) = (approved.about.clone(), approved.instead_of.clone());
         let (manifest, settings) = (approved.candidate.manifest().clone(), approved.settings.clone());
-        let (loader, bell) = (Arc::clone(loader), Arc::clone(&self.bell));
+        let (loader, wake) = (Arc::clone(loader), Arc::clone(&self.wake));
         let (done, outcome) = oneshot::channel();
         tokio::spawn(async move {
             let load = tokio::spawn(async move { loader.load(approved).await });
             let loaded =
                 load.await.unwrap_or_else(|error| Err(PackageError::Failed(format!("Loading it failed: {error}"))));
             let _ = done.send(loaded);
-            bell.notify_one();
+            wake.notify_one();
         });
         let mut under_way = self.under_way.lock();
         under_way.next += 1;
@@ -101,7 +101,7 @@ impl Loads {
         under_way.awaited.insert(load.number, load.about.name.clone());
         under_way.loads.insert(load.number, load);
         drop(under_way);
-        self.bell.notify_one(); // it may just have ended
+        self.wake.notify_one(); // it may just have ended
     }
 
     /// The load of this package that is under way, by its number; one with another content or other settings is not
@@ -170,7 +170,7 @@ impl Registry {
     /// Puts into service what was loaded after its scan, as long as the worker lives.
     pub async fn finish_loads(&self) {
         loop {
-            self.activation.loads.bell.notified().await;
+            self.activation.loads.wake.notified().await;
             let alone = self.scanning.lock().await;
             if self.activation.is_closed() {
                 return;
@@ -197,20 +197,20 @@ impl Registry {
         for (load, outcome) in ended {
             let at = entries.iter().position(|entry| entry.loading == Some(load.number));
             let Some(at) = at.filter(|_| !load.superseded) else {
-                next.get_or_insert_with(ScanScope::of_decisions); // what is wanted instead may be loaded now
+                next.get_or_insert_with(ScanScope::for_decisions); // what is wanted instead may be loaded now
                 continue;
             };
             let origin = load.about.origin.clone();
             entries[at] = self.arrived(load, outcome, &entries, at);
             if entries[at].refusal.is_some() && entries.iter().any(Entry::was_turned_away) {
                 // What it owned is free. It is not tried again at once itself: it might hang again.
-                next.get_or_insert_with(ScanScope::of_decisions).left_alone.insert(origin.clone());
+                next.get_or_insert_with(ScanScope::for_decisions).left_alone.insert(origin.clone());
             }
             arrived.push(origin);
         }
         self.record(&mut entries, |entry| arrived.contains(&entry.about.origin)).await;
         self.activation.publish(entries, &self.decided.load());
-        self.activation.loader.tell_in_service(&self.snapshot()).await;
+        self.activation.loader.announce_in_service(&self.snapshot()).await;
         next
     }
 

@@ -230,7 +230,13 @@ impl Policy {
 
     /// What serves in the place of a package that may not (any more), from those that are kept; `always` for whatever
     /// reason. A package that took the worker down and one that is disabled have no stand-in.
-    pub(super) async fn stand_in(&self, entry: Entry, decided: &Decisions, before: &Before<'_>, always: bool) -> Step {
+    pub(super) async fn find_fallback(
+        &self,
+        entry: Entry,
+        decided: &Decisions,
+        before: &Before<'_>,
+        always: bool,
+    ) -> Step {
         let waits = entry.refusal.as_ref().is_some_and(|refusal| {
             matches!(refusal.code, Code::RolledBack | Code::LowerVersion | Code::DestructiveMigration)
         });
@@ -242,7 +248,7 @@ impl Policy {
             return if entry.service.is_some() { Step::Keep(entry) } else { Step::Done(entry) };
         }
         let unwanted = entry.about.sha256.clone().unwrap_or_default();
-        for package in history.stand_ins(&unwanted) {
+        for package in history.fallbacks(&unwanted) {
             if self.quarantine.find(&name, &package.sha256).is_some() {
                 continue;
             }

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::{
     Registry, ScanScope,
     candidate::FoundPackage,
-    folder::{self, Look},
+    folder::{self, FolderListing},
 };
 use cardinal_package::{owners, package, stages::Scanned, state::Refusal};
 
@@ -28,7 +28,7 @@ impl Registry {
         let listed = spawn_blocking(move || {
             let ScannedFolder { folder, is_safe, mut packages } = scan_folder(&folder)?;
             if as_read {
-                let seen = folder::look(&folder, &rules)?;
+                let seen = folder::list(&folder, &rules)?;
                 let changed = seen.keys().chain(read.keys()).filter(|path| seen.get(*path) != read.get(*path));
                 let wanted = |path: &&PathBuf| wanted.as_deref().is_some_and(|name| path.ends_with(name));
                 unsettled.extend(changed.filter(|path| !wanted(path)).cloned());
@@ -43,7 +43,7 @@ impl Registry {
         let reads = packages.into_iter().map(|scanned| {
             let (path, folder, rules) = (scanned.path().to_owned(), folder.clone(), self.policy.rules());
             let (keys, rule) = (keys.clone(), rule.clone());
-            let (is_unsettled, is_young) = (unsettled.contains(&path), scope.young.contains(&path));
+            let (is_unsettled, is_incomplete) = (unsettled.contains(&path), scope.incomplete.contains(&path));
             let at = path.clone();
             let read = move || match is_unsettled {
                 true => (FoundPackage::unsettled(&path), None),
@@ -51,7 +51,7 @@ impl Registry {
                     let before = folder::look_at(&folder, &rules, &path);
                     let found = FoundPackage::examine(scanned, &keys, &rule);
                     let is_still = before == folder::look_at(&folder, &rules, &path);
-                    match is_still && !(is_young && found.looks_half()) {
+                    match is_still && !(is_incomplete && found.looks_half()) {
                         true => (found, Some(before)),
                         // It changed meanwhile, or its rest is waited for.
                         false => (FoundPackage::unsettled(&path), None),
@@ -64,7 +64,7 @@ impl Registry {
                 (at, found, fingerprint)
             }
         });
-        let (mut all, mut look, mut half) = (Vec::new(), Look::new(), HashSet::new());
+        let (mut all, mut look, mut half) = (Vec::new(), FolderListing::new(), HashSet::new());
         let mut reads = stream::iter(reads).buffered(MAX_READS);
         while let Some((path, found, fingerprint)) = reads.next().await {
             if let Some(fingerprint) = fingerprint.or_else(|| known.get(&path).cloned()) {
@@ -92,7 +92,7 @@ pub(super) struct ScannedFolder {
 
 /// Lists the packages; none is read. Blocks.
 pub(super) fn scan_folder(folder: &Path) -> io::Result<ScannedFolder> {
-    let (real, is_safe) = match owners::Owners::of_this_process().check_folder(folder) {
+    let (real, is_safe) = match owners::Owners::current().check_folder(folder) {
         Ok(real) => (real, Ok(())),
         Err(refusal) => {
             let real = folder.canonicalize()?;

@@ -19,7 +19,7 @@ use cardinal_control::{
 };
 use cardinal_package::{
     manifest::{CardAction, CardTab, DeclaredJob, ListColumn, Manifest, PluginPage, Tool},
-    signature::number_of,
+    signature::signer_number,
     state::{Refusal, State},
 };
 use cardinal_store::plugin_versions::SetAside;
@@ -228,11 +228,11 @@ impl PluginReport {
             plugin_api_version: manifest.map(|manifest| manifest.engine.plugin_api_version.clone()),
             api_prefix: entry.about.api_prefix.clone(),
             sha256: entry.about.sha256.clone(),
-            signed_by: entry.about.signed.signer().map(number_of),
-            pending: entry.pending.as_deref().map(|lying| Pending {
-                version: lying.manifest.as_ref().map(|manifest| manifest.version.to_string()),
-                sha256: lying.sha256.clone(),
-                signed_by: lying.signed.signer().map(number_of),
+            signed_by: entry.about.signed.signer().map(signer_number),
+            pending: entry.pending.as_deref().map(|in_folder| Pending {
+                version: in_folder.manifest.as_ref().map(|manifest| manifest.version.to_string()),
+                sha256: in_folder.sha256.clone(),
+                signed_by: in_folder.signed.signer().map(signer_number),
             }),
             generation: service.map(|service| service.active.generation),
             library: service

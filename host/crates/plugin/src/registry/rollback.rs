@@ -45,11 +45,11 @@ impl Registry {
             return Err(RegistryError::Conflict("The plugin is disabled: enable it.".to_owned()));
         }
         let reload = Reload { plugin: plugin.to_owned(), origin };
-        self.walk(ScanScope { reload: Some(reload), ..ScanScope::of_decisions() }).await;
+        self.walk(ScanScope { reload: Some(reload), ..ScanScope::for_decisions() }).await;
         self.activation.loads.settled(Some(plugin), PLUGIN_WAIT).await;
         match self.snapshot().refused(plugin, Code::DestructiveMigration) {
-            Some((lying, refusal)) => {
-                Err(RegistryError::Destructive { refusal: Box::new(refusal.clone()), sha256: lying.sha256.clone() })
+            Some((in_folder, refusal)) => {
+                Err(RegistryError::Destructive { refusal: Box::new(refusal.clone()), sha256: in_folder.sha256.clone() })
             }
             None => Ok(()),
         }
@@ -81,7 +81,7 @@ impl Registry {
             kept: &kept,
             serving: borrowed(&stand.serving),
         };
-        let way = history.way_back(wanted, borrowed(&stand.folder), stand.waiting).map_err(refused)?;
+        let way = history.rollback_target(wanted, borrowed(&stand.folder), stand.waiting).map_err(refused)?;
         let RollbackPlan { sha256, version: to, aside } = way;
         plugin_versions::roll_back(core, plugin, &aside, &sha256, by, reason).await?;
         self.apply_to(plugin).await;
@@ -101,7 +101,7 @@ impl Registry {
     fn stand(&self, plugin: &str) -> Result<RollbackState, RegistryError> {
         let snapshot = self.snapshot();
         let entry = snapshot.entry(plugin).ok_or(RegistryError::NotFound("plugin"))?;
-        let lying = snapshot.lying(plugin).and_then(|about| {
+        let in_folder = snapshot.in_folder(plugin).and_then(|about| {
             let version = about.manifest.as_ref()?.version.clone();
             Some((about.sha256.clone()?, version))
         });
@@ -110,7 +110,7 @@ impl Registry {
         Ok(RollbackState {
             state: entry.state,
             serving: serving.map(|service| (service.sha256.clone(), service.active.manifest.version.clone())),
-            folder: lying,
+            folder: in_folder,
             waiting: entry.refusal.as_ref().is_some_and(waits),
         })
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     active::{self, Active, JobEntry, PromptEntry, ToolEntry},
-    frontend::{Asset, Main},
+    frontend::{Asset, MainModule},
 };
 use cardinal_package::state::{Code, Refusal, State};
 
@@ -96,7 +96,7 @@ impl Snapshot {
     }
 
     /// What the Admin UI loads the plugin's frontend by, if it is in service and has one.
-    pub fn frontend(&self, name: &str) -> Option<&Main> {
+    pub fn frontend(&self, name: &str) -> Option<&MainModule> {
         Some(self.service(name)?.frontend.as_ref()?.main())
     }
 
@@ -146,7 +146,7 @@ impl Snapshot {
     }
 
     /// What lies in the plugins folder under this name: what would be loaded if it could be.
-    pub(super) fn lying(&self, name: &str) -> Option<&PackageSummary> {
+    pub(super) fn in_folder(&self, name: &str) -> Option<&PackageSummary> {
         let entry = self.entries.iter().find(|entry| entry.about.name == name)?;
         Some(entry.pending.as_deref().unwrap_or(&entry.about))
     }

@@ -7,17 +7,18 @@ use cardinal_package::state::State;
 /// Puts a word beside every plugin in service that reads a kind which none in service writes.
 pub(super) fn warn(reports: &mut [PluginReport]) {
     for at in 0..reports.len() {
-        let dry = dry_kinds(&reports[at], reports);
-        reports[at].warnings.extend(dry);
+        let unmet = unmet_kinds(&reports[at], reports);
+        reports[at].warnings.extend(unmet);
     }
 }
 
-fn dry_kinds(reader: &PluginReport, all: &[PluginReport]) -> Vec<String> {
+fn unmet_kinds(reader: &PluginReport, all: &[PluginReport]) -> Vec<String> {
     if reader.state != State::Active {
         return Vec::new();
     }
-    let dry = reader.reads_kinds.iter().filter(|kind| !is_written(kind, all));
-    dry.map(|kind| format!("It reads the kind {kind}, which no plugin in service writes{}.", who_would(kind, all)))
+    let unmet = reader.reads_kinds.iter().filter(|kind| !is_written(kind, all));
+    unmet
+        .map(|kind| format!("It reads the kind {kind}, which no plugin in service writes{}.", who_would(kind, all)))
         .collect()
 }
 
@@ -25,13 +26,14 @@ fn dry_kinds(reader: &PluginReport, all: &[PluginReport]) -> Vec<String> {
 pub fn readers_without(plugin: &str, all: &[PluginReport]) -> Vec<String> {
     let gone = all.iter().find(|report| report.name == plugin && report.state != State::Active);
     let kinds = gone.map(|report| &report.provides_kinds[..]).unwrap_or_default();
-    let told = |kind: &String| {
+    let describe = |kind: &String| {
         let reads = |report: &&PluginReport| report.state == State::Active && report.reads_kinds.contains(kind);
         let readers: Vec<&str> = all.iter().filter(reads).map(|report| report.name.as_str()).collect();
-        let is_dry = !readers.is_empty() && !is_written(kind, all);
-        is_dry.then(|| format!("{} reads the kind {kind}, which no plugin in service writes now.", readers.join(", ")))
+        let is_unmet = !readers.is_empty() && !is_written(kind, all);
+        is_unmet
+            .then(|| format!("{} reads the kind {kind}, which no plugin in service writes now.", readers.join(", ")))
     };
-    kinds.iter().filter_map(told).collect()
+    kinds.iter().filter_map(describe).collect()
 }
 
 fn is_written(kind: &str, all: &[PluginReport]) -> bool {

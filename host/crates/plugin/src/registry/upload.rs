@@ -20,7 +20,7 @@ use crate::error::RegistryError;
 use cardinal_base::secret_file::sync_folder;
 use cardinal_package::{
     package::{self, LIBRARY_LIMIT, Package},
-    signature::{Keys, SUFFIX, SignatureState, number_of},
+    signature::{Keys, SUFFIX, SignatureState, signer_number},
     stages::Examined,
     trust::check_owner,
 };
@@ -37,7 +37,7 @@ pub struct Draft<'r> {
     registry: &'r Registry,
     folder: TempDir,
     /// One at a time: an upload may take a library's size of disk and memory.
-    _seat: MutexGuard<'r, ()>,
+    _lock: MutexGuard<'r, ()>,
 }
 
 /// What an upload put into the plugins folder.
@@ -63,7 +63,7 @@ impl Registry {
         let plugins_dir = self.watcher.folder().to_owned();
         let made = spawn_blocking(move || begin(&plugins_dir)).await.map_err(RegistryError::internal)?;
         let (folder, file) = made.map_err(not_written)?;
-        Ok((Draft { registry: self, folder, _seat: raw }, file))
+        Ok((Draft { registry: self, folder, _lock: raw }, file))
     }
 }
 
@@ -85,7 +85,7 @@ impl Draft<'_> {
         }
         let UploadedPackage { package, name, version, signed } = examined;
         self.registry.scan_for(&name).await;
-        Ok(UploadReport { name, version, sha256: package.sha256, signed_by: signed.signer().map(number_of) })
+        Ok(UploadReport { name, version, sha256: package.sha256, signed_by: signed.signer().map(signer_number) })
     }
 
     /// Another plugin's file is not overwritten, a folder is not put beside its own file, a name stays whose it is.
@@ -135,7 +135,7 @@ fn examine_upload(
     file.sync_all().map_err(not_written)?;
     let bytes = fs::read(&unnamed).map_err(RegistryError::internal)?;
     let keys = Keys::load(keys);
-    let signed = keys.judge(Some(signature), &bytes);
+    let signed = keys.check(Some(signature), &bytes);
     signed.demand().map_err(RegistryError::from)?; // before a byte of it is parsed
     drop(bytes);
     set_mode(&unnamed).map_err(not_written)?;
@@ -154,13 +154,13 @@ fn examine_upload(
 }
 
 fn write_signature(library: &Path, signature: &[u8]) -> io::Result<()> {
-    let path = signature_of(library);
+    let path = signature_path(library);
     fs::write(&path, signature)?;
     set_mode(&path)?;
     File::open(&path)?.sync_all()
 }
 
-fn signature_of(library: &Path) -> PathBuf {
+fn signature_path(library: &Path) -> PathBuf {
     let mut path = library.as_os_str().to_owned();
     path.push(SUFFIX);
     path.into()
@@ -175,7 +175,7 @@ fn set_mode(path: &Path) -> io::Result<()> {
 /// refuses, and never a new one without.
 fn put(from: &Path, plugins_dir: &Path, origin: &str) -> io::Result<()> {
     let (library, place) = (from.join(origin), plugins_dir.join(origin));
-    fs::rename(signature_of(&library), signature_of(&place))?;
+    fs::rename(signature_path(&library), signature_path(&place))?;
     fs::rename(&library, &place)?;
     sync_folder(&place)
 }

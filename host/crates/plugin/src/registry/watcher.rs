@@ -17,7 +17,7 @@ use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
 use super::{
     Registry, ScanScope,
     debounce::PendingChanges,
-    folder::{self, Look},
+    folder::{self, FolderListing},
 };
 use cardinal_store::plugin_state;
 
@@ -38,7 +38,7 @@ const MOVED: usize = 1_000;
 pub(super) struct Watcher {
     folder: PathBuf,
     /// How the packages looked when they were read last.
-    read: Mutex<Look>,
+    read: Mutex<FolderListing>,
     /// The stamp of the decisions that were read last.
     stamp: Mutex<Option<i64>>,
 }
@@ -54,11 +54,11 @@ impl Watcher {
     }
 
     /// How the packages looked when they were read last.
-    pub(super) fn read(&self) -> Look {
+    pub(super) fn read(&self) -> FolderListing {
         self.read.lock().clone()
     }
 
-    pub(super) fn set_read(&self, look: Look) {
+    pub(super) fn set_read(&self, look: FolderListing) {
         *self.read.lock() = look;
     }
 
@@ -71,11 +71,11 @@ impl Watcher {
     }
 
     /// The folder without links in its path, and its packages; nothing while it cannot be read.
-    async fn see(&self, rules: Vec<PathBuf>) -> Option<(PathBuf, Look)> {
+    async fn see(&self, rules: Vec<PathBuf>) -> Option<(PathBuf, FolderListing)> {
         let folder = self.folder.clone();
         let seen = spawn_blocking(move || {
             let folder = folder.canonicalize()?;
-            let seen = folder::look(&folder, &rules)?;
+            let seen = folder::list(&folder, &rules)?;
             Ok::<_, std::io::Error>((folder, seen))
         });
         match seen.await.map_err(std::io::Error::other).and_then(|seen| seen) {
@@ -93,25 +93,25 @@ impl Registry {
     /// Follows what happens in the plugins folder.
     pub async fn watch_folder(&self) {
         self.looked().await;
-        let bell = Arc::new(FolderChanges::default());
-        let (mut watching, mut settling, mut wait) = (None, PendingChanges::default(), Duration::ZERO);
+        let changes = Arc::new(FolderChanges::default());
+        let (mut watching, mut pending, mut wait) = (None, PendingChanges::default(), Duration::ZERO);
         loop {
             tokio::select! {
-                () = bell.rings.notified() => sleep(BURST_PAUSE).await,
+                () = changes.notify_changed.notified() => sleep(BURST_PAUSE).await,
                 () = sleep(wait) => {}
             }
             wait = POLL;
             let Some((folder, seen)) = self.watcher.see(self.policy.rules()).await else { continue };
-            watching = watch(watching, folder, &bell).await;
-            let observed = settling.observe(&seen, &self.watcher.read(), &bell.moved(), Instant::now());
+            watching = watch(watching, folder, &changes).await;
+            let observed = pending.observe(&seen, &self.watcher.read(), &changes.moved(), Instant::now());
             wait = observed.wait.unwrap_or(POLL).min(POLL);
             if observed.due {
                 let half = self.walk(ScanScope {
                     unsettled: observed.unsettled,
-                    young: observed.young,
+                    incomplete: observed.incomplete,
                     ..ScanScope::default()
                 });
-                settling.doubt(&half.await);
+                pending.mark_incomplete(&half.await);
                 wait = BURST_PAUSE;
             }
         }
@@ -177,12 +177,12 @@ impl Retry {
 /// Rings when something has changed in the folder.
 #[derive(Default)]
 struct FolderChanges {
-    rings: Notify,
+    notify_changed: Notify,
     moved: Mutex<HashSet<PathBuf>>,
 }
 
 impl FolderChanges {
-    fn ring(&self, event: notify::Result<notify::Event>) {
+    fn record(&self, event: notify::Result<notify::Event>) {
         if let Ok(event) = event {
             match event.kind {
                 // Our own reading.
@@ -196,7 +196,7 @@ impl FolderChanges {
                 _ => {}
             }
         }
-        self.rings.notify_one();
+        self.notify_changed.notify_one();
     }
 
     fn moved(&self) -> HashSet<PathBuf> {
@@ -208,16 +208,16 @@ impl FolderChanges {
 type Watching = Option<(RecommendedWatcher, (PathBuf, u64))>;
 
 /// Goes on watching, or begins to. Where that is not possible the folder is looked at every few seconds all the same.
-async fn watch(before: Watching, folder: PathBuf, bell: &Arc<FolderChanges>) -> Watching {
+async fn watch(before: Watching, folder: PathBuf, changes: &Arc<FolderChanges>) -> Watching {
     use std::os::unix::fs::MetadataExt;
     let inode = std::fs::metadata(&folder).map_or(0, |found| found.ino());
     if before.as_ref().is_some_and(|(_, watched)| *watched == (folder.clone(), inode)) {
         return before;
     }
-    let bell = Arc::clone(bell);
+    let changes = Arc::clone(changes);
     let begin = move || {
         drop(before); // it may wait for a thread
-        begin(&folder, bell).map(|watcher| (watcher, (folder, inode)))
+        begin(&folder, changes).map(|watcher| (watcher, (folder, inode)))
     };
     match spawn_blocking(begin).await {
         Ok(Ok(watching)) => Some(watching),
@@ -233,8 +233,8 @@ async fn watch(before: Watching, folder: PathBuf, bell: &Arc<FolderChanges>) -> 
     }
 }
 
-fn begin(folder: &Path, bell: Arc<FolderChanges>) -> notify::Result<RecommendedWatcher> {
-    let mut watcher = notify::recommended_watcher(move |event| bell.ring(event))?;
+fn begin(folder: &Path, changes: Arc<FolderChanges>) -> notify::Result<RecommendedWatcher> {
+    let mut watcher = notify::recommended_watcher(move |event| changes.record(event))?;
     watcher.watch(folder, RecursiveMode::Recursive)?;
     Ok(watcher)
 }

@@ -12,7 +12,7 @@ use cardinal_base::input::escape;
 /// Steps into schemas inside each other; one that refers to itself has no end.
 const DEPTH: usize = 64;
 /// Schemas that are looked at for one document.
-const LOOKS: usize = 100_000;
+const MAX_VISITED: usize = 100_000;
 
 /// What is shown of a secret that is set, and what keeps it when it is sent back.
 pub fn mask() -> Value {
@@ -21,7 +21,7 @@ pub fn mask() -> Value {
 
 /// The secrets of a document, by pointer.
 pub fn pointers(schema: &Value, document: &Value) -> BTreeSet<String> {
-    let mut walk = Walk { root: schema, found: BTreeSet::new(), looks: LOOKS };
+    let mut walk = Walk { root: schema, found: BTreeSet::new(), looks: MAX_VISITED };
     walk.visit(schema, document, "", DEPTH);
     if walk.looks == 0 {
         // A schema without end says nothing that could be relied on.

@@ -50,12 +50,12 @@ fn a_blocked_thread_does_not_stop_the_others() {
     ask(b'a');
     thread::sleep(TICK * 20); // every thread of the runtime sleeps now
     slow.write_all(b"x").unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut longest = Duration::ZERO;
-    while begun.elapsed() < BLOCKED - TICK * 20 {
-        let asked = Instant::now();
+    while started.elapsed() < BLOCKED - TICK * 20 {
+        let asked_at = Instant::now();
         ask(b'a');
-        longest = longest.max(asked.elapsed());
+        longest = longest.max(asked_at.elapsed());
         thread::sleep(Duration::from_millis(1));
     }
     assert!(longest < BLOCKED / 4, "the other connection stood still for {longest:?}");
@@ -98,11 +98,11 @@ impl Blamed for Reports {
 fn who_blocks_is_told_once_and_again_when_it_is_over() {
     let runtime = runtime(2);
     let watchdog = Watchdog::start(runtime.handle().clone()).unwrap();
-    let told: Arc<dyn Blamed> = Arc::new(Reports::default());
+    let gone: Arc<dyn Blamed> = Arc::new(Reports::default());
     let seen = Arc::new(Reports::default());
     let blamed: Arc<dyn Blamed> = seen.clone();
     watchdog.blame(7, Arc::downgrade(&blamed));
-    watchdog.blame(8, Arc::downgrade(&told));
+    watchdog.blame(8, Arc::downgrade(&gone));
     let poll = watchdog.poll_here(7, 3, false);
     while watchdog.blocked() != [1, 0] {
         thread::sleep(TICK);

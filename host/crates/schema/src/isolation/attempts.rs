@@ -5,14 +5,14 @@ use cardinal_database::{roles, sql};
 
 /// A statement that must be refused.
 pub(super) struct Attempt {
-    pub breach: Violation,
+    pub violation: Violation,
     /// What is tried, for people.
     pub what: String,
     pub sql: String,
 }
 
 impl Isolation<'_> {
-    pub(super) fn of_plugin(&self, own: &PluginRecord) -> Vec<Attempt> {
+    pub(super) fn plugin_attempts(&self, own: &PluginRecord) -> Vec<Attempt> {
         use Violation::*;
         let mut attempts = vec![
             Attempt::new(PluginWritesCards, "add a card", "INSERT INTO public.master_cards DEFAULT VALUES"),
@@ -34,7 +34,7 @@ impl Isolation<'_> {
         attempts
     }
 
-    pub(super) fn of_core(&self) -> Vec<Attempt> {
+    pub(super) fn core_attempts(&self) -> Vec<Attempt> {
         use Violation::*;
         let mut attempts = vec![
             Attempt::new(CoreDeletesCards, "remove cards", "DELETE FROM public.master_cards WHERE false"),
@@ -63,7 +63,7 @@ impl Isolation<'_> {
         attempts
     }
 
-    pub(super) fn of_cards(&self) -> Vec<Attempt> {
+    pub(super) fn cards_attempts(&self) -> Vec<Attempt> {
         use Violation::CardsRoleDoesMore;
         let mut attempts = vec![
             Attempt::new(CardsRoleDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
@@ -78,7 +78,7 @@ impl Isolation<'_> {
         attempts
     }
 
-    pub(super) fn of_reaper(&self) -> Vec<Attempt> {
+    pub(super) fn reaper_attempts(&self) -> Vec<Attempt> {
         use Violation::ReaperDoesMore;
         let mut attempts = vec![
             Attempt::new(ReaperDoesMore, "read cards", "SELECT title FROM public.master_cards LIMIT 0"),
@@ -90,7 +90,7 @@ impl Isolation<'_> {
     }
 
     /// It owns the plugins' schemas, and so may make tables there; theirs it may not read.
-    pub(super) fn of_provisioner(&self) -> Vec<Attempt> {
+    pub(super) fn provisioner_attempts(&self) -> Vec<Attempt> {
         use Violation::ProvisionerDoesMore;
         let mut attempts = vec![
             Attempt::new(ProvisionerDoesMore, "read cards", "SELECT id FROM public.master_cards LIMIT 0"),
@@ -106,29 +106,29 @@ impl Isolation<'_> {
 }
 
 impl Attempt {
-    fn new(breach: Violation, what: impl Into<String>, sql: impl Into<String>) -> Self {
-        Self { breach, what: what.into(), sql: sql.into() }
+    fn new(violation: Violation, what: impl Into<String>, sql: impl Into<String>) -> Self {
+        Self { violation, what: what.into(), sql: sql.into() }
     }
 
-    fn read(breach: Violation, schema: &str, table: &str) -> Self {
+    fn read(violation: Violation, schema: &str, table: &str) -> Self {
         let place = format!("{}.{}", sql::identifier(schema), sql::identifier(table));
-        Self::new(breach, format!("read {schema}.{table}"), format!("SELECT 1 FROM {place} LIMIT 0"))
+        Self::new(violation, format!("read {schema}.{table}"), format!("SELECT 1 FROM {place} LIMIT 0"))
     }
 
-    fn table(breach: Violation, schema: &str) -> Self {
+    fn table(violation: Violation, schema: &str) -> Self {
         let statement = format!("CREATE TABLE {}.cardinal_check ()", sql::identifier(schema));
-        Self::new(breach, format!("make a table in {schema}"), statement)
+        Self::new(violation, format!("make a table in {schema}"), statement)
     }
 
-    fn become_role(breach: Violation, role: &str) -> Self {
-        Self::new(breach, format!("become {role}"), format!("SET LOCAL ROLE {}", sql::identifier(role)))
+    fn become_role(violation: Violation, role: &str) -> Self {
+        Self::new(violation, format!("become {role}"), format!("SET LOCAL ROLE {}", sql::identifier(role)))
     }
 
     /// Into a plugin's schema: its tables, and the schema itself where there are none.
-    fn look_into(breach: Violation, known: &PluginRecord) -> Vec<Self> {
+    fn look_into(violation: Violation, known: &PluginRecord) -> Vec<Self> {
         let schema = roles::plugin_schema_name(&known.plugin);
-        let mut attempts: Vec<Self> = known.tables.iter().map(|table| Self::read(breach, &schema, table)).collect();
-        attempts.push(Self::table(breach, &schema));
+        let mut attempts: Vec<Self> = known.tables.iter().map(|table| Self::read(violation, &schema, table)).collect();
+        attempts.push(Self::table(violation, &schema));
         attempts
     }
 }

@@ -35,10 +35,10 @@ pub async fn snapshots_are_open(session: &Client) -> anyhow::Result<bool> {
 /// As the server reports them.
 pub async fn log_messages_are_open(session: &Client) -> anyhow::Result<bool> {
     // Its arguments differ between versions.
-    let asked =
+    let sql =
         "SELECT coalesce(bool_or(has_function_privilege('public', oid, 'EXECUTE')), false) FROM pg_catalog.pg_proc
                  WHERE pronamespace = 'pg_catalog'::regnamespace AND proname = 'pg_logical_emit_message'";
-    let row = session.query_one(asked, &[]).await.context("asking who may write messages into the log")?;
+    let row = session.query_one(sql, &[]).await.context("asking who may write messages into the log")?;
     Ok(row.try_get(0)?)
 }
 
@@ -67,11 +67,11 @@ pub async fn json_deletion_is_open(session: &Client) -> anyhow::Result<bool> {
 /// # Errors
 /// As the server reports them.
 pub async fn temporary_files_are_unbounded(session: &Client, names: &RoleNames) -> anyhow::Result<bool> {
-    let asked = "SELECT s.reset_val = '-1' AND NOT EXISTS (
+    let sql = "SELECT s.reset_val = '-1' AND NOT EXISTS (
                    SELECT FROM pg_catalog.pg_roles r
                    WHERE r.rolname = $1 AND has_parameter_privilege(r.oid, 'temp_file_limit', 'SET'))
                  FROM pg_catalog.pg_settings s WHERE s.name = 'temp_file_limit'";
-    let row = session.query_one(asked, &[&names.role_maker()]).await.context("asking for temp_file_limit")?;
+    let row = session.query_one(sql, &[&names.role_maker()]).await.context("asking for temp_file_limit")?;
     Ok(row.try_get(0)?)
 }
 
@@ -88,8 +88,8 @@ pub async fn lock_looks_are_open(session: &Client) -> anyhow::Result<bool> {
 /// # Errors
 /// As the server reports them.
 pub async fn transactions_can_be_prepared(session: &Client) -> anyhow::Result<bool> {
-    let asked = "SELECT pg_catalog.current_setting('max_prepared_transactions')::integer > 0";
-    let row = session.query_one(asked, &[]).await.context("asking for max_prepared_transactions")?;
+    let sql = "SELECT pg_catalog.current_setting('max_prepared_transactions')::integer > 0";
+    let row = session.query_one(sql, &[]).await.context("asking for max_prepared_transactions")?;
     Ok(row.try_get(0)?)
 }
 
@@ -98,10 +98,10 @@ pub async fn transactions_can_be_prepared(session: &Client) -> anyhow::Result<bo
 /// # Errors
 /// As the server reports them.
 pub async fn open_databases(session: &Client) -> anyhow::Result<Vec<String>> {
-    let asked = "SELECT datname::text FROM pg_catalog.pg_database
+    let sql = "SELECT datname::text FROM pg_catalog.pg_database
                  WHERE datallowconn AND datname <> current_database() AND has_database_privilege('public', oid, 'CONNECT')
                  ORDER BY 1";
-    let rows = session.query(asked, &[]).await.context("asking which databases are open to anybody")?;
+    let rows = session.query(sql, &[]).await.context("asking which databases are open to anybody")?;
     Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 

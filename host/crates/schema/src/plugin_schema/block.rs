@@ -11,10 +11,10 @@ const TAG_BYTES: usize = 16;
 /// One statement, in a block that cannot be left: PostgreSQL itself refuses there to begin, commit or roll back. The tag
 /// is random, so that no text can contain it and end the block early.
 pub(super) fn in_block(statement: &str) -> anyhow::Result<String> {
-    block_of(&format!("BEGIN EXECUTE {}; END", sql::literal(statement)))
+    do_block(&format!("BEGIN EXECUTE {}; END", sql::literal(statement)))
 }
 
-pub(super) fn block_of(body: &str) -> anyhow::Result<String> {
+pub(super) fn do_block(body: &str) -> anyhow::Result<String> {
     let tag = format!("$block_{}$", random_tag()?);
     Ok(format!("DO {tag} {body} {tag}"))
 }

@@ -9,7 +9,7 @@ use super::Step;
 use cardinal_database::connect;
 
 impl Step<'_> {
-    /// What `work` in the session `backend` gives. Whenever it has taken `patience` once more, the sessions of the
+    /// What `work` in the session `backend` gives. Whenever it has taken `timeout` once more, the sessions of the
     /// run-time role that keep it from a lock are ended, and `ended` gets how many.
     ///
     /// # Errors
@@ -17,13 +17,13 @@ impl Step<'_> {
     pub async fn past_blockers<T>(
         &self,
         backend: i32,
-        patience: Duration,
+        timeout: Duration,
         work: impl Future<Output = T>,
         mut ended: impl FnMut(i32),
     ) -> anyhow::Result<T> {
         let mut work = pin!(work);
         loop {
-            match tokio::time::timeout(patience, &mut work).await {
+            match tokio::time::timeout(timeout, &mut work).await {
                 Ok(result) => return Ok(result),
                 Err(_) => ended(self.end_blockers(backend).await?),
             }

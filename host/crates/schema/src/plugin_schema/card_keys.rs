@@ -126,15 +126,11 @@ impl<'a> CardKeys<'a> {
     }
 
     /// The statement's text, with a check in the place of each key.
-    pub(super) async fn hold_places(
-        &mut self,
-        work: &Transaction<'_>,
-        statement: &Statement,
-    ) -> Result<String, Failure> {
+    pub(super) async fn hold_places(&mut self, tx: &Transaction<'_>, statement: &Statement) -> Result<String, Failure> {
         if statement.card_keys.is_empty() {
             return Ok(statement.sql.clone());
         }
-        let rows = work.query(NAMES, &[&self.schema]).await.context("listing the names of constraints")?;
+        let rows = tx.query(NAMES, &[&self.schema]).await.context("listing the names of constraints")?;
         let mut taken: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();
         // A name that the file gives is taken, whatever stands before it.
         taken.extend(statement.constraint_names.iter().cloned());
@@ -162,12 +158,12 @@ impl<'a> CardKeys<'a> {
 
     /// Notes which tables have got the keys of a statement that has run. Of a table that was there already, CREATE
     /// TABLE IF NOT EXISTS makes none.
-    pub(super) async fn remember(&mut self, work: &Transaction<'_>, statement: &Statement) -> Result<(), Failure> {
+    pub(super) async fn remember(&mut self, tx: &Transaction<'_>, statement: &Statement) -> Result<(), Failure> {
         if statement.card_keys.is_empty() {
             return Ok(());
         }
         let first = self.keys.len() - statement.card_keys.len();
-        for place in self.places(work).await?.into_iter().filter(|place| place.number >= first && !place.is_inherited) {
+        for place in self.places(tx).await?.into_iter().filter(|place| place.number >= first && !place.is_inherited) {
             if let Some(pending) = self.keys.get_mut(place.number) {
                 pending.table = Some(place.relation);
             }
@@ -175,8 +171,8 @@ impl<'a> CardKeys<'a> {
         Ok(())
     }
 
-    async fn places(&self, work: &Transaction<'_>) -> Result<Vec<Place>, Failure> {
-        let rows = work.query(PLACES, &[&self.schema, &self.tag]).await.context("looking for the places of keys")?;
+    async fn places(&self, tx: &Transaction<'_>) -> Result<Vec<Place>, Failure> {
+        let rows = tx.query(PLACES, &[&self.schema, &self.tag]).await.context("looking for the places of keys")?;
         let number = |check: &str| -> Option<usize> {
             check.split_once(&self.tag)?.1.trim_start().split_once(';')?.0.parse().ok()
         };
@@ -201,22 +197,22 @@ impl<'a> CardKeys<'a> {
     }
 
     /// Takes the checks away again. The rows are held against the cards now, while nobody waits for anything.
-    pub(super) async fn give_up_places(self, work: &Transaction<'_>, left: Duration) -> Result<ReadyKeys<'a>, Failure> {
+    pub(super) async fn give_up_places(self, tx: &Transaction<'_>, left: Duration) -> Result<ReadyKeys<'a>, Failure> {
         let schema = self.schema;
         if self.keys.is_empty() {
             return Ok(ReadyKeys { schema, keys: Vec::new() });
         }
         let limit = format!("SET LOCAL statement_timeout = {}", left.as_millis().max(1));
-        work.batch_execute(&limit).await.context("preparing the keys to the cards")?;
-        let places = self.places(work).await?;
+        tx.batch_execute(&limit).await.context("preparing the keys to the cards")?;
+        let places = self.places(tx).await?;
         let mut pending: BTreeMap<usize, Pending> = self.keys.into_iter().enumerate().collect();
         let mut keys = Vec::new();
         for place in places.into_iter().filter(|place| !place.is_inherited) {
             let drop = place.key(schema).alter("DROP CONSTRAINT");
-            work.batch_execute(&drop).await.map_err(|error| Failure::from_statement(error, None))?;
+            tx.batch_execute(&drop).await.map_err(|error| Failure::from_statement(error, None))?;
             match pending.remove(&place.number) {
                 Some(key) if key.table == Some(place.relation) => {
-                    check_rows(work, schema, &place, &key).await?;
+                    check_rows(tx, schema, &place, &key).await?;
                     keys.push((place, key));
                 }
                 // A copy, made by LIKE; the key itself may come later in the list.
@@ -239,7 +235,7 @@ impl Place {
     }
 }
 
-async fn check_rows(work: &Transaction<'_>, schema: &str, place: &Place, pending: &Pending) -> Result<(), Failure> {
+async fn check_rows(tx: &Transaction<'_>, schema: &str, place: &Place, pending: &Pending) -> Result<(), Failure> {
     let refuse = |code, expected, found: String, fix| {
         let found = format!("{found}, in the statement at {}", pending.position);
         Err(Failure::Refused(ProvisionFault::refused(code, expected, found, fix)))
@@ -258,14 +254,14 @@ async fn check_rows(work: &Transaction<'_>, schema: &str, place: &Place, pending
         return Ok(());
     }
     let only = if place.is_partitioned { "" } else { "ONLY" };
-    let asked = format!(
+    let sql = format!(
         "SELECT EXISTS (SELECT FROM {only} {schema}.{table} x WHERE x.{column} IS NOT NULL
            AND NOT EXISTS (SELECT FROM public.master_cards c WHERE c.id OPERATOR(pg_catalog.=) x.{column}))",
         schema = sql::identifier(schema),
         table = sql::identifier(table),
         column = sql::identifier(column),
     );
-    let row = work.query_one(&asked, &[]).await.map_err(|error| Failure::from_statement(error, None))?;
+    let row = tx.query_one(&sql, &[]).await.map_err(|error| Failure::from_statement(error, None))?;
     if row.try_get(0).context("holding rows against the cards")? {
         let found =
             format!("23503 a row of {table} whose {column} is no card's id, which the key {} forbids", place.name);
@@ -286,9 +282,9 @@ impl ReadyKeys<'_> {
 
     /// Gives the column of each an index where it has none: the removal of any card looks for its rows in each such table, and
     /// would read the whole of it.
-    pub(super) async fn index(&self, work: &Transaction<'_>) -> Result<(), Failure> {
+    pub(super) async fn index(&self, tx: &Transaction<'_>) -> Result<(), Failure> {
         for (place, _) in &self.keys {
-            let row = work.query_one(IS_INDEXED.as_str(), &[&place.relation, &place.column]).await;
+            let row = tx.query_one(IS_INDEXED.as_str(), &[&place.relation, &place.column]).await;
             let is_indexed = row.and_then(|row| row.try_get(0)).context("looking for the index of a key")?;
             if is_indexed {
                 continue;
@@ -297,16 +293,16 @@ impl ReadyKeys<'_> {
             let name = made_name(&format!("card_key_{}", place.relation), &place.column, "idx");
             let [schema, table, name, column] = [self.schema, &place.table, &name, &place.column].map(sql::identifier);
             let make = format!("CREATE INDEX {name} ON {schema}.{table} ({column})");
-            work.batch_execute(&make).await.map_err(|error| Failure::from_statement(error, None))?;
+            tx.batch_execute(&make).await.map_err(|error| Failure::from_statement(error, None))?;
         }
         Ok(())
     }
 
     /// Keys to tables whose rows go with a card have their index, too: PostgreSQL looks for the rows of each row that goes. A large
     /// table keeps what it has: removals of cards would wait while its index is made.
-    pub(super) async fn index_further(&self, work: &Transaction<'_>) -> anyhow::Result<()> {
+    pub(super) async fn index_further(&self, tx: &Transaction<'_>) -> anyhow::Result<()> {
         let keyed: Vec<u32> = self.keys.iter().map(|(place, _)| place.relation).collect();
-        let rows = work.query(FURTHER_KEYS.as_str(), &[&self.schema, &keyed]).await;
+        let rows = tx.query(FURTHER_KEYS.as_str(), &[&self.schema, &keyed]).await;
         for row in rows.context("looking for keys without an index")? {
             let (table, columns): (String, Vec<String>) = (row.try_get("relname")?, row.try_get("columns")?);
             let name = made_name(&format!("key_{}", row.try_get::<_, u32>("oid")?), &columns.join("_"), "idx");
@@ -314,20 +310,20 @@ impl ReadyKeys<'_> {
             let [schema, identifier, name] = [self.schema, &table, &name].map(sql::identifier);
             let make =
                 format!("SAVEPOINT further; CREATE INDEX {name} ON {schema}.{identifier} ({})", columns.join(", "));
-            let end = match work.batch_execute(&make).await {
+            let end = match tx.batch_execute(&make).await {
                 Ok(()) => "RELEASE further",
                 Err(error) => {
                     tracing::warn!(schema = self.schema, table, error = ?error, "no index for a key: removing cards may take long");
                     "ROLLBACK TO further; RELEASE further"
                 }
             };
-            work.batch_execute(end).await.context("ending the try of an index")?;
+            tx.batch_execute(end).await.context("ending the try of an index")?;
         }
         Ok(())
     }
 
     /// Makes them. Takes the lock on the cards, so nothing but the host's own may run from here to the commit.
-    pub(super) async fn make(self, work: &Transaction<'_>) -> Result<Vec<NewKey>, Failure> {
+    pub(super) async fn make(self, tx: &Transaction<'_>) -> Result<Vec<NewKey>, Failure> {
         if self.keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -337,7 +333,7 @@ impl ReadyKeys<'_> {
             all.push_str(&format!("; {}", add(self.schema, place, pending)));
             made.push(NewKey { key: place.key(self.schema), is_checked: place.is_checked(pending) });
         }
-        work.batch_execute(&all).await.map_err(|error| Failure::from_statement(error, None))?;
+        tx.batch_execute(&all).await.map_err(|error| Failure::from_statement(error, None))?;
         Ok(made)
     }
 }
@@ -369,17 +365,12 @@ fn free_name(key: &CardKey, taken: &BTreeSet<String>) -> String {
 /// As PostgreSQL's `makeObjectName`: the longer one of table and column is cut until both fit.
 fn made_name(table: &str, column: &str, label: &str) -> String {
     let room = MAX_NAME_BYTES - label.len() - 2;
-    let (mut of_table, mut of_column) = (table.len(), column.len());
-    while of_table + of_column > room {
-        if of_table > of_column { of_table -= 1 } else { of_column -= 1 }
+    let (mut table_length, mut column_length) = (table.len(), column.len());
+    while table_length + column_length > room {
+        if table_length > column_length { table_length -= 1 } else { column_length -= 1 }
     }
-    let cut = |name: &str, mut end: usize| {
-        while !name.is_char_boundary(end) {
-            end -= 1;
-        }
-        name[..end].to_owned()
-    };
-    format!("{}_{}_{label}", cut(table, of_table), cut(column, of_column))
+    let (table_end, column_end) = (table.floor_char_boundary(table_length), column.floor_char_boundary(column_length));
+    format!("{}_{}_{label}", &table[..table_end], &column[..column_end])
 }
 
 #[cfg(test)]

@@ -76,16 +76,16 @@ impl<'a> CardLock<'a> {
     /// Refuses a statement that could run for long while others wait to write cards.
     pub(super) async fn admit(
         &self,
-        work: &Transaction<'_>,
+        tx: &Transaction<'_>,
         statement: &Statement,
         keys: &CardKeys<'_>,
     ) -> Result<(), Failure> {
         for locked_by in &statement.locked_by {
-            self.admit_locking(work, statement, locked_by, keys).await?;
+            self.admit_locking(tx, statement, locked_by, keys).await?;
         }
         if statement.work == Work::Drops {
             // What waited for the commit may take long: it happens before the lock is there.
-            let done = work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED").await;
+            let done = tx.batch_execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED").await;
             done.map_err(|error| Failure::from_statement(error, Some(statement)))?;
         }
         let Some((since, there)) = &self.taken else { return Ok(()) };
@@ -94,7 +94,7 @@ impl<'a> CardLock<'a> {
         }
         let is_quick = match &statement.work {
             Work::Drops | Work::Quick => true,
-            Work::QuickOn(tables) => self.are_new(work, tables, there).await?,
+            Work::QuickOn(tables) => self.are_new(tx, tables, there).await?,
             Work::Slow => false,
         };
         if is_quick { Ok(()) } else { Err(behind_a_lock(statement, *since)) }
@@ -102,12 +102,12 @@ impl<'a> CardLock<'a> {
 
     async fn admit_locking(
         &self,
-        work: &Transaction<'_>,
+        tx: &Transaction<'_>,
         statement: &Statement,
         by: &LockedBy,
         keys: &CardKeys<'_>,
     ) -> Result<(), Failure> {
-        let row = work.query_one(LOCKS, &[&self.schema, &by.table, &by.column, &keys.tag()]).await;
+        let row = tx.query_one(LOCKS, &[&self.schema, &by.table, &by.column, &keys.tag()]).await;
         let row = row.context("looking for keys to the cards")?;
         let [has_key, has_default, has_place]: [bool; 3] =
             ["has_key", "has_default", "has_place"].map(|column| row.get(column));
@@ -121,8 +121,8 @@ impl<'a> CardLock<'a> {
     }
 
     /// Whether all of these are tables that came after the lock: then they hold only what quick statements wrote.
-    async fn are_new(&self, work: &Transaction<'_>, tables: &[String], there: &BTreeSet<u32>) -> Result<bool, Failure> {
-        let rows = work.query(RELATIONS, &[&self.schema]).await.context("listing what is there")?;
+    async fn are_new(&self, tx: &Transaction<'_>, tables: &[String], there: &BTreeSet<u32>) -> Result<bool, Failure> {
+        let rows = tx.query(RELATIONS, &[&self.schema]).await.context("listing what is there")?;
         Ok(tables.iter().all(|table| {
             rows.iter().any(|row| {
                 row.get::<_, &str>("relname") == table
@@ -133,15 +133,9 @@ impl<'a> CardLock<'a> {
     }
 
     /// Runs a statement, and notices whether it took the lock.
-    pub(super) async fn run(
-        &mut self,
-        work: &Transaction<'_>,
-        statement: &Statement,
-        sql: &str,
-    ) -> Result<(), Failure> {
-        let asked = format!("{sql}; {IS_LOCKED}");
-        let answer =
-            work.simple_query(&asked).await.map_err(|error| Failure::from_statement(error, Some(statement)))?;
+    pub(super) async fn run(&mut self, tx: &Transaction<'_>, statement: &Statement, sql: &str) -> Result<(), Failure> {
+        let batch = format!("{sql}; {IS_LOCKED}");
+        let answer = tx.simple_query(&batch).await.map_err(|error| Failure::from_statement(error, Some(statement)))?;
         let count = answer.iter().rev().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.get(0),
             _ => None,
@@ -159,8 +153,8 @@ impl<'a> CardLock<'a> {
             return Err(behind_a_lock(statement, statement.position));
         }
         let idle = format!("SET LOCAL idle_in_transaction_session_timeout = '{LOCKED_IDLE_TIMEOUT}'");
-        work.batch_execute(&idle).await.context("bounding the lock on the cards")?;
-        let rows = work.query(RELATIONS, &[&self.schema]).await.context("listing what is there")?;
+        tx.batch_execute(&idle).await.context("bounding the lock on the cards")?;
+        let rows = tx.query(RELATIONS, &[&self.schema]).await.context("listing what is there")?;
         self.taken = Some((statement.position, rows.iter().map(|row| row.get("oid")).collect()));
         Ok(())
     }

@@ -69,9 +69,9 @@ impl fmt::Display for Unknown {
 /// # Errors
 /// As the server reports them.
 pub async fn looking(session: &mut Client) -> anyhow::Result<Transaction<'_>> {
-    let work = session.transaction().await.context("beginning a look at the catalog")?;
-    work.batch_execute(sql::CATALOG_NAMES_ONLY).await.context("preparing a look at the catalog")?;
-    Ok(work)
+    let tx = session.transaction().await.context("beginning a look at the catalog")?;
+    tx.batch_execute(sql::CATALOG_NAMES_ONLY).await.context("preparing a look at the catalog")?;
+    Ok(tx)
 }
 
 /// Whether there is such a schema with both of its roles, without which there is nothing to look at.
@@ -79,9 +79,9 @@ pub async fn looking(session: &mut Client) -> anyhow::Result<Transaction<'_>> {
 /// # Errors
 /// As the server reports them.
 pub async fn is_there(session: &impl GenericClient, schema: &str, roles: &[String; 2]) -> anyhow::Result<bool> {
-    let asked = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)
+    let sql = "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = $1)
                  AND (SELECT count(*) = 2 FROM pg_catalog.pg_roles WHERE rolname = ANY ($2))";
-    let row = session.query_one(asked, &[&schema, &roles.as_slice()]).await;
+    let row = session.query_one(sql, &[&schema, &roles.as_slice()]).await;
     row.and_then(|row| row.try_get(0)).context("looking for a plugin's schema and roles")
 }
 
@@ -110,7 +110,7 @@ pub async fn unknown(
 /// # Errors
 /// As the server reports them.
 pub async fn unindexed_keys(session: &impl GenericClient, schema: &str) -> anyhow::Result<Vec<String>> {
-    let asked = format!(
+    let sql = format!(
         "SELECT t.relname::text, a.attname::text
          FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class t ON t.oid = k.conrelid
          JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
@@ -119,7 +119,7 @@ pub async fn unindexed_keys(session: &impl GenericClient, schema: &str) -> anyho
          WHERE n.nspname = $1 AND k.contype = 'f' AND k.confrelid = 'public.master_cards'::pg_catalog.regclass AND NOT {INDEXED}
          ORDER BY 1, 2"
     );
-    let rows = session.query(&asked, &[&schema]).await.context("looking for keys without an index")?;
+    let rows = session.query(&sql, &[&schema]).await.context("looking for keys without an index")?;
     let name = |row: &tokio_postgres::Row| -> Result<String, tokio_postgres::Error> {
         Ok(format!("{}.{}", row.try_get::<_, String>("relname")?, row.try_get::<_, String>("attname")?))
     };
@@ -166,7 +166,7 @@ impl Step<'_> {
             .await
             .context("preparing a look at the catalog")?;
         if let Some(refusal) = self.catalog_refusal(session).await? {
-            shut_out(session, self.names, self.plugin).await?;
+            revoke_access(session, self.names, self.plugin).await?;
             return Err(StepError::Refused(refusal));
         }
         let usage =
@@ -209,7 +209,7 @@ pub const EXPECTED: &str = "a schema of tables, columns, constraints, indexes, s
     functions, and keys of one uuid to the cards";
 /// Takes from a plugin's run-time role its way into the schema, its login and its sessions, until a step finds the schema
 /// safe. In no transaction, which one of the two could undo.
-pub(super) async fn shut_out(session: &Client, names: &RoleNames, plugin: &str) -> anyhow::Result<()> {
+pub(super) async fn revoke_access(session: &Client, names: &RoleNames, plugin: &str) -> anyhow::Result<()> {
     let (schema, role) = (roles::plugin_schema_name(plugin), names.plugin_runtime(plugin));
     let close = format!("REVOKE USAGE ON SCHEMA {} FROM {}", sql::identifier(&schema), sql::identifier(&role));
     session.batch_execute(&close).await.context("closing a schema that has something unknown")?;

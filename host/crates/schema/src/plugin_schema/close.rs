@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::TURN_TIMEOUT;
+use super::STEP_LOCK_TIMEOUT;
 use crate::sql_failure;
 use cardinal_database::{
     connect::{self, ConnectParams},
@@ -83,11 +83,11 @@ async fn close(provisioner: &ConnectParams, names: &RoleNames, locked_rows: &str
     ];
     let statements = sql::fill(CLOSE_SQL, &places)?;
     let mut client = connect::connect(provisioner).await.context("logging in as the provisioner")?;
-    let limit = format!("SET lock_timeout = '{TURN_TIMEOUT}'");
+    let limit = format!("SET lock_timeout = '{STEP_LOCK_TIMEOUT}'");
     client.batch_execute(&limit).await.context("preparing to close the schema roles")?;
-    let work = client.transaction().await.context("beginning to close the schema roles")?;
-    work.batch_execute(&statements).await.context("closing the schema roles")?;
-    work.commit().await.context("closing the schema roles")?;
+    let tx = client.transaction().await.context("beginning to close the schema roles")?;
+    tx.batch_execute(&statements).await.context("closing the schema roles")?;
+    tx.commit().await.context("closing the schema roles")?;
     // After the commit, when nobody can log in as them any more. The rows come first: the server's list of sessions is
     // read once a statement, and must not be older than the lock.
     let end = format!(

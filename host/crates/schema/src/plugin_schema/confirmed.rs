@@ -8,19 +8,19 @@ use super::Step;
 
 impl Step<'_> {
     /// The losses that were agreed to for this package and have not happened yet.
-    pub(super) async fn agreed_losses(&self, turn: &Transaction<'_>) -> anyhow::Result<Vec<String>> {
-        let asked = "SELECT losses FROM public.plugin_confirmations
+    pub(super) async fn agreed_losses(&self, step_tx: &Transaction<'_>) -> anyhow::Result<Vec<String>> {
+        let sql = "SELECT losses FROM public.plugin_confirmations
                      WHERE plugin = $1 AND sha256 = $2 AND used_at IS NULL";
-        let row = turn.query_opt(asked, &[&self.plugin, &self.package]).await;
+        let row = step_tx.query_opt(sql, &[&self.plugin, &self.package]).await;
         let row = row.context("asking what an operator has confirmed")?;
         Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or_default())
     }
 
     /// Good once: whoever makes the losses possible again has to ask again.
-    pub(super) async fn use_up(&self, turn: &Transaction<'_>) -> anyhow::Result<()> {
+    pub(super) async fn use_up(&self, step_tx: &Transaction<'_>) -> anyhow::Result<()> {
         let used = "UPDATE public.plugin_confirmations SET used_at = now()
                     WHERE plugin = $1 AND sha256 = $2 AND used_at IS NULL";
-        turn.execute(used, &[&self.plugin, &self.package]).await.context("noting that a confirmation was used")?;
+        step_tx.execute(used, &[&self.plugin, &self.package]).await.context("noting that a confirmation was used")?;
         Ok(())
     }
 }

@@ -45,11 +45,11 @@ impl Server {
     /// How many a login gets whose pool has this many on each host; none when there is no room for those. Twice as many
     /// while half of the room is free, so that a new generation need not wait for the old one's.
     fn divide(self, pool: i64) -> Option<i64> {
-        let (room, least) = (self.for_plugins(), (pool * self.hosts).clamp(1, MAX_CONNECTIONS));
-        let wanted = (least * GENERATIONS).min(MAX_CONNECTIONS);
+        let (room, min) = (self.for_plugins(), (pool * self.hosts).clamp(1, MAX_CONNECTIONS));
+        let wanted = (min * GENERATIONS).min(MAX_CONNECTIONS);
         match self.given {
             given if given + wanted <= room / 2 => Some(wanted),
-            given if given + least <= room => Some(least),
+            given if given + min <= room => Some(min),
             _ => None,
         }
     }

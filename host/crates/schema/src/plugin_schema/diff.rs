@@ -68,9 +68,9 @@ const PARENTS: &str = "
     WHERE own.relkind IN ('r', 'p')";
 
 /// Needs a session in which no name means anything of the plugin's.
-pub(super) async fn holders(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Holders> {
+pub(super) async fn holders(tx: &Transaction<'_>, schema: &str) -> anyhow::Result<Holders> {
     let (mut holders, own) = (Holders::default(), format!("{schema}."));
-    for row in asked(work, TABLES, schema).await? {
+    for row in query_rows(tx, TABLES, schema).await? {
         let table = holders.tables.entry(row.try_get("oid")?).or_insert(Table {
             name: name(row.try_get("relname")?),
             is_type: row.try_get("is_type")?,
@@ -85,10 +85,10 @@ pub(super) async fn holders(work: &Transaction<'_>, schema: &str) -> anyhow::Res
             table.columns.insert(number, Column { name: name(row.try_get("attname")?), kind, type_id });
         }
     }
-    for row in asked(work, LABELS, schema).await? {
+    for row in query_rows(tx, LABELS, schema).await? {
         holders.labels.insert(row.try_get("oid")?, (name(row.try_get("typname")?), name(row.try_get("enumlabel")?)));
     }
-    for row in asked(work, PARENTS, schema).await? {
+    for row in query_rows(tx, PARENTS, schema).await? {
         holders.parents.insert((row.try_get("inhrelid")?, row.try_get("inhparent")?));
     }
     Ok(holders)
@@ -99,8 +99,8 @@ fn name(written: String) -> String {
     plain(&written)
 }
 
-async fn asked(work: &Transaction<'_>, what: &str, schema: &str) -> anyhow::Result<Vec<tokio_postgres::Row>> {
-    work.query(&format!("{STORED}{what}"), &[&schema]).await.context("listing what holds the plugin's data")
+async fn query_rows(tx: &Transaction<'_>, what: &str, schema: &str) -> anyhow::Result<Vec<tokio_postgres::Row>> {
+    tx.query(&format!("{STORED}{what}"), &[&schema]).await.context("listing what holds the plugin's data")
 }
 
 /// Unless an operator has agreed to every one of these losses.

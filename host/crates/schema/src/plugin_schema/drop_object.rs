@@ -52,8 +52,8 @@ impl Step<'_> {
         let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         self.look(&mut second).await?; // before anything is made for a plugin that is not there
         self.make_row(&first).await?;
-        let turn = first.transaction().await.context("waiting for a step of the plugin")?;
-        self.take_turn(&turn).await?;
+        let step_tx = first.transaction().await.context("waiting for a step of the plugin")?;
+        self.lock_step(&step_tx).await?;
         let (object, address) = find(self.look(&mut second).await?, named)?;
         let statement = statement(&mut second, address).await?;
         let Some(statement) = statement else {
@@ -66,7 +66,7 @@ impl Step<'_> {
         if let Err(StepError::Failed(error)) = self.check_catalog(&second).await {
             return Err(error);
         }
-        turn.commit().await.context("ending the turn")?;
+        step_tx.commit().await.context("ending the turn")?;
         Ok(match outcome {
             (true, dependents) => DropOutcome::Dropped { object, dependents },
             (false, dependents) => DropOutcome::HasDependents(dependents),
@@ -75,11 +75,11 @@ impl Step<'_> {
 
     async fn look(&self, session: &mut Client) -> anyhow::Result<Vec<Unknown>> {
         let roles = [self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin)];
-        let work = catalog::looking(session).await?;
-        if !catalog::is_there(&work, &self.schema(), &roles).await? {
+        let tx = catalog::looking(session).await?;
+        if !catalog::is_there(&tx, &self.schema(), &roles).await? {
             bail!("the database has no schema of a plugin {}", self.plugin);
         }
-        catalog::unknown(&work, &self.schema(), &roles[0], &roles[1]).await
+        catalog::unknown(&tx, &self.schema(), &roles[0], &roles[1]).await
     }
 
     /// As the schema role, whose tables and types they are. What somebody else made in the schema is left to the schema's
@@ -122,37 +122,37 @@ fn find(unknown: Vec<Unknown>, named: &str) -> anyhow::Result<(Unknown, ObjectAd
 }
 
 async fn statement(session: &mut Client, address: ObjectAddress) -> anyhow::Result<Option<String>> {
-    let work = catalog::looking(session).await?;
-    let row = work.query_one(DROP_SQL, &[&address.class, &address.object]).await;
+    let tx = catalog::looking(session).await?;
+    let row = tx.query_one(DROP_SQL, &[&address.class, &address.object]).await;
     row.and_then(|row| row.try_get(0)).context("looking for what drops the object")
 }
 
 /// Whether it was dropped, and what needs it. With `cascade` that goes, too.
 async fn drop(session: &mut Client, statement: &str, cascade: bool) -> anyhow::Result<(bool, Vec<String>)> {
-    let work = session.transaction().await.context("beginning to drop the object")?;
+    let tx = session.transaction().await.context("beginning to drop the object")?;
     let prepare = format!("{}; {LIMITS}; SAVEPOINT alone", sql::CATALOG_NAMES_ONLY);
-    work.batch_execute(&prepare).await.context("preparing to drop the object")?;
-    let dependents = match work.batch_execute(&format!("{statement} RESTRICT")).await {
+    tx.batch_execute(&prepare).await.context("preparing to drop the object")?;
+    let dependents = match tx.batch_execute(&format!("{statement} RESTRICT")).await {
         Ok(()) => Vec::new(),
         Err(error) if error.code() == Some(&SqlState::DEPENDENT_OBJECTS_STILL_EXIST) => {
-            let detail = error.as_db_error().and_then(|said| said.detail()).unwrap_or_default();
+            let detail = error.as_db_error().and_then(|db_error| db_error.detail()).unwrap_or_default();
             let dependents: Vec<String> = detail.lines().map(str::to_owned).collect();
             if !cascade {
                 return Ok((false, dependents));
             }
             let cascade = format!("ROLLBACK TO alone; {statement} CASCADE");
-            work.batch_execute(&cascade).await.context("dropping the object with what needs it")?;
+            tx.batch_execute(&cascade).await.context("dropping the object with what needs it")?;
             dependents
         }
         Err(error) => return Err(anyhow::Error::new(error).context("dropping the object")),
     };
-    work.commit().await.context("dropping the object")?;
+    tx.commit().await.context("dropping the object")?;
     Ok((true, dependents))
 }
 
 fn is_denied(error: &anyhow::Error) -> bool {
-    let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
-    said.and_then(tokio_postgres::Error::code) == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+    let pg_error = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
+    pg_error.and_then(tokio_postgres::Error::code) == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
 }
 
 fn leaves_tables_closed(statement: &str) -> bool {

@@ -28,10 +28,10 @@ impl Step<'_> {
         let mut first = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         // A step that is under way keeps what this would take from it.
-        let turn = first.transaction().await.context("waiting for a step of the plugin")?;
-        self.take_turn(&turn).await?;
+        let step_tx = first.transaction().await.context("waiting for a step of the plugin")?;
+        self.lock_step(&step_tx).await?;
         self.make_roles(&mut second, false).await.map_err(failed)?;
-        drop(turn);
+        drop(step_tx);
         connect::connect(&login).await.with_context(|| format!("logging in as the role of plugin {}", self.plugin))
     }
 
@@ -71,8 +71,8 @@ impl Step<'_> {
     }
 }
 
-fn failed(trouble: StepError) -> anyhow::Error {
-    match trouble {
+fn failed(error: StepError) -> anyhow::Error {
+    match error {
         StepError::Refused(fault) => fault.into(),
         StepError::Failed(error) => error,
     }

@@ -21,15 +21,20 @@ pub(super) enum Failure {
 impl Failure {
     /// What PostgreSQL says about schema.sql: the author's mistake, other work in the way, or a database that is not there.
     pub(super) fn from_statement(error: tokio_postgres::Error, statement: Option<&Statement>) -> Self {
-        let Some(said) = error.as_db_error() else {
+        let Some(db_error) = error.as_db_error() else {
             return Self::Failed(anyhow::Error::new(error).context("running schema.sql"));
         };
         let refuse = |code| {
             let expected = "schema.sql to run without an error";
-            Self::Refused(ProvisionFault::refused("schema-failed", expected, describe(said, statement), advice(code)))
+            Self::Refused(ProvisionFault::refused(
+                "schema-failed",
+                expected,
+                describe(db_error, statement),
+                advice(code),
+            ))
         };
-        match said.code().code() {
-            _ if is_busy(said.code()) => Self::Busy(describe(said, statement)),
+        match db_error.code().code() {
+            _ if is_busy(db_error.code()) => Self::Busy(describe(db_error, statement)),
             code @ ("53200" | "53400") => refuse(code),
             code if code.starts_with("53") || code.starts_with("08") || code.starts_with("57P") => {
                 Self::Failed(anyhow::Error::new(error).context("running schema.sql"))
@@ -41,9 +46,9 @@ impl Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        let said = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()?.as_db_error());
-        match said.filter(|said| is_busy(said.code())) {
-            Some(said) => Self::Busy(describe(said, None)),
+        let db_error = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>()?.as_db_error());
+        match db_error.filter(|db_error| is_busy(db_error.code())) {
+            Some(db_error) => Self::Busy(describe(db_error, None)),
             None => Self::Failed(error),
         }
     }
@@ -64,9 +69,9 @@ pub(super) fn is_busy(code: &SqlState) -> bool {
     [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE].contains(code)
 }
 
-fn describe(said: &DbError, statement: Option<&Statement>) -> String {
-    let mut text = format!("{} {}", said.code().code(), said.message());
-    if let Some(detail) = said.detail() {
+fn describe(db_error: &DbError, statement: Option<&Statement>) -> String {
+    let mut text = format!("{} {}", db_error.code().code(), db_error.message());
+    if let Some(detail) = db_error.detail() {
         text.push_str(&format!(" ({detail})"));
     }
     if let Some(statement) = statement {
@@ -123,7 +128,8 @@ pub(super) fn held_cards_too_long(limit: Duration) -> ProvisionFault {
         "schema-failed",
         format!("schema.sql to keep others from writing cards for no more than {} s", limit.as_secs()),
         "it still held its lock on public.master_cards, which a new or dropped key to the cards takes",
-        "Drop fewer tables with keys to public.master_cards in one version, or do long work in the plugin when it runs.",
+        "Scan the plugins again when the machine is less busy. If it stays so: drop fewer tables with keys to \
+         public.master_cards in one version, or do long work in the plugin when it runs.",
     )
 }
 
@@ -133,7 +139,8 @@ pub(super) fn held_keyed_too_long(limit: Duration) -> ProvisionFault {
         "schema-failed",
         format!("schema.sql to lock a table with a key to the cards for no more than {} s", limit.as_secs()),
         "it still held its lock on such a table, and no card could be removed meanwhile",
-        "Put what takes long, such as filling another table, before the first ALTER TABLE, CREATE INDEX or DROP on a table with \
-         a key to public.master_cards, or into a version of its own; fill a large table in the plugin, when it runs.",
+        "Scan the plugins again when the machine is less busy. If it stays so: put what takes long, such as filling another \
+         table, before the first ALTER TABLE, CREATE INDEX or DROP on a table with a key to public.master_cards, or into a \
+         version of its own; fill a large table in the plugin, when it runs.",
     )
 }

@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Transaction};
 use super::Step;
 use super::constraints::{self, Constraint};
 use super::diff::Holders;
-use super::{block::block_of, failure::Failure};
+use super::{block::do_block, failure::Failure};
 use crate::keyed_tables::STRONG_MODES;
 use cardinal_database::sql;
 use cardinal_schema_sql::{LateCheck, LateChecks, Statement};
@@ -61,13 +61,13 @@ impl<'a> Late<'a> {
     /// How the checks of the statement are made.
     pub(super) async fn admit(
         &mut self,
-        work: &Transaction<'_>,
+        tx: &Transaction<'_>,
         statement: &Statement,
         before: &Holders,
     ) -> Result<Admission, Failure> {
         let Some(late) = &statement.late_checks else { return Ok(Admission::AsWritten) };
         let query = TARGET.replace("STRONG_MODES", STRONG_MODES);
-        let target = work.query_opt(&query, &[&self.schema, &late.table]).await.context("looking for a table")?;
+        let target = tx.query_opt(&query, &[&self.schema, &late.table]).await.context("looking for a table")?;
         // When there is no such table, the statement fails, or it is IF EXISTS.
         let Some(target) = target else { return Ok(Admission::AsWritten) };
         let read = |row: tokio_postgres::Row| -> Result<(u32, i64, bool), tokio_postgres::Error> {
@@ -77,7 +77,7 @@ impl<'a> Late<'a> {
         if !before.tables.contains_key(&table) || (late.are_small && size <= SMALL_TABLE_BYTES) {
             return Ok(Admission::AsWritten);
         }
-        self.known = self.not_valid(work).await?.into_iter().map(|(id, _)| id).collect();
+        self.known = self.not_valid(tx).await?.into_iter().map(|(id, _)| id).collect();
         let looks = late.checks.iter().filter(|_| !is_locked).map(|check| self.look(statement, late, check));
         Ok(Admission::NotValid { looks: looks.collect::<anyhow::Result<_>>()? })
     }
@@ -88,7 +88,7 @@ impl<'a> Late<'a> {
         let expression = statement.sql.get(check.expression.clone()).context("a check has no expression")?;
         let look = format!("SELECT EXISTS (SELECT FROM {only} {schema}.{table} WHERE ({expression}) IS FALSE)");
         let message = sql::literal(&format!("check constraint of table {} is violated by some row", late.table));
-        block_of(&format!(
+        do_block(&format!(
             "DECLARE broken boolean; BEGIN EXECUTE {} INTO broken;
              IF broken THEN RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = {message}; END IF; END",
             sql::literal(&look)
@@ -96,14 +96,14 @@ impl<'a> Late<'a> {
     }
 
     /// Notes the checks that the statement has made NOT VALID.
-    pub(super) async fn remember(&mut self, work: &Transaction<'_>) -> Result<(), Failure> {
-        let now = self.not_valid(work).await?;
+    pub(super) async fn remember(&mut self, tx: &Transaction<'_>) -> Result<(), Failure> {
+        let now = self.not_valid(tx).await?;
         self.pending.extend(now.into_iter().map(|(id, _)| id).filter(|id| !self.known.contains(id)));
         Ok(())
     }
 
-    async fn not_valid(&self, work: &Transaction<'_>) -> anyhow::Result<Vec<(u32, Constraint)>> {
-        let rows = work.query(NOT_VALID, &[&self.schema]).await.context("listing checks that are not valid")?;
+    async fn not_valid(&self, tx: &Transaction<'_>) -> anyhow::Result<Vec<(u32, Constraint)>> {
+        let rows = tx.query(NOT_VALID, &[&self.schema]).await.context("listing checks that are not valid")?;
         let read = |row: &tokio_postgres::Row| -> Result<_, tokio_postgres::Error> {
             let (schema, table, name) = (self.schema.to_owned(), row.try_get("relname")?, row.try_get("conname")?);
             Ok((row.try_get("oid")?, Constraint { schema, table, name }))
@@ -112,11 +112,11 @@ impl<'a> Late<'a> {
     }
 
     /// Those that are there still at the end of the file, by the names that they have now.
-    pub(super) async fn finish(self, work: &Transaction<'_>) -> anyhow::Result<Vec<Constraint>> {
+    pub(super) async fn finish(self, tx: &Transaction<'_>) -> anyhow::Result<Vec<Constraint>> {
         if self.pending.is_empty() {
             return Ok(Vec::new());
         }
-        let open = self.not_valid(work).await?;
+        let open = self.not_valid(tx).await?;
         Ok(open.into_iter().filter(|(id, _)| self.pending.contains(id)).map(|(_, key)| key).collect())
     }
 }
@@ -144,7 +144,7 @@ pub(super) async fn validate_checks(
             Ok(()) => {}
             Err(error) if constraints::ran_out_of_time(&error) => warn_unchecked(step, check),
             Err(error) => match error.as_db_error() {
-                Some(said) => warn_broken(step, check, said.message()),
+                Some(db_error) => warn_broken(step, check, db_error.message()),
                 None => return Err(Failure::Failed(anyhow::Error::new(error).context("validating a check"))),
             },
         }
@@ -152,12 +152,12 @@ pub(super) async fn validate_checks(
     Ok(())
 }
 
-fn warn_broken(step: &Step<'_>, check: &Constraint, said: &str) {
+fn warn_broken(step: &Step<'_>, check: &Constraint, reason: &str) {
     tracing::warn!(
         plugin = step.plugin,
         check = check.name,
         table = check.table,
-        said,
+        said = reason,
         "rows of a table break a check that schema.sql adds; it holds for new rows"
     );
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio_postgres::Client;
 
-use super::{Step, StepError, TRIES};
+use super::{MAX_TRIES, Step, StepError};
 use crate::sql_failure;
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::{connect, sql};
@@ -21,17 +21,17 @@ impl Step<'_> {
         let mut tries = 1;
         loop {
             self.check_schema_owner(session).await?;
-            let work = session.transaction().await.context("beginning to make the plugin's roles")?;
-            let backend = connect::backend_pid(&work).await.context("asking which session it is")?;
+            let tx = session.transaction().await.context("beginning to make the plugin's roles")?;
+            let backend = connect::backend_pid(&tx).await.context("asking which session it is")?;
             // A plugin may alter its own login; a transaction that did and stays open is ended.
-            let made = self.past_blockers(backend, ROLES_WAIT, work.batch_execute(&statements), |_| {}).await?;
+            let made = self.past_blockers(backend, ROLES_WAIT, tx.batch_execute(&statements), |_| {}).await?;
             let made = match made {
-                Ok(()) => work.commit().await,
+                Ok(()) => tx.commit().await,
                 Err(error) => Err(error),
             };
             match made {
                 Ok(()) => break,
-                Err(error) if tries < TRIES && sql_failure::is_race(&error) => tries += 1,
+                Err(error) if tries < MAX_TRIES && sql_failure::is_race(&error) => tries += 1,
                 Err(error) => {
                     return Err(StepError::Failed(anyhow::Error::new(error).context("making the plugin's roles")));
                 }
@@ -46,11 +46,11 @@ impl Step<'_> {
 
     /// A login that the watch over plugins' sessions has closed for a while stays closed (`session_watch`).
     pub(super) async fn check_login(&self, session: &Client) -> Result<(), StepError> {
-        let asked = format!(
+        let sql = format!(
             "SELECT ceil(extract(epoch FROM c.until - now()))::bigint FROM cardinal.closed_until({}) c (until) WHERE c.until > now()",
             self.plugin_literal()
         );
-        let row = match session.query_opt(&asked, &[]).await {
+        let row = match session.query_opt(&sql, &[]).await {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(()),
             Err(error) if sql_failure::lacks_function(&error) => return Ok(()),

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use tokio_postgres::{Client, Transaction, error::SqlState};
 
 use super::{
-    StepError, TURN_TIMEOUT,
+    STEP_LOCK_TIMEOUT, StepError,
     failure::is_busy,
     watch::{self, Waits},
 };
@@ -56,50 +56,50 @@ impl Purge<'_> {
     /// Refused: it is not disabled, or some host has it in service. Failed: the database was not there.
     pub async fn make(&self) -> Result<PurgeReport, StepError> {
         let mut client = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        let work = self.begin(&mut client).await?;
-        let (tables, keyed) = (self.tables(&work).await?, self.keyed_tables(&work).await?);
-        work.commit().await.context("looking at what is to be dropped")?;
-        let begun = Instant::now();
+        let tx = self.begin(&mut client).await?;
+        let (tables, keyed) = (self.tables(&tx).await?, self.keyed_tables(&tx).await?);
+        tx.commit().await.context("looking at what is to be dropped")?;
+        let started = Instant::now();
         for table in &keyed {
-            let work = self.begin(&mut client).await?;
-            work.execute(UNRECORD, &[&self.plugin]).await.context("noting that the schema is not whole any more")?;
-            self.drop_keyed(&work, table, begun).await?;
-            work.commit().await.context("dropping a table with a key to the cards")?;
+            let tx = self.begin(&mut client).await?;
+            tx.execute(UNRECORD, &[&self.plugin]).await.context("noting that the schema is not whole any more")?;
+            self.drop_keyed(&tx, table, started).await?;
+            tx.commit().await.context("dropping a table with a key to the cards")?;
         }
-        let work = self.begin(&mut client).await?;
-        self.drop_schema(&work, begun).await?;
-        let (schema_steps, settings) = self.forget(&work).await?;
-        work.commit().await.context("committing the purge")?;
+        let tx = self.begin(&mut client).await?;
+        self.drop_schema(&tx, started).await?;
+        let (schema_steps, settings) = self.forget(&tx).await?;
+        tx.commit().await.context("committing the purge")?;
         Ok(PurgeReport { tables, schema_steps, settings })
     }
 
     async fn begin<'c>(&self, client: &'c mut Client) -> Result<Transaction<'c>, StepError> {
-        let work = client.transaction().await.context("beginning the purge")?;
-        self.take_turn(&work).await?;
-        self.check(&work).await?;
-        Ok(work)
+        let tx = client.transaction().await.context("beginning the purge")?;
+        self.lock_step(&tx).await?;
+        self.check(&tx).await?;
+        Ok(tx)
     }
 
-    async fn take_turn(&self, work: &Transaction<'_>) -> anyhow::Result<()> {
-        work.batch_execute(&format!("SET LOCAL lock_timeout = '{TURN_TIMEOUT}'")).await?;
-        let turn = "INSERT INTO public.plugin_schema_state (plugin) VALUES ($1)
+    async fn lock_step(&self, tx: &Transaction<'_>) -> anyhow::Result<()> {
+        tx.batch_execute(&format!("SET LOCAL lock_timeout = '{STEP_LOCK_TIMEOUT}'")).await?;
+        let sql = "INSERT INTO public.plugin_schema_state (plugin) VALUES ($1)
                     ON CONFLICT (plugin) DO UPDATE SET plugin = excluded.plugin";
-        work.execute(turn, &[&self.plugin]).await.context("waiting for another host that is at this plugin")?;
+        tx.execute(sql, &[&self.plugin]).await.context("waiting for another host that is at this plugin")?;
         Ok(())
     }
 
-    async fn check(&self, work: &Transaction<'_>) -> Result<(), StepError> {
+    async fn check(&self, tx: &Transaction<'_>) -> Result<(), StepError> {
         // Locked, so that it stays disabled until the end.
-        let asked = "SELECT disabled_at IS NOT NULL FROM public.plugin_state WHERE plugin = $1 FOR UPDATE";
-        let row = work.query_opt(asked, &[&self.plugin]).await.context("asking whether the plugin is disabled")?;
+        let sql = "SELECT disabled_at IS NOT NULL FROM public.plugin_state WHERE plugin = $1 FOR UPDATE";
+        let row = tx.query_opt(sql, &[&self.plugin]).await.context("asking whether the plugin is disabled")?;
         let is_disabled = row.map(|row| row.try_get(0)).transpose().context("reading it")?.unwrap_or(false);
         if self.is_installed && !is_disabled {
             let fix = "disable the plugin first, or remove its package from the plugins folder";
             return Err(refused("not-disabled", "a plugin that is disabled", "it is not disabled", fix));
         }
-        let asked = "SELECT s.host::text FROM public.plugin_service s JOIN public.hosts h ON h.id = s.host
+        let sql = "SELECT s.host::text FROM public.plugin_service s JOIN public.hosts h ON h.id = s.host
                      WHERE s.plugin = $1 AND h.seen_at > now() - interval '15 seconds' ORDER BY 1";
-        let rows = work.query(asked, &[&self.plugin]).await.context("asking where the plugin is in service")?;
+        let rows = tx.query(sql, &[&self.plugin]).await.context("asking where the plugin is in service")?;
         if rows.is_empty() {
             return Ok(());
         }
@@ -108,34 +108,34 @@ impl Purge<'_> {
         Err(refused("in-service", "a plugin that no host has in service", &found, "try again in a few seconds"))
     }
 
-    async fn tables(&self, work: &Transaction<'_>) -> anyhow::Result<Vec<String>> {
-        let asked = "SELECT c.relname::text FROM pg_catalog.pg_class c
+    async fn tables(&self, tx: &Transaction<'_>) -> anyhow::Result<Vec<String>> {
+        let sql = "SELECT c.relname::text FROM pg_catalog.pg_class c
                      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                      WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') ORDER BY 1";
-        let rows = work.query(asked, &[&self.schema()]).await.context("listing the plugin's tables")?;
+        let rows = tx.query(sql, &[&self.schema()]).await.context("listing the plugin's tables")?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
-    async fn keyed_tables(&self, work: &Transaction<'_>) -> anyhow::Result<Vec<String>> {
+    async fn keyed_tables(&self, tx: &Transaction<'_>) -> anyhow::Result<Vec<String>> {
         let rows =
-            work.query(KEYED_TABLES, &[&self.schema()]).await.context("listing the tables with keys to the cards")?;
+            tx.query(KEYED_TABLES, &[&self.schema()]).await.context("listing the tables with keys to the cards")?;
         Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
     }
 
     /// Quickly, since it locks the cards.
-    async fn drop_keyed(&self, work: &Transaction<'_>, table: &str, begun: Instant) -> Result<(), StepError> {
+    async fn drop_keyed(&self, tx: &Transaction<'_>, table: &str, started: Instant) -> Result<(), StepError> {
         let drop = format!(
             "SAVEPOINT try; SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; SET LOCAL statement_timeout = '{DROP_TIMEOUT}';
              DROP TABLE IF EXISTS {}.{} CASCADE",
             sql::identifier(&self.schema()),
             sql::identifier(table)
         );
-        self.drop(work, &drop, begun).await
+        self.drop(tx, &drop, started).await
     }
 
-    async fn drop_schema(&self, work: &Transaction<'_>, begun: Instant) -> Result<(), StepError> {
-        let asked = "SELECT count(*) > 0 FROM pg_catalog.pg_roles WHERE rolname = $1";
-        let row = work.query_one(asked, &[&self.names.plugin_runtime(self.plugin)]).await;
+    async fn drop_schema(&self, tx: &Transaction<'_>, started: Instant) -> Result<(), StepError> {
+        let sql = "SELECT count(*) > 0 FROM pg_catalog.pg_roles WHERE rolname = $1";
+        let row = tx.query_one(sql, &[&self.names.plugin_runtime(self.plugin)]).await;
         let has_roles: bool = row.and_then(|row| row.try_get(0)).context("looking for the plugin's roles")?;
         let roles = match has_roles {
             true => format!("SELECT cardinal.drop_plugin_roles({})", sql::literal(&self.plugin.replace('-', "_"))),
@@ -146,11 +146,11 @@ impl Purge<'_> {
              DROP SCHEMA IF EXISTS {} CASCADE; {roles}",
             sql::identifier(&self.schema())
         );
-        self.drop(work, &drop, begun).await
+        self.drop(tx, &drop, started).await
     }
 
-    async fn drop(&self, work: &Transaction<'_>, drop: &str, begun: Instant) -> Result<(), StepError> {
-        match self.try_to_drop(work, drop, begun).await? {
+    async fn drop(&self, tx: &Transaction<'_>, drop: &str, started: Instant) -> Result<(), StepError> {
+        match self.try_to_drop(tx, drop, started).await? {
             Ok(()) => Ok(()),
             Err((error, blockers)) if error.code().is_some_and(is_busy) => Err(refused(
                 "in-use",
@@ -159,14 +159,14 @@ impl Purge<'_> {
                 "wait for it to end, or end it, and try again",
             )),
             Err((error, _)) if error.code() == Some(&SqlState::DEPENDENT_OBJECTS_STILL_EXIST) => {
-                let said = error
+                let held_by = error
                     .as_db_error()
-                    .map(|said| format!("{} ({})", said.message(), said.detail().unwrap_or("no detail")));
+                    .map(|db_error| format!("{} ({})", db_error.message(), db_error.detail().unwrap_or("no detail")));
                 let fix = "have an administrator take from that role what it owns or may use elsewhere, and try again";
                 Err(refused(
                     "roles-in-use",
                     "roles that nothing else depends on",
-                    &said.unwrap_or_default().replace('\n', ", "),
+                    &held_by.unwrap_or_default().replace('\n', ", "),
                     fix,
                 ))
             }
@@ -179,43 +179,43 @@ impl Purge<'_> {
     /// Gives up what a try has locked before the next one. What is in the way at last is named.
     async fn try_to_drop(
         &self,
-        work: &Transaction<'_>,
+        tx: &Transaction<'_>,
         drop: &str,
-        begun: Instant,
+        started: Instant,
     ) -> anyhow::Result<Result<(), (tokio_postgres::Error, String)>> {
         let observer = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        let backend = connect::backend_pid(work).await.context("asking which session it is")?;
+        let backend = connect::backend_pid(tx).await.context("asking which session it is")?;
         let waits = Waits::default();
         loop {
             let tried = tokio::select! {
-                tried = work.batch_execute(drop) => tried,
+                tried = tx.batch_execute(drop) => tried,
                 error = watch::note_blockers(&observer, backend, &waits) => return Err(error),
             };
             let Err(error) = tried else { return Ok(Ok(())) };
-            if !error.code().is_some_and(is_busy) || begun.elapsed() >= TRIES_TIMEOUT {
+            if !error.code().is_some_and(is_busy) || started.elapsed() >= TRIES_TIMEOUT {
                 return Ok(Err((error, waits.blockers(self.names))));
             }
-            work.batch_execute("ROLLBACK TO try; RELEASE try").await.context("giving up a try")?;
+            tx.batch_execute("ROLLBACK TO try; RELEASE try").await.context("giving up a try")?;
             tokio::time::sleep(TRY_PAUSE).await;
         }
     }
 
     /// The row that hosts take turns at stays, as that of a plugin that was never there.
-    async fn forget(&self, work: &Transaction<'_>) -> anyhow::Result<(u64, bool)> {
+    async fn forget(&self, tx: &Transaction<'_>) -> anyhow::Result<(u64, bool)> {
         let steps = "DELETE FROM public.plugin_schema_steps WHERE plugin = $1";
-        let steps = work.execute(steps, &[&self.plugin]).await.context("forgetting the schema steps")?;
+        let steps = tx.execute(steps, &[&self.plugin]).await.context("forgetting the schema steps")?;
         let state =
             "UPDATE public.plugin_schema_state SET schema_sha256 = NULL, plugin_version = NULL, applied_at = NULL,
                      duration_ms = NULL WHERE plugin = $1";
-        work.execute(state, &[&self.plugin]).await.context("forgetting the state of the schema")?;
+        tx.execute(state, &[&self.plugin]).await.context("forgetting the state of the schema")?;
         let confirmed = "DELETE FROM public.plugin_confirmations WHERE plugin = $1";
-        work.execute(confirmed, &[&self.plugin]).await.context("forgetting what was confirmed")?;
+        tx.execute(confirmed, &[&self.plugin]).await.context("forgetting what was confirmed")?;
         let schedules = "DELETE FROM public.plugin_schedules WHERE plugin = $1";
-        work.execute(schedules, &[&self.plugin]).await.context("forgetting the schedules")?;
+        tx.execute(schedules, &[&self.plugin]).await.context("forgetting the schedules")?;
         let settings = "UPDATE public.plugin_state
                         SET settings = '{}', sealed = '{}', settings_version = settings_version + 1, updated_at = now()
                         WHERE plugin = $1 AND (settings <> '{}' OR sealed <> '{}')";
-        let settings = work.execute(settings, &[&self.plugin]).await.context("forgetting the settings")?;
+        let settings = tx.execute(settings, &[&self.plugin]).await.context("forgetting the settings")?;
         Ok((steps, settings > 0))
     }
 

@@ -32,21 +32,21 @@ pub async fn review_schemas(provisioner: &ConnectParams, names: &RoleNames) -> a
 }
 
 async fn review(client: &mut Client, closer: &Client, names: &RoleNames, plugin: &str) -> anyhow::Result<()> {
-    let work = catalog::looking(client).await?;
-    if work.query_opt(IDLE_ROW, &[&plugin]).await.context("looking for a step under way")?.is_none() {
+    let tx = catalog::looking(client).await?;
+    if tx.query_opt(IDLE_ROW, &[&plugin]).await.context("looking for a step under way")?.is_none() {
         return Ok(());
     }
     let (schema, roles) =
         (roles::plugin_schema_name(plugin), [names.plugin_schema(plugin), names.plugin_runtime(plugin)]);
-    if !catalog::is_there(&work, &schema, &roles).await? {
+    if !catalog::is_there(&tx, &schema, &roles).await? {
         return Ok(());
     }
-    let unknown = catalog::unknown(&work, &schema, &roles[0], &roles[1]).await?;
+    let unknown = catalog::unknown(&tx, &schema, &roles[0], &roles[1]).await?;
     if unknown.is_empty() {
         return Ok(());
     }
     let found = unknown.iter().map(Unknown::to_string).collect::<Vec<_>>().join("; ");
     tracing::error!(plugin, found, fix = catalog::fix(plugin), "a plugin's schema has something that it may not have");
     // While the row is locked: no step lets the plugin in meanwhile.
-    catalog::shut_out(closer, names, plugin).await
+    catalog::revoke_access(closer, names, plugin).await
 }

@@ -84,16 +84,16 @@ impl RowChanges {
     /// Takes down what the statement is about to write over.
     pub(super) async fn prepare(
         &mut self,
-        work: &Transaction<'_>,
+        tx: &Transaction<'_>,
         schema: &str,
         before: &Holders,
         statement: &Statement,
     ) -> anyhow::Result<Writes> {
         let mut writes = Writes::default();
         for overwrite in &statement.overwrites {
-            let asked = work.query(TARGETS, &[&schema, &overwrite.table, &overwrite.columns]).await;
+            let targets = tx.query(TARGETS, &[&schema, &overwrite.table, &overwrite.columns]).await;
             // When there is no such table, the statement fails.
-            for row in asked.context("looking up what a statement writes over")? {
+            for row in targets.context("looking up what a statement writes over")? {
                 let (table, is_target, is_view): (u32, bool, bool) =
                     (row.try_get("oid")?, row.try_get("is_target")?, row.try_get("is_view")?);
                 let columns: Vec<i16> = row.try_get("columns")?;
@@ -104,7 +104,7 @@ impl RowChanges {
             }
         }
         if !writes.columns.is_empty() {
-            writes.keys = writing_keys(work, schema).await?;
+            writes.keys = writing_keys(tx, schema).await?;
         }
         Ok(writes)
     }
@@ -118,7 +118,7 @@ impl RowChanges {
         table: u32,
         columns: Vec<i16>,
     ) -> bool {
-        if !overwrite.of_every_row {
+        if !overwrite.every_row {
             writes.columns.entry(table).or_default().extend(columns);
             return false;
         }
@@ -136,20 +136,20 @@ impl RowChanges {
     /// Notes what the statement, which has run, did to rows that were there.
     pub(super) async fn note(
         &mut self,
-        work: &Transaction<'_>,
+        tx: &Transaction<'_>,
         schema: &str,
         before: &Holders,
         statement: &Statement,
         writes: &Writes,
     ) -> anyhow::Result<()> {
         if statement.changes_types {
-            let now = diff::holders(work, schema).await?;
+            let now = diff::holders(tx, schema).await?;
             self.lost.extend(diff::converted(before, &self.holders, &now));
             self.holders = now;
         }
         // These delete and update no rows, and there may be many of them; in a new schema none do.
         if !before.tables.is_empty() && !matches!(statement.work, Work::Drops | Work::Quick | Work::QuickOn(_)) {
-            let counts = counts(work, schema).await?;
+            let counts = counts(tx, schema).await?;
             self.note_counts(before, writes, counts);
         }
         Ok(())
@@ -176,11 +176,11 @@ impl RowChanges {
     /// What waited for the end of the file is done: the rest of what happened to rows.
     pub(super) async fn finish(
         mut self,
-        work: &Transaction<'_>,
+        tx: &Transaction<'_>,
         schema: &str,
         before: &Holders,
     ) -> anyhow::Result<Vec<String>> {
-        let counts = counts(work, schema).await?;
+        let counts = counts(tx, schema).await?;
         self.note_counts(before, &Writes::default(), counts);
         Ok(self.lost)
     }
@@ -205,8 +205,8 @@ impl Writes {
     }
 }
 
-async fn writing_keys(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Vec<WritingKey>> {
-    let rows = work.query(WRITING_KEYS, &[&schema]).await.context("listing keys with actions")?;
+async fn writing_keys(tx: &Transaction<'_>, schema: &str) -> anyhow::Result<Vec<WritingKey>> {
+    let rows = tx.query(WRITING_KEYS, &[&schema]).await.context("listing keys with actions")?;
     let key = |row: &tokio_postgres::Row| -> Result<WritingKey, tokio_postgres::Error> {
         Ok(WritingKey {
             table: row.try_get("conrelid")?,
@@ -220,8 +220,8 @@ async fn writing_keys(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Ve
     rows.iter().map(key).collect::<Result<_, _>>().context("reading keys with actions")
 }
 
-async fn counts(work: &Transaction<'_>, schema: &str) -> anyhow::Result<Counts> {
-    let rows = work.query(COUNTED, &[&schema]).await.context("asking what happened to the plugin's rows")?;
+async fn counts(tx: &Transaction<'_>, schema: &str) -> anyhow::Result<Counts> {
+    let rows = tx.query(COUNTED, &[&schema]).await.context("asking what happened to the plugin's rows")?;
     let count = |row: &tokio_postgres::Row| -> Result<(u32, Count), tokio_postgres::Error> {
         Ok((row.try_get("oid")?, Count { deleted: row.try_get("deleted")?, updated: row.try_get("updated")? }))
     };
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_column_that_is_computed_anew_counts() {
         let mut changes = RowChanges::new(&before());
-        let over = Overwrite { table: String::new(), columns: Vec::new(), of_every_row: true };
+        let over = Overwrite { table: String::new(), columns: Vec::new(), every_row: true };
         let mut writes = Writes::default();
         assert!(!changes.add(&mut writes, &before(), &over, ITEMS, vec![2]));
         assert!(!changes.add(&mut writes, &before(), &over, OTHER, vec![1]));

@@ -79,64 +79,64 @@ impl<'a> Run<'a> {
         let (step, schema) = (self.step, self.step.schema());
         let (statements, started) = (self.statements, self.started);
         let runtime_role = step.names.plugin_runtime(step.plugin);
-        let work = self.session.transaction().await.context("beginning schema.sql")?;
-        work.batch_execute(&look_settings()).await.context("preparing the transaction of schema.sql")?;
-        let before = diff::holders(&work, &schema).await?;
-        let relations_before = relations(&work, &schema).await?;
-        let unindexed_before = catalog::unindexed_keys(&work, &schema).await?;
-        prepare(&work, &schema, &runtime_role).await?;
+        let tx = self.session.transaction().await.context("beginning schema.sql")?;
+        tx.batch_execute(&look_settings()).await.context("preparing the transaction of schema.sql")?;
+        let before = diff::holders(&tx, &schema).await?;
+        let relations_before = relations(&tx, &schema).await?;
+        let unindexed_before = catalog::unindexed_keys(&tx, &schema).await?;
+        prepare(&tx, &schema, &runtime_role).await?;
         let mut notes = Notes::new(&schema, &before)?;
         for (at, statement) in statements.iter().enumerate() {
-            if types::is_made(&work, &schema, statement).await? {
+            if types::is_made(&tx, &schema, statement).await? {
                 // A step that comes from a backup was made before types were compared, or has passed.
                 if !step.replay {
                     let left = step.schema_timeout.saturating_sub(started.elapsed());
-                    notes.compare_type(&work, statement, &statements[at + 1..], left).await?;
+                    notes.compare_type(&tx, statement, &statements[at + 1..], left).await?;
                 }
                 continue;
             }
             if statement.may_lock_cards() {
                 turn.take().await?;
             }
-            notes.run(&work, statement, step.schema_timeout.saturating_sub(started.elapsed())).await?;
+            notes.run(&tx, statement, step.schema_timeout.saturating_sub(started.elapsed())).await?;
             if !notes.lock.is_taken() {
                 turn.give_back().await?;
             }
         }
         let Notes { card_keys, rows, late, .. } = notes;
         // What waited for the commit happens now, before it is looked at.
-        work.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")
+        tx.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")
             .await
             .map_err(|error| Failure::from_statement(error, None))?;
-        work.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
-        check_size(&work, &schema, relations_before).await?;
-        let after = diff::holders(&work, &schema).await?;
+        tx.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
+        check_size(&tx, &schema, relations_before).await?;
+        let after = diff::holders(&tx, &schema).await?;
         let mut lost = diff::lost(&before, &after);
-        lost.extend(rows.finish(&work, &schema, &before).await?);
+        lost.extend(rows.finish(&tx, &schema, &before).await?);
         remove_repeated(&mut lost);
         if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
             return Err(Failure::Refused(refusal));
         }
-        let late = late.finish(&work).await?;
-        let keys = card_keys.give_up_places(&work, step.schema_timeout.saturating_sub(started.elapsed())).await?;
-        keys.index(&work).await?;
-        keys.index_further(&work).await?;
+        let late = late.finish(&tx).await?;
+        let keys = card_keys.give_up_places(&tx, step.schema_timeout.saturating_sub(started.elapsed())).await?;
+        keys.index(&tx).await?;
+        keys.index_further(&tx).await?;
         if !step.replay {
-            check_indexes(&work, &schema, &unindexed_before).await?;
+            check_indexes(&tx, &schema, &unindexed_before).await?;
         }
-        if let Some(refusal) = step.catalog_refusal(&work).await? {
+        if let Some(refusal) = step.catalog_refusal(&tx).await? {
             return Err(Failure::Refused(refusal));
         }
-        grant(&work, &schema, &runtime_role).await?;
+        grant(&tx, &schema, &runtime_role).await?;
         if !keys.is_empty() {
             turn.take().await?;
         }
-        let made = keys.make(&work).await?;
-        if let Some(refusal) = catalog::actions_refusal(&work, &schema).await? {
+        let made = keys.make(&tx).await?;
+        if let Some(refusal) = catalog::actions_refusal(&tx, &schema).await? {
             return Err(Failure::Refused(refusal));
         }
         is_committing.store(true, Ordering::Relaxed);
-        work.commit().await.map_err(|error| Failure::from_statement(error, None))?;
+        tx.commit().await.map_err(|error| Failure::from_statement(error, None))?;
         turn.give_back().await?;
         let end = Instant::now() + step.schema_timeout;
         self.validate_keys(&made, end).await?;
@@ -189,38 +189,38 @@ impl<'a> Notes<'a> {
     /// Holds a type that is there against the statement that would make it, which runs for that and is undone.
     async fn compare_type(
         &self,
-        work: &Transaction<'_>,
+        tx: &Transaction<'_>,
         statement: &Statement,
         later: &[Statement],
         left: Duration,
     ) -> Result<(), Failure> {
-        self.lock.admit(work, statement, &self.card_keys).await?;
+        self.lock.admit(tx, statement, &self.card_keys).await?;
         let settings = statement_settings(self.lock.limit(left), false);
-        types::compare(work, self.schema, statement, later, &settings).await
+        types::compare(tx, self.schema, statement, later, &settings).await
     }
 
     /// Runs a statement within the time that is left.
-    async fn run(&mut self, work: &Transaction<'_>, statement: &Statement, left: Duration) -> Result<(), Failure> {
-        self.lock.admit(work, statement, &self.card_keys).await?;
-        let writes = self.rows.prepare(work, self.schema, self.before, statement).await?;
+    async fn run(&mut self, tx: &Transaction<'_>, statement: &Statement, left: Duration) -> Result<(), Failure> {
+        self.lock.admit(tx, statement, &self.card_keys).await?;
+        let writes = self.rows.prepare(tx, self.schema, self.before, statement).await?;
         let settings = statement_settings(self.lock.limit(left), statement.may_lock_cards());
-        let late = self.late.admit(work, statement, self.before).await?;
+        let late = self.late.admit(tx, statement, self.before).await?;
         let text = match &late {
-            Admission::AsWritten => self.card_keys.hold_places(work, statement).await?,
+            Admission::AsWritten => self.card_keys.hold_places(tx, statement).await?,
             Admission::NotValid { looks } => {
                 for look in looks {
                     let look = format!("{settings}; {look}");
-                    work.batch_execute(&look).await.map_err(|error| Failure::from_statement(error, Some(statement)))?;
+                    tx.batch_execute(&look).await.map_err(|error| Failure::from_statement(error, Some(statement)))?;
                 }
                 statement.with_checks_not_valid()
             }
         };
-        self.lock.run(work, statement, &format!("{settings}; {}", in_block(&text)?)).await?;
+        self.lock.run(tx, statement, &format!("{settings}; {}", in_block(&text)?)).await?;
         if matches!(late, Admission::NotValid { .. }) {
-            self.late.remember(work).await?;
+            self.late.remember(tx).await?;
         }
-        self.card_keys.remember(work, statement).await?;
-        Ok(self.rows.note(work, self.schema, self.before, statement, &writes).await?)
+        self.card_keys.remember(tx, statement).await?;
+        Ok(self.rows.note(tx, self.schema, self.before, statement, &writes).await?)
     }
 }
 
@@ -237,8 +237,8 @@ fn remove_repeated(lost: &mut Vec<String>) {
 
 /// An index that a removal of cards needs stays for as long as its key: without it, removing any card reads the whole table.
 /// Keys that had none before are left as they are. In a replay the tables are as they were when the backup was made.
-async fn check_indexes(work: &Transaction<'_>, schema: &str, before: &[String]) -> Result<(), Failure> {
-    let mut unindexed = catalog::unindexed_keys(work, schema).await?;
+async fn check_indexes(tx: &Transaction<'_>, schema: &str, before: &[String]) -> Result<(), Failure> {
+    let mut unindexed = catalog::unindexed_keys(tx, schema).await?;
     unindexed.retain(|column| !before.contains(column));
     if unindexed.is_empty() {
         return Ok(());
@@ -252,8 +252,8 @@ async fn check_indexes(work: &Transaction<'_>, schema: &str, before: &[String]) 
 }
 
 /// A schema that is larger already, from an older version, does not grow.
-async fn check_size(work: &Transaction<'_>, schema: &str, before: i64) -> Result<(), Failure> {
-    let relations = relations(work, schema).await?;
+async fn check_size(tx: &Transaction<'_>, schema: &str, before: i64) -> Result<(), Failure> {
+    let relations = relations(tx, schema).await?;
     if relations <= MAX_RELATIONS.max(before) {
         return Ok(());
     }
@@ -261,10 +261,10 @@ async fn check_size(work: &Transaction<'_>, schema: &str, before: i64) -> Result
     Err(Failure::Refused(too_large(expected, format!("{relations} in schema {schema}"))))
 }
 
-async fn relations(work: &Transaction<'_>, schema: &str) -> anyhow::Result<i64> {
-    let asked = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
+async fn relations(tx: &Transaction<'_>, schema: &str) -> anyhow::Result<i64> {
+    let sql = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
                  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
-    work.query_one(asked, &[&schema]).await.and_then(|row| row.try_get(0)).context("counting what the schema has")
+    tx.query_one(sql, &[&schema]).await.and_then(|row| row.try_get(0)).context("counting what the schema has")
 }
 
 /// No name in a look at the catalog can mean anything of the plugin's.
@@ -274,9 +274,9 @@ fn look_settings() -> String {
 
 /// The plugin's names are looked for in its schema while its statements run; they name it anyway, but for texts such as
 /// `nextval('items_id_seq')`.
-async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyhow::Result<()> {
+async fn prepare(tx: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyhow::Result<()> {
     let (schema, runtime_role) = (sql::identifier(schema), sql::identifier(runtime_role));
-    work.batch_execute(&format!(
+    tx.batch_execute(&format!(
         "SET LOCAL search_path = {schema}, pg_temp;
          SET LOCAL lock_timeout = '{LOCK_TIMEOUT}';
          SET LOCAL client_connection_check_interval = '1s';
@@ -288,9 +288,9 @@ async fn prepare(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> an
 }
 
 /// On the tables and sequences that are there now, older ones included.
-async fn grant(work: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyhow::Result<()> {
+async fn grant(tx: &Transaction<'_>, schema: &str, runtime_role: &str) -> anyhow::Result<()> {
     let (schema, runtime_role) = (sql::identifier(schema), sql::identifier(runtime_role));
-    work.batch_execute(&format!(
+    tx.batch_execute(&format!(
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {runtime_role};
          GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {runtime_role}"
     ))

@@ -18,9 +18,9 @@ use super::{
 
 /// Whether the type that the statement makes is there: of the same sort, and an enum with all of its values. Any other
 /// one of its name PostgreSQL refuses.
-pub(super) async fn is_made(work: &Transaction<'_>, schema: &str, statement: &Statement) -> anyhow::Result<bool> {
+pub(super) async fn is_made(tx: &Transaction<'_>, schema: &str, statement: &Statement) -> anyhow::Result<bool> {
     let Some(NewType { name, letter, values }) = &statement.new_type else { return Ok(false) };
-    let asked = format!(
+    let sql = format!(
         "SELECT EXISTS (
            SELECT FROM pg_catalog.pg_type t
            JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -29,7 +29,7 @@ pub(super) async fn is_made(work: &Transaction<'_>, schema: &str, statement: &St
              AND ARRAY[{}]::text[] <@ ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid))",
         values.join(", ")
     );
-    let there = work.query_one(&asked, &[&schema, name, letter]).await.and_then(|row| row.try_get(0));
+    let there = tx.query_one(&sql, &[&schema, name, letter]).await.and_then(|row| row.try_get(0));
     there.context("looking for a type that schema.sql makes")
 }
 
@@ -64,7 +64,7 @@ const DESCRIPTION: &str = "
 /// behind this one alters the type: then the author has seen to it. Nothing is added by itself, since a backup has no more
 /// than the files to make the types again. Enums get their values by `ALTER TYPE ... ADD VALUE IF NOT EXISTS`.
 pub(super) async fn compare(
-    work: &Transaction<'_>,
+    tx: &Transaction<'_>,
     schema: &str,
     statement: &Statement,
     later: &[Statement],
@@ -74,7 +74,7 @@ pub(super) async fn compare(
     if later.iter().any(|later| later.altered_type.as_ref() == Some(&new.name)) {
         return Ok(());
     }
-    let (there, written) = both(work, schema, statement, &new.name, settings).await?;
+    let (there, written) = both(tx, schema, statement, &new.name, settings).await?;
     if there == written {
         return Ok(());
     }
@@ -83,25 +83,25 @@ pub(super) async fn compare(
 
 /// What is there, and what the file's statement makes.
 async fn both(
-    work: &Transaction<'_>,
+    tx: &Transaction<'_>,
     schema: &str,
     statement: &Statement,
     name: &str,
     settings: &str,
 ) -> Result<(Vec<String>, Vec<String>), Failure> {
-    let there = describe(work, schema, name).await?;
+    let there = describe(tx, schema, name).await?;
     let tag = random_tag()?;
     let aside = |number: usize| format!("aside_{number}_{tag}");
     let text = statement.with_type_names(|number| format!("{}.{}", identifier(schema), identifier(&aside(number))));
     let make = format!("SAVEPOINT aside; {settings}; {}", in_block(&text)?);
-    work.batch_execute(&make).await.map_err(|error| Failure::from_statement(error, Some(statement)))?;
-    let written = describe(work, schema, &aside(0)).await?;
-    work.batch_execute("ROLLBACK TO SAVEPOINT aside; RELEASE SAVEPOINT aside").await.context("undoing a comparison")?;
+    tx.batch_execute(&make).await.map_err(|error| Failure::from_statement(error, Some(statement)))?;
+    let written = describe(tx, schema, &aside(0)).await?;
+    tx.batch_execute("ROLLBACK TO SAVEPOINT aside; RELEASE SAVEPOINT aside").await.context("undoing a comparison")?;
     Ok((there, written))
 }
 
-async fn describe(work: &Transaction<'_>, schema: &str, name: &str) -> anyhow::Result<Vec<String>> {
-    let row = work.query_one(DESCRIPTION, &[&schema, &name]).await;
+async fn describe(tx: &Transaction<'_>, schema: &str, name: &str) -> anyhow::Result<Vec<String>> {
+    let row = tx.query_one(DESCRIPTION, &[&schema, &name]).await;
     row.and_then(|row| row.try_get(0)).context("looking at what a type consists of")
 }
 

@@ -20,11 +20,22 @@ use crate::keyed_tables::{KEYED, STRONG_MODES};
 use cardinal_database::roles::{self, RoleNames};
 use cardinal_schema_sql::Statement;
 
-/// How long schema.sql may hold, or wait for, a lock that keeps others from writing cards, in all tries together. With the
-/// way to notice it and to end the statement that is about the second that is promised.
-const CARDS_LOCK_LIMIT: Duration = Duration::from_millis(950);
-/// How long schema.sql may hold a lock on a table with a key to the cards that keeps their removal waiting.
-const KEYED_LOCK_LIMIT: Duration = Duration::from_millis(1_900);
+/// How long schema.sql may hold locks that others wait for. With the way to notice it and to end the statement, the default
+/// is about what is promised.
+#[derive(Clone, Copy, Debug)]
+pub struct LockLimits {
+    /// One that keeps others from writing cards, held or waited for, in all tries together.
+    pub cards: Duration,
+    /// One on a table with a key to the cards that keeps their removal waiting.
+    pub keyed: Duration,
+}
+
+impl Default for LockLimits {
+    fn default() -> Self {
+        Self { cards: Duration::from_millis(950), keyed: Duration::from_millis(1_900) }
+    }
+}
+
 /// For operators.
 const PROMISED_KEYED_LOCK: Duration = Duration::from_secs(2);
 const PROMISED_CARDS_LOCK: Duration = Duration::from_secs(1);
@@ -81,8 +92,8 @@ impl Waits {
     }
 
     /// Whether another try would keep writers of cards waiting for longer than is promised.
-    pub(super) fn is_over(&self) -> bool {
-        self.spend(Duration::ZERO) >= CARDS_LOCK_LIMIT
+    pub(super) fn is_over(&self, limits: LockLimits) -> bool {
+        self.spend(Duration::ZERO) >= limits.cards
     }
 
     fn note(&self, blockers: Vec<String>) {
@@ -103,7 +114,7 @@ impl Waits {
 
 fn holder(role: &str, names: &RoleNames) -> String {
     let of_this_database = role.strip_prefix(names.prefix());
-    match (of_this_database, roles::plugin_of(role)) {
+    match (of_this_database, roles::plugin_from_role(role)) {
         (Some(part), Some(plugin)) if part.starts_with("s_") => format!("the schema step of plugin {plugin}"),
         (Some(_), Some(plugin)) => format!("a session of plugin {plugin}"),
         (Some("core"), _) => "the host's own work on cards".to_owned(),
@@ -117,10 +128,10 @@ fn holder(role: &str, names: &RoleNames) -> String {
 pub(super) async fn note_blockers(observer: &Client, backend: i32, waits: &Waits) -> anyhow::Error {
     const NONE: [u32; 0] = [];
     let look = async || {
-        let asked = observer.prepare(&LOOK).await?;
+        let statement = observer.prepare(&LOOK).await?;
         loop {
-            let row = observer.query_one(&asked, &[&backend, &NONE.as_slice()]).await?;
-            waits.note(Look::read(&row)?.blockers);
+            let row = observer.query_one(&statement, &[&backend, &NONE.as_slice()]).await?;
+            waits.note(LockState::read(&row)?.blockers);
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
     };
@@ -173,17 +184,18 @@ async fn look(step: &Step<'_>, observer: &Client, backend: i32, waits: &Waits) -
         .await
         .context("listing the tables with keys to the cards")?;
     let keyed: Vec<u32> = row.try_get::<_, Option<_>>(0).context("reading the tables with keys")?.unwrap_or_default();
-    let asked = observer.prepare(&LOOK).await.context("preparing to watch the lock on the cards")?;
+    let statement = observer.prepare(&LOOK).await.context("preparing to watch the lock on the cards")?;
     let (mut since, mut keyed_since): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
-        let row = observer.query_one(&asked, &[&backend, &keyed]).await.context("watching the lock on the cards")?;
-        let Look { is_held, is_waiting, locks, blockers, holds_keyed } =
-            Look::read(&row).context("watching the lock on the cards")?;
+        let row =
+            observer.query_one(&statement, &[&backend, &keyed]).await.context("watching the lock on the cards")?;
+        let LockState { is_held, is_waiting, locks, blockers, holds_keyed } =
+            LockState::read(&row).context("watching the lock on the cards")?;
         waits.note(blockers);
         let now = Instant::now();
-        let spent = waits.spend(since.map(|since| now - since).unwrap_or_default());
+        let waited = waits.spend(since.map(|since| now - since).unwrap_or_default());
         since = (is_held || is_waiting).then_some(now);
-        if since.is_some() && spent >= CARDS_LOCK_LIMIT {
+        if since.is_some() && waited >= step.lock_limits.cards {
             let broken = match is_held {
                 true => Failure::Refused(failure::held_cards_too_long(PROMISED_CARDS_LOCK)),
                 false => Failure::Busy("the cards could not be locked in time".to_owned()),
@@ -191,7 +203,7 @@ async fn look(step: &Step<'_>, observer: &Client, backend: i32, waits: &Waits) -
             return Ok(broken);
         }
         keyed_since = holds_keyed.then_some(keyed_since.unwrap_or(now));
-        if keyed_since.is_some_and(|since| now - since >= KEYED_LOCK_LIMIT) {
+        if keyed_since.is_some_and(|since| now - since >= step.lock_limits.keyed) {
             return Ok(Failure::Refused(failure::held_keyed_too_long(PROMISED_KEYED_LOCK)));
         }
         if locks > MAX_LOCKS {
@@ -202,7 +214,7 @@ async fn look(step: &Step<'_>, observer: &Client, backend: i32, waits: &Waits) -
     }
 }
 
-struct Look {
+struct LockState {
     is_held: bool,
     is_waiting: bool,
     locks: i64,
@@ -210,7 +222,7 @@ struct Look {
     holds_keyed: bool,
 }
 
-impl Look {
+impl LockState {
     fn read(row: &Row) -> Result<Self, tokio_postgres::Error> {
         Ok(Self {
             is_held: row.try_get("is_held")?,
@@ -236,7 +248,7 @@ mod tests {
 
     #[test]
     fn who_is_waited_for_is_named() {
-        let names = RoleNames::of_database("x");
+        let names = RoleNames::new("x");
         let waits = Waits::default();
         assert_eq!(waits.blockers(&names), "another session");
         let roles = [names.plugin_schema("price-watch"), names.plugin_runtime("a"), names.core(), names.reaper()];

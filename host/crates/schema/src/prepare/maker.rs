@@ -35,10 +35,10 @@ impl Maker {
     /// # Errors
     /// The server or the database will not do.
     pub(super) async fn examine(mut client: Client) -> anyhow::Result<Login> {
-        let work = begin(&mut client).await?;
-        unsupported::check_server(&work).await?;
-        let makes_roles = owns_database_and(&work, "rolcreaterole").await?;
-        drop(work);
+        let tx = begin(&mut client).await?;
+        unsupported::check_server(&tx).await?;
+        let makes_roles = owns_database_and(&tx, "rolcreaterole").await?;
+        drop(tx);
         Ok(if makes_roles { Login::MakesRoles(Self { client }) } else { Login::LacksRights })
     }
 
@@ -48,20 +48,20 @@ impl Maker {
 
     /// Whether the owner is there and can do its work in this database; another of the same name may have made the role.
     pub(super) async fn has_owner(&mut self, names: &RoleNames) -> anyhow::Result<bool> {
-        let asked = "SELECT FROM pg_catalog.pg_roles WHERE rolname = $1 AND rolcanlogin
+        let sql = "SELECT FROM pg_catalog.pg_roles WHERE rolname = $1 AND rolcanlogin
                      AND pg_catalog.has_database_privilege(oid, pg_catalog.current_database(), 'CONNECT')
                      AND pg_catalog.has_schema_privilege(oid, 'public', 'CREATE')";
-        let work = self.begin().await?;
-        Ok(work.query_opt(asked, &[&names.owner()]).await.context("looking for the owner of the tables")?.is_some())
+        let tx = self.begin().await?;
+        Ok(tx.query_opt(sql, &[&names.owner()]).await.context("looking for the owner of the tables")?.is_some())
     }
 
     /// Whether the owner is not there yet, or this login's to change.
     pub(super) async fn may_change_roles(&mut self, names: &RoleNames) -> anyhow::Result<bool> {
-        let asked = "SELECT pg_catalog.current_setting('server_version_num')::int < 160000
+        let sql = "SELECT pg_catalog.current_setting('server_version_num')::int < 160000
                        OR pg_catalog.pg_has_role(oid, 'MEMBER WITH ADMIN OPTION')
                      FROM pg_catalog.pg_roles WHERE rolname = $1";
-        let work = self.begin().await?;
-        let row = work.query_opt(asked, &[&names.owner()]).await.context("asking whose the roles are")?;
+        let tx = self.begin().await?;
+        let row = tx.query_opt(sql, &[&names.owner()]).await.context("asking whose the roles are")?;
         Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or(true))
     }
 
@@ -72,22 +72,22 @@ impl Maker {
         passwords: Passwords<'_>,
     ) -> anyhow::Result<()> {
         let statements = roles_sql::filled(&login.dbname, names, passwords)?;
-        let work = self.begin().await?;
-        let backend = connect::backend_pid(&work).await.context("asking which session it is")?;
+        let tx = self.begin().await?;
+        let backend = connect::backend_pid(&tx).await.context("asking which session it is")?;
         tokio::select! {
-            made = work.batch_execute(&statements) => made.context("making the roles")?,
+            made = tx.batch_execute(&statements) => made.context("making the roles")?,
             never = end_blockers(login, names, backend) => match never {},
         }
-        work.commit().await.context("committing the roles")
+        tx.commit().await.context("committing the roles")
     }
 
     /// Lets the owner log in with the password that these make.
     pub(super) async fn open_owner(&mut self, names: &RoleNames, passwords: &RolePasswords) -> anyhow::Result<()> {
         let role = names.owner();
         let open = format!("ALTER ROLE {} LOGIN {}", sql::identifier(&role), roles_sql::password(passwords, &role));
-        let work = self.begin().await?;
-        work.batch_execute(&open).await.context("letting the owner of the tables log in")?;
-        work.commit().await.context("letting the owner of the tables log in")
+        let tx = self.begin().await?;
+        tx.batch_execute(&open).await.context("letting the owner of the tables log in")?;
+        tx.commit().await.context("letting the owner of the tables log in")
     }
 
     /// The bare session, with nothing but the server's own names in its search path.
@@ -116,9 +116,9 @@ async fn end_blockers(login: &ConnectParams, names: &RoleNames, backend: i32) ->
 }
 
 async fn begin(client: &mut Client) -> anyhow::Result<Transaction<'_>> {
-    let work = client.transaction().await.context("beginning a transaction")?;
-    work.batch_execute(sql::CATALOG_NAMES_ONLY).await.context("preparing a transaction")?;
-    Ok(work)
+    let tx = client.transaction().await.context("beginning a transaction")?;
+    tx.batch_execute(sql::CATALOG_NAMES_ONLY).await.context("preparing a transaction")?;
+    Ok(tx)
 }
 
 /// Whether this login is a superuser, or owns its database and has an attribute of `pg_roles`.

@@ -70,7 +70,7 @@ pub(super) fn names_only(names: &RoleNames) -> Vec<(&'static str, String)> {
 /// # Errors
 /// `sql/roles.sql` and this program are out of step.
 pub fn bootstrap_sql(dbname: &str, secret: &Secret) -> anyhow::Result<String> {
-    let names = RoleNames::of_database(dbname);
+    let names = RoleNames::new(dbname);
     let passwords = RolePasswords::from_secret(secret.clone());
     let roles_sql = filled(dbname, &names, Passwords::All(&passwords))?;
     let (name, text) = (sql::identifier(dbname), sql::literal(dbname));
@@ -89,7 +89,7 @@ pub fn bootstrap_sql(dbname: &str, secret: &Secret) -> anyhow::Result<String> {
            END IF;\n\
          END $$;\n\n{roles_sql}\nCOMMIT;\n",
         version = env!("CARGO_PKG_VERSION"),
-        oldest = unsupported::OLDEST_SERVER,
-        oldest_major = unsupported::OLDEST_SERVER / 10_000,
+        oldest = unsupported::MIN_SERVER_VERSION,
+        oldest_major = unsupported::MIN_SERVER_VERSION / 10_000,
     ))
 }

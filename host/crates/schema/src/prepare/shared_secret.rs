@@ -32,12 +32,12 @@ pub async fn secret_in(owner: &Client) -> anyhow::Result<Option<Secret>> {
 /// # Errors
 /// As the server reports them.
 pub async fn keep_secret(owner: &mut Client, secret: &Secret) -> anyhow::Result<()> {
-    let work = owner.transaction().await?;
-    work.batch_execute(TABLE_SQL).await.context("making the table of the role secret")?;
-    work.execute("INSERT INTO public.cardinal_secret (secret) VALUES ($1)", &[&secret.expose()])
+    let tx = owner.transaction().await?;
+    tx.batch_execute(TABLE_SQL).await.context("making the table of the role secret")?;
+    tx.execute("INSERT INTO public.cardinal_secret (secret) VALUES ($1)", &[&secret.expose()])
         .await
         .context("keeping the secret")?;
-    Ok(work.commit().await?)
+    Ok(tx.commit().await?)
 }
 
 /// The secret of this database; the first who asks makes it. Done as the owner.
@@ -45,14 +45,14 @@ pub(super) async fn read_or_make(owner: &mut Client) -> anyhow::Result<Secret> {
     if let Some(secret) = secret_in(owner).await? {
         return Ok(secret);
     }
-    let work = owner.transaction().await?;
-    work.batch_execute(TABLE_SQL).await.context("making the table of the role secret")?;
+    let tx = owner.transaction().await?;
+    tx.batch_execute(TABLE_SQL).await.context("making the table of the role secret")?;
     let fresh = roles::random_secret()?;
-    work.execute("INSERT INTO public.cardinal_secret (secret) VALUES ($1) ON CONFLICT DO NOTHING", &[&fresh.expose()])
+    tx.execute("INSERT INTO public.cardinal_secret (secret) VALUES ($1) ON CONFLICT DO NOTHING", &[&fresh.expose()])
         .await
         .context("keeping the secret")?;
-    let row = work.query_one("SELECT secret FROM public.cardinal_secret", &[]).await.context("reading the secret")?;
+    let row = tx.query_one("SELECT secret FROM public.cardinal_secret", &[]).await.context("reading the secret")?;
     let secret = Secret::new(row.try_get::<_, String>(0)?);
-    work.commit().await.context("keeping the secret")?;
+    tx.commit().await.context("keeping the secret")?;
     Ok(secret)
 }

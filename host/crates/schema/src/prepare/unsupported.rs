@@ -8,7 +8,7 @@ use cardinal_base::config::SettingsError;
 use cardinal_database::{connect::ConnectParams, roles::RoleNames};
 
 /// As `server_version_num` counts.
-pub(super) const OLDEST_SERVER: i32 = 150_000;
+pub(super) const MIN_SERVER_VERSION: i32 = 150_000;
 const URL: &str = "DATABASE_URL";
 const SECRET: &str = "DATABASE_SECRET_FILE";
 const BOOTSTRAP: &str = "let an administrator of the database run the output of `cardinal database bootstrap-sql`";
@@ -39,14 +39,14 @@ fn is_said(error: &tokio_postgres::Error, words: &str) -> bool {
     error.code().is_none() && error.to_string().starts_with(words)
 }
 
-fn cause_of(error: &tokio_postgres::Error) -> String {
-    let said = error.as_db_error().map(|said| said.message().to_owned());
-    said.or_else(|| std::error::Error::source(error).map(ToString::to_string)).unwrap_or_else(|| error.to_string())
+fn find_cause(error: &tokio_postgres::Error) -> String {
+    let cause = error.as_db_error().map(|cause| cause.message().to_owned());
+    cause.or_else(|| std::error::Error::source(error).map(ToString::to_string)).unwrap_or_else(|| error.to_string())
 }
 
 /// Why a login did not get in.
 pub(super) fn explain(error: tokio_postgres::Error, login: &ConnectParams) -> anyhow::Error {
-    let said = cause_of(&error);
+    let cause = find_cause(&error);
     let (user, dbname) = (&login.user, &login.dbname);
     let problem = match error.code() {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
@@ -54,16 +54,16 @@ pub(super) fn explain(error: tokio_postgres::Error, login: &ConnectParams) -> an
         }
         Some(_) if is_refusal(&error) => {
             format!(
-                "the server does not let {user:?} in ({said}): correct user and password, or what it allows in pg_hba.conf"
+                "the server does not let {user:?} in ({cause}): correct user and password, or what it allows in pg_hba.conf"
             )
         }
         None if is_refusal(&error) => {
             format!(
-                "the login {user:?} cannot be used ({said}): write it as postgres://user:password@host:5432/database"
+                "the login {user:?} cannot be used ({cause}): write it as postgres://user:password@host:5432/database"
             )
         }
         None if is_said(&error, "error performing TLS handshake") => format!(
-            "no encrypted connection to the server can be made ({said}): correct sslmode and sslrootcert, or the server's certificate"
+            "no encrypted connection to the server can be made ({cause}): correct sslmode and sslrootcert, or the server's certificate"
         ),
         _ => {
             let place = format!("the database at {}:{} cannot be reached", login.host, login.port);
@@ -96,12 +96,12 @@ pub(super) fn no_roles(owner: &str) -> SettingsError {
 /// A login that may make roles, and may not do it here.
 pub(super) fn explain_lack_of_rights(error: anyhow::Error, login: &ConnectParams) -> anyhow::Error {
     match driver_error(&error) {
-        Some(said) if said.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+        Some(db_error) if db_error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             let problem = format!(
                 "{:?} may not bring Cardinal's roles in line ({}): name the login that made them or a superuser, or {BOOTSTRAP} \
                  and name its secret in {SECRET}",
                 login.user,
-                cause_of(said)
+                find_cause(db_error)
             );
             SettingsError::one(URL, problem).into()
         }
@@ -120,8 +120,8 @@ pub(super) async fn check_server(client: &(impl GenericClient + Sync)) -> anyhow
         .context("asking for the server's version")?;
     let (number, version): (i32, String) = (row.try_get("number")?, row.try_get("version")?);
     let (encoding, dbname): (String, String) = (row.try_get("encoding")?, row.try_get("dbname")?);
-    if number < OLDEST_SERVER {
-        let oldest = OLDEST_SERVER / 10_000;
+    if number < MIN_SERVER_VERSION {
+        let oldest = MIN_SERVER_VERSION / 10_000;
         let problem =
             format!("the server is PostgreSQL {version}: name one of version {oldest} or newer, or upgrade it");
         return Err(SettingsError::one(URL, problem).into());

@@ -3,7 +3,7 @@
 use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;
 
-use super::{PrintResult, Printer, tokens_of};
+use super::{PrintResult, Printer, child_tokens};
 use crate::error::SchemaError;
 use crate::{lexis, names, syntax};
 
@@ -28,7 +28,7 @@ impl Printer<'_> {
 
     fn callee(&mut self, callee: &SyntaxNode) -> PrintResult {
         let path = self.path(callee)?;
-        let is_quoted = tokens_of(callee).any(|token| token.text().starts_with('"'));
+        let is_quoted = child_tokens(callee).any(|token| token.text().starts_with('"'));
         let known = match path.as_slice() {
             [name] => names::function(name),
             [schema, name] if schema == "pg_catalog" => names::function(name),

@@ -13,13 +13,13 @@ impl Printer<'_> {
         if checks.is_empty() {
             return Ok(None);
         }
-        let table = keys::table_of(self.statement, self.text)?;
+        let table = keys::table_name(self.statement, self.text)?;
         Ok(Some(LateChecks { table, checks, are_small: late_checks::are_small(self.statement) }))
     }
 
     /// ADD, CONSTRAINT and a name if there is one, CHECK and the expression, NO INHERIT.
     pub(super) fn late_check(&mut self, action: &SyntaxNode) -> PrintResult {
-        let Some(constraint) = work::check_of(action) else { return self.node(action) };
+        let Some(constraint) = work::find_check(action) else { return self.node(action) };
         let mut expression = 0..0;
         for child in action.children_with_tokens() {
             match (child.as_node(), child.as_token()) {

@@ -5,7 +5,7 @@ use squawk_syntax::SyntaxNode;
 
 use super::super::names::Words;
 use super::super::{lexis, names, syntax};
-use super::{PrintResult, Printer, tokens_of};
+use super::{PrintResult, Printer, child_tokens};
 
 /// A view reads with the rights of who asks it, never with those of its owner.
 const SECURITY_INVOKER: &str = "security_invoker = true";
@@ -32,7 +32,7 @@ impl Printer<'_> {
     fn option(&mut self, option: &SyntaxNode, allowed: Words) -> PrintResult {
         for child in option.children_with_tokens() {
             match (child.as_node(), child.as_token()) {
-                (Some(name), _) if name.kind() == ATTRIBUTE_NAME => self.word_of(name, allowed, "an option")?,
+                (Some(name), _) if name.kind() == ATTRIBUTE_NAME => self.print_word(name, allowed, "an option")?,
                 (Some(value), _) if value.kind() == ATTRIBUTE_VALUE => self.option_value(value)?,
                 (Some(other), _) => return Err(syntax::refuse_node(other, self.text)),
                 (_, Some(token)) => self.token(token, &[EQ])?,
@@ -45,7 +45,7 @@ impl Printer<'_> {
     /// A number, a truth value, or a word such as `on`.
     fn option_value(&mut self, value: &SyntaxNode) -> PrintResult {
         let refusal = || self.refuse(value, "the value of an option", "Write a number, true or false.");
-        let mut tokens = tokens_of(value);
+        let mut tokens = child_tokens(value);
         match (tokens.next(), tokens.next()) {
             (Some(token), None) if lexis::is_word(token.kind()) => {
                 let word = lexis::name(self.text, &token)?;

@@ -4,7 +4,7 @@ use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;
 
 use super::super::{names, syntax};
-use super::{PrintResult, Printer, tokens_of};
+use super::{PrintResult, Printer, child_tokens};
 
 const OBJECT_NUMBER_FIX: &str = "Its values are numbers of objects of this one database, which no backup can bring into another. Store \
     the name as text, and cast it where it is used: `v::regclass`.";
@@ -16,7 +16,7 @@ impl Printer<'_> {
             return Err(syntax::refuse_node(node, self.text));
         };
         let path = self.path(&path_node)?;
-        let is_quoted = tokens_of(&path_node).any(|token| token.text().starts_with('"'));
+        let is_quoted = child_tokens(&path_node).any(|token| token.text().starts_with('"'));
         if let [.., name] = path.as_slice()
             && (path.len() == 1 || path[0] == "pg_catalog")
             && names::is_object_number(name)

@@ -18,7 +18,7 @@ use crate::{
     http::{body::Body, reply::Reply},
 };
 use cardinal_base::codes;
-use cardinal_cards::filter::{FilterQuery, LARGEST_LIMIT, ListQuery};
+use cardinal_cards::filter::{FilterQuery, ListQuery, MAX_LIMIT};
 use cardinal_store::catalogue::Format;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -80,8 +80,8 @@ impl ExportQuery {
     fn ids(&self) -> ApiResult<Option<Vec<Uuid>>> {
         let Some(text) = &self.ids else { return Ok(None) };
         let ids = text.split(',').map(Uuid::try_parse).collect::<Result<Vec<_>, _>>().unwrap_or_default();
-        if ids.is_empty() || ids.len() > LARGEST_LIMIT as usize {
-            let detail = format!("`ids` is 1 to {LARGEST_LIMIT} ids, separated by commas.");
+        if ids.is_empty() || ids.len() > MAX_LIMIT as usize {
+            let detail = format!("`ids` is 1 to {MAX_LIMIT} ids, separated by commas.");
             return Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
         }
         Ok(Some(ids))

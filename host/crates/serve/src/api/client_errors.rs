@@ -17,7 +17,7 @@ use crate::{
 /// The phase of a frontend that held up its page.
 const HANG: &str = "hang";
 /// Characters of a text that are shown.
-const SHOWN: usize = 1_000;
+const MAX_SHOWN_CHARS: usize = 1_000;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![Route::post("/v1/admin/plugin-registry/{name}/client-errors", report).authenticated().describe(|op| {
@@ -70,7 +70,7 @@ async fn report(app: &Arc<App>, call: Call<NoQuery, Json<ClientError>>) -> ApiRe
 }
 
 fn cut(text: &str) -> &str {
-    text.char_indices().nth(SHOWN).map_or(text, |(end, _)| &text[..end])
+    text.char_indices().nth(MAX_SHOWN_CHARS).map_or(text, |(end, _)| &text[..end])
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_between_characters() {
-        assert_eq!(cut(&"ü".repeat(SHOWN + 1)).chars().count(), SHOWN);
+        assert_eq!(cut(&"ü".repeat(MAX_SHOWN_CHARS + 1)).chars().count(), MAX_SHOWN_CHARS);
         assert_eq!(cut("short"), "short");
     }
 }

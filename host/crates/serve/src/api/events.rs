@@ -60,9 +60,9 @@ async fn read(app: &Arc<App>, call: Call<Query<ReadQuery>>) -> ApiResult<Reply> 
     let (slot, begin) = app.events.admit(caller.user_id, last_read).await?;
     let chosen = TopicFeed { events: Arc::clone(&app.events), topics, named: query.topics.is_some() };
     let names = topics.names().collect::<Vec<_>>().join(", ");
-    let (Begin::Now(place) | Begin::After(place) | Begin::Anew(place)) = begin;
-    let (anew, told) = (matches!(begin, Begin::Anew(_)), matches!(begin, Begin::Now(_)));
-    let begin = Beginning { place, anew, told, hello: format!("topics: {names}") };
+    let (Begin::Now(place) | Begin::After(place) | Begin::Reset(place)) = begin;
+    let (is_reset, sends_id) = (matches!(begin, Begin::Reset(_)), matches!(begin, Begin::Now(_)));
+    let begin = Beginning { place, is_reset, sends_id, hello: format!("topics: {names}") };
     Ok(Reading::begin(app, &call, chosen, app.events.head(), slot, &begin).reply())
 }
 
@@ -83,8 +83,8 @@ impl Feed for TopicFeed {
         Ok(self.events.older(place, self.topics).await?)
     }
 
-    async fn anew(&self) -> ApiResult<i64> {
-        Ok(self.events.anew().await?)
+    async fn restart_position(&self) -> ApiResult<i64> {
+        Ok(self.events.restart_position().await?)
     }
 
     fn is_open_to(&self, caller: &Caller) -> bool {

@@ -32,7 +32,7 @@ const RETRY_MS: u32 = 2_000;
 /// Proxies close what is silent for longer, and a client that is gone is found out by it.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// After a failure of the database.
-const TRY_AGAIN: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What is read: numbered, the newest of it at hand.
@@ -44,7 +44,7 @@ pub(super) trait Feed: Send + Sync + 'static {
     fn older(&self, place: i64) -> impl Future<Output = ApiResult<Portion>> + Send;
 
     /// Where a reader goes on for whom what comes next is not kept any more.
-    fn anew(&self) -> impl Future<Output = ApiResult<i64>> + Send;
+    fn restart_position(&self) -> impl Future<Output = ApiResult<i64>> + Send;
 
     /// Whether the caller may read all of it, and nothing more has been opened to it.
     fn is_open_to(&self, caller: &Caller) -> bool;
@@ -55,9 +55,9 @@ pub(super) struct Beginning {
     /// All up to this number has been read, or is not asked for.
     pub place: i64,
     /// What came before it may have been missed.
-    pub anew: bool,
+    pub is_reset: bool,
     /// The client gets the place at once, so that it can come back before its first event.
-    pub told: bool,
+    pub sends_id: bool,
     /// A comment that says what this is.
     pub hello: String,
 }
@@ -70,7 +70,7 @@ pub(super) struct Reading<F> {
     /// All up to this number was looked at.
     place: i64,
     /// The last number that the client was told.
-    told: i64,
+    sent_id: i64,
     head: watch::Receiver<i64>,
     rights: watch::Receiver<()>,
     /// Nobody can say whether it may still read: it gets nothing until the database is back.
@@ -110,7 +110,7 @@ impl<F: Feed> Reading<F> {
             credential: Credential::from_call(call),
             feed,
             place: begin.place,
-            told: begin.place,
+            sent_id: begin.place,
             head,
             rights: app.auth.rights_changes(),
             is_unverified: false,
@@ -146,7 +146,7 @@ impl<F: Feed> Reading<F> {
         loop {
             if let Some(end) = self.reason_to_end().await {
                 self.ended = true;
-                return Some(end.farewell());
+                return Some(end.final_event());
             }
             self.head.mark_unchanged();
             let now = Instant::now();
@@ -164,11 +164,11 @@ impl<F: Feed> Reading<F> {
                     return Some(text);
                 }
                 Ok(Some(_)) => continue, // passed over what it does not want
-                Ok(None) if self.ended => return Some(End::TooSlow.farewell()),
+                Ok(None) if self.ended => return Some(End::TooSlow.final_event()),
                 Ok(None) => {}
                 Err(error) => {
                     tracing::debug!(?error, "a live reader waits for the database");
-                    self.wait(now + TRY_AGAIN).await;
+                    self.wait(now + RETRY_INTERVAL).await;
                     continue;
                 }
             }
@@ -205,7 +205,7 @@ impl<F: Feed> Reading<F> {
             Portion::Some(text, place) => {
                 self.place = place;
                 if !text.is_empty() {
-                    self.told = place;
+                    self.sent_id = place;
                 }
                 Ok(Some(text))
             }
@@ -215,8 +215,8 @@ impl<F: Feed> Reading<F> {
             }
             Portion::Gone => {
                 // What it wanted was forgotten while it was reading up to it.
-                self.place = self.feed.anew().await?;
-                self.told = self.place;
+                self.place = self.feed.restart_position().await?;
+                self.sent_id = self.place;
                 Ok(Some(reset(self.place).into()))
             }
         }
@@ -239,7 +239,7 @@ impl<F: Feed> Reading<F> {
             Err(error) if error.status().is_client_error() => Some(End::Refused(error.code().to_owned())),
             Err(_) => {
                 self.is_unverified = true;
-                self.next_look = now + TRY_AGAIN;
+                self.next_look = now + RETRY_INTERVAL;
                 None
             }
         }
@@ -247,10 +247,10 @@ impl<F: Feed> Reading<F> {
 
     /// A comment, and where the client is: what was passed over need not be looked through again when it comes back.
     fn heartbeat(&mut self) -> Bytes {
-        if self.place == self.told {
+        if self.place == self.sent_id {
             return Bytes::from_static(b": \n\n");
         }
-        self.told = self.place;
+        self.sent_id = self.place;
         format!(": \nid: {}\n\n", self.place).into()
     }
 }
@@ -260,8 +260,8 @@ impl Beginning {
     fn greeting(&self) -> Bytes {
         let hello = format!(": {}\nretry: {RETRY_MS}\n", self.hello);
         match self {
-            Self { anew: true, place, .. } => format!("{hello}\n{}", reset(*place)),
-            Self { told: true, place, .. } => format!("{hello}id: {place}\n\n"),
+            Self { is_reset: true, place, .. } => format!("{hello}\n{}", reset(*place)),
+            Self { sends_id: true, place, .. } => format!("{hello}id: {place}\n\n"),
             _ => format!("{hello}\n"),
         }
         .into()
@@ -278,7 +278,7 @@ fn reset(place: i64) -> String {
 
 impl End {
     /// Without an `id`: the client goes on where it was.
-    fn farewell(&self) -> Bytes {
+    fn final_event(&self) -> Bytes {
         let (reason, detail) = match self {
             Self::Draining => ("draining", "The server is shutting down. Reconnect."),
             Self::TooSlow => ("slow", "You read too slowly. Reconnect to continue."),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
     audit::AuditAction,
-    call::{Call, CallHead, Exact, ExactPatch, MaybeJson, NoQuery, Patch, Query},
+    call::{Call, Exact, ExactPatch, MaybeJson, NoQuery, Patch, Query, if_match, names_version, with_etag},
     http::reply::{self, Item, Reply},
     router::CARD_BODY_LIMIT,
 };
@@ -22,7 +22,7 @@ use cardinal_cards::{
     filter::ListQuery,
     patch::CardPatch,
 };
-use cardinal_store::{card_sources::WriteOutcome, cards::Precondition, catalogue::CardPage, error::StoreError};
+use cardinal_store::{card_sources::WriteOutcome, catalogue::CardPage, error::StoreError};
 
 /// Orders of the list.
 const ORDERS: [&str; 8] = ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"];
@@ -221,35 +221,4 @@ async fn history(app: &Arc<App>, call: Call<Query<HistoryQuery>>) -> ApiResult<R
     let history = app.catalogue.history(id, query.limit, query.cursor.as_deref()).await?;
     let next = app.catalogue.history_cursor(&history, history.lines.len())?;
     reply::ok(&Page { items: history.lines, next_cursor: next })
-}
-
-pub(super) fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {
-    let tag = HeaderValue::try_from(format!("\"{version}\"")).map_err(ApiError::internal)?;
-    reply.headers_mut().insert(header::ETAG, tag);
-    Ok(reply)
-}
-
-/// Whether a list of entity tags names this version; weak ones count for reading.
-pub(super) fn names_version(tags: &str, version: i64) -> bool {
-    tags.trim() == "*" || tags.split(',').any(|tag| tag.trim().trim_start_matches("W/") == format!("\"{version}\""))
-}
-
-/// `If-Match`, compared strongly: a weak tag never matches.
-pub(super) fn if_match(call: &CallHead) -> ApiResult<Precondition> {
-    let Some(value) = call.headers.get(header::IF_MATCH) else { return Ok(Precondition::None) };
-    let malformed = || ApiError::new(&codes::INVALID_REQUEST).detail("If-Match is a list of entity tags or `*`.");
-    let text = value.to_str().map_err(|_| malformed())?.trim();
-    if text == "*" {
-        return Ok(Precondition::Exists);
-    }
-    let mut versions = Vec::new();
-    for tag in text.split(',').map(str::trim) {
-        let strong = tag.strip_prefix("W/").unwrap_or(tag);
-        let inner = strong.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or_else(malformed)?;
-        // A tag that isn't one of ours is well-formed and matches nothing.
-        if let (true, Ok(version)) = (strong.len() == tag.len(), inner.parse()) {
-            versions.push(version);
-        }
-    }
-    Ok(Precondition::Versions(versions))
 }

@@ -22,12 +22,12 @@ const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26, whose batches are ta
 
 pub fn routes() -> Vec<Route> {
     vec![
-        Route::post("/api", speak).scope(MCP_USE).describe(|op| describe_send(op, "mcpSend")),
-        Route::get("/api", speak).scope(MCP_USE).describe(|op| describe_listen(op, "mcpListen")),
-        Route::delete("/api", speak).scope(MCP_USE).describe(|op| describe_end(op, "mcpEnd")),
-        Route::post("/api/mcp", speak).scope(MCP_USE).describe(|op| describe_send(op, "mcpAliasSend")),
-        Route::get("/api/mcp", speak).scope(MCP_USE).describe(|op| describe_listen(op, "mcpAliasListen")),
-        Route::delete("/api/mcp", speak).scope(MCP_USE).describe(|op| describe_end(op, "mcpAliasEnd")),
+        Route::post("/api", handle).scope(MCP_USE).describe(|op| describe_send(op, "mcpSend")),
+        Route::get("/api", handle).scope(MCP_USE).describe(|op| describe_listen(op, "mcpListen")),
+        Route::delete("/api", handle).scope(MCP_USE).describe(|op| describe_end(op, "mcpEnd")),
+        Route::post("/api/mcp", handle).scope(MCP_USE).describe(|op| describe_send(op, "mcpAliasSend")),
+        Route::get("/api/mcp", handle).scope(MCP_USE).describe(|op| describe_listen(op, "mcpAliasListen")),
+        Route::delete("/api/mcp", handle).scope(MCP_USE).describe(|op| describe_end(op, "mcpAliasEnd")),
         Route::get("/.well-known/oauth-protected-resource", metadata)
             .public()
             .describe(|op| describe_metadata(op, "getResourceMetadata")),
@@ -113,7 +113,7 @@ fn describe_metadata(op: &mut Operation, id: &'static str) {
     );
 }
 
-async fn speak(app: &Arc<App>, call: Call<Query<NarrowingQuery>, RawBody>) -> ApiResult<Reply> {
+async fn handle(app: &Arc<App>, call: Call<Query<NarrowingQuery>, RawBody>) -> ApiResult<Reply> {
     app.wait_for_plugins(None).await;
     let (call, body) = call.into_stream();
     app.mcp.answer(call, body).await

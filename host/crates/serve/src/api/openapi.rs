@@ -11,8 +11,8 @@ use crate::{
     app::{App, Route},
     call::{Call, CallHead},
     http::{
-        assets,
         body::Body,
+        entity_tag::names_tag,
         reply::{self, Reply},
     },
     openapi::{Document, DocumentBody, Entry, Facts, Foreign, Operation, PluginOperation},
@@ -38,7 +38,7 @@ async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
         true => (&made.gzip, format!("\"{}-gzip\"", made.hash)),
         false => (&made.plain, format!("\"{}\"", made.hash)),
     };
-    let known = call.header(header::IF_NONE_MATCH).is_some_and(|tags| assets::names_tag(tags, &tag));
+    let known = call.header(header::IF_NONE_MATCH).is_some_and(|tags| names_tag(tags, &tag));
     let mut reply = reply::status(if known { StatusCode::NOT_MODIFIED } else { StatusCode::OK });
     let headers = reply.headers_mut();
     headers.insert(header::ETAG, HeaderValue::try_from(tag).map_err(ApiError::internal)?);
@@ -91,17 +91,19 @@ fn foreign(plugin: &Active) -> Foreign<'_> {
     let declared = manifest.backend.as_ref().and_then(|backend| backend.routes.as_deref()).unwrap_or_default();
     let exports = plugin.instance.exports();
     let operations = plugin.routes().into_iter().map(|route| {
-        let told = declared.iter().find(|told| told.method == route.method && told.path == route.template);
+        let declaration = declared
+            .iter()
+            .find(|declaration| declaration.method == route.method && declaration.path == route.template);
         PluginOperation {
             method: &route.method,
             path: &route.template,
             handler: exports.iter().find(|export| export.id == route.handler).map_or("", |export| &export.name),
-            summary: told.and_then(|told| told.summary.as_deref()),
+            summary: declaration.and_then(|declaration| declaration.summary.as_deref()),
             scope: &route.scope,
             timeout_ms: u64::try_from(route.timeout.as_millis()).unwrap_or(u64::MAX),
             max_body_bytes: route.max_body,
-            request_schema: told.and_then(|told| told.request_schema.as_ref()),
-            response_schema: told.and_then(|told| told.response_schema.as_ref()),
+            request_schema: declaration.and_then(|declaration| declaration.request_schema.as_ref()),
+            response_schema: declaration.and_then(|declaration| declaration.response_schema.as_ref()),
         }
     });
     Foreign {

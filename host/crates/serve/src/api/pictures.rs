@@ -11,7 +11,7 @@ use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
     call::{Call, Query},
-    http::{assets, body::Body, reply::Reply},
+    http::{body::Body, entity_tag::names_tag, reply::Reply},
     pictures::{Format, MAX_URL, PictureError},
 };
 use cardinal_base::codes;
@@ -50,7 +50,7 @@ async fn show(app: &Arc<App>, call: Call<Query<PictureQuery>>) -> ApiResult<Repl
             .retry_after(BUSY_SECONDS)
     })?;
     let picture = outcome.map_err(|error| refusal(&error))?;
-    let is_known = call.header(header::IF_NONE_MATCH).is_some_and(|tags| assets::names_tag(tags, &picture.tag));
+    let is_known = call.header(header::IF_NONE_MATCH).is_some_and(|tags| names_tag(tags, &picture.tag));
     let mut reply = Reply::new(if is_known { Body::empty() } else { Body::full(picture.bytes.clone()) });
     if is_known {
         *reply.status_mut() = StatusCode::NOT_MODIFIED;

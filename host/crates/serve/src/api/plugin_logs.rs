@@ -87,25 +87,25 @@ struct PluginLine {
 async fn read(app: &Arc<App>, call: Call<Query<ReadQuery>>) -> ApiResult<Reply> {
     let query = call.query()?;
     let limit = page::limit(query.limit)?;
-    let least = level(query.level.as_deref())?;
+    let min_level = level(query.level.as_deref())?;
     let name = call.params.get("name").unwrap_or_default();
-    let tail = of_plugin(app, name).await?;
+    let tail = find_tail(app, name).await?;
     if wants_stream(&call) {
         if query.cursor.is_some() {
             return Err(ApiError::new(&codes::INVALID_REQUEST).detail("A stream takes `Last-Event-ID`, not `cursor`."));
         }
-        return follow(app, &call, tail, least, limit);
+        return follow(app, &call, tail, min_level, limit);
     }
-    let list = ("plugin-logs", name, least.as_str());
+    let list = ("plugin-logs", name, min_level.as_str());
     let before = query.cursor.map(|cursor| app.cursors.open(&list, &cursor)).transpose()?;
-    let found = tail.page(before, usize::try_from(limit).unwrap_or_default(), least);
+    let found = tail.page(before, usize::try_from(limit).unwrap_or_default(), min_level);
     let next_cursor = found.more.map(|id| app.cursors.seal(&list, &id)).transpose()?;
     let items = found.items.iter().map(|line| serde_json::from_slice(line)).collect::<Result<_, _>>();
     reply::ok(&LinePage { items: items.map_err(ApiError::internal)?, next_cursor, host_id: app.host_id })
 }
 
 /// The lines of a plugin that the registry knows.
-async fn of_plugin(app: &Arc<App>, name: &str) -> ApiResult<Arc<Tail>> {
+async fn find_tail(app: &Arc<App>, name: &str) -> ApiResult<Arc<Tail>> {
     app.wait_for_plugins(None).await;
     if !app.plugins.current().knows(name) {
         return Err(ApiError::not_found("plugin"));
@@ -133,7 +133,7 @@ fn wants_stream(call: &CallHead) -> bool {
     types.any(|range| range.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(EVENT_STREAM))
 }
 
-fn follow(app: &Arc<App>, call: &CallHead, tail: Arc<Tail>, least: Level, limit: i64) -> ApiResult<Reply> {
+fn follow(app: &Arc<App>, call: &CallHead, tail: Arc<Tail>, min_level: Level, limit: i64) -> ApiResult<Reply> {
     let last_read = live::last_read(&call.headers)?;
     if call.method == Method::HEAD {
         return Ok(reply::events(Body::empty()));
@@ -144,33 +144,33 @@ fn follow(app: &Arc<App>, call: &CallHead, tail: Arc<Tail>, least: Level, limit:
     let slot = app.log_readers.take(call.caller()?.user_id)?;
     let head = tail.head();
     let kept = tail.begin()..=*head.borrow();
-    let (place, anew) = match last_read {
-        None => (tail.before_last(usize::try_from(limit).unwrap_or_default(), least), false),
+    let (place, is_reset) = match last_read {
+        None => (tail.before_last(usize::try_from(limit).unwrap_or_default(), min_level), false),
         Some(last) if kept.contains(&last) => (last, false),
         // Forgotten since, or another host's: all that there is.
         Some(_) => (*kept.start(), true),
     };
     let hello = format!("lines on host {}", app.host_id);
-    let begin = Beginning { place, anew, told: last_read.is_none(), hello };
-    Ok(Reading::begin(app, call, Lines { tail, least }, head, slot, &begin).reply())
+    let begin = Beginning { place, is_reset, sends_id: last_read.is_none(), hello };
+    Ok(Reading::begin(app, call, Lines { tail, min_level }, head, slot, &begin).reply())
 }
 
 /// A plugin's lines of a level and graver ones.
 struct Lines {
     tail: Arc<Tail>,
-    least: Level,
+    min_level: Level,
 }
 
 impl Feed for Lines {
     fn portion(&self, place: i64) -> Portion {
-        self.tail.portion(place, self.least)
+        self.tail.portion(place, self.min_level)
     }
 
     async fn older(&self, _: i64) -> ApiResult<Portion> {
         Ok(Portion::Gone)
     }
 
-    async fn anew(&self) -> ApiResult<i64> {
+    async fn restart_position(&self) -> ApiResult<i64> {
         Ok(self.tail.begin())
     }
 

@@ -192,8 +192,8 @@ async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 
 async fn roll_back(app: &Arc<App>, call: Call<NoQuery, MaybeJson<RollBack>>) -> ApiResult<Reply> {
     let name = named(app, &call)?;
-    let asked = call.body()?;
-    let wanted = match (asked.sha256, asked.version) {
+    let body = call.body()?;
+    let wanted = match (body.sha256, body.version) {
         (Some(sha256), _) => RollbackTarget::Sha256(sha256),
         (None, Some(version)) => RollbackTarget::Version(version),
         (None, None) => RollbackTarget::Before,

@@ -7,12 +7,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::master_cards::{if_match, with_etag};
 use crate::http::error::ApiResult;
 use crate::{
     app::{App, Route},
     audit::AuditAction,
-    call::{Call, Json, NoQuery},
+    call::{Call, Json, NoQuery, if_match, with_etag},
     http::reply::{self, Reply},
 };
 use cardinal_base::codes;

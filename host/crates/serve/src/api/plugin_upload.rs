@@ -28,7 +28,7 @@ use cardinal_plugin_host::registry::upload::{UPLOAD_LIMIT, UploadReport, not_wri
 /// The minisign file of the library, in base64.
 const SIGNATURE: &str = "plugin-signature";
 /// How long nothing may come.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long all of it may take.
 const WHOLE: Duration = Duration::from_secs(15 * 60);
 
@@ -107,7 +107,7 @@ fn signature(call: &CallHead) -> ApiResult<Vec<u8>> {
 async fn write(stream: &mut RequestBody, file: &mut tokio::fs::File) -> ApiResult<()> {
     let mut length = 0;
     loop {
-        let frame = tokio::time::timeout(IDLE, stream.frame()).await;
+        let frame = tokio::time::timeout(IDLE_TIMEOUT, stream.frame()).await;
         let Some(frame) = frame.map_err(|_| ApiError::new(&codes::REQUEST_TIMEOUT))? else { break };
         let broken = |error: hyper::Error| {
             let cause = anyhow::Error::new(error).context("reading an upload");

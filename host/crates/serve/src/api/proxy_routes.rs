@@ -8,12 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::master_cards::{if_match, names_version, with_etag};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
     audit::AuditAction,
-    call::{Call, Json, NoQuery},
+    call::{Call, Json, NoQuery, if_match, names_version, with_etag},
     http::reply::{self, Reply},
 };
 use cardinal_base::{codes, config::ProxyRoute};

@@ -178,8 +178,8 @@ async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
 }
 
 async fn health(app: &App) -> Value {
-    let asked = tokio::time::timeout(PING_TIMEOUT, cardinal_database::server::version(&app.pools.core)).await;
-    let version = asked.ok().and_then(Result::ok);
+    let answer = tokio::time::timeout(PING_TIMEOUT, cardinal_database::server::version(&app.pools.core)).await;
+    let version = answer.ok().and_then(Result::ok);
     let ready = app.ready.load(Ordering::Acquire);
     let state = match () {
         () if app.draining.load(Ordering::Acquire) => "draining",

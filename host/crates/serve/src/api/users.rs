@@ -76,15 +76,15 @@ struct ListQuery {
 
 async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
     let query = call.query()?;
-    one_of("kind", query.kind.as_deref(), &KINDS)?;
-    one_of("role", query.role.as_deref(), &ROLES)?;
+    check_value("kind", query.kind.as_deref(), &KINDS)?;
+    check_value("role", query.role.as_deref(), &ROLES)?;
     let filter = Filter { kind: query.kind, role: query.role, disabled: query.disabled, q: query.q };
     let request = app.cursors.request(("users", &filter), query.limit, query.cursor.as_deref())?;
     let users = accounts::list(&app.pools.core, &filter, request.before, request.rows()).await?;
     reply::ok(&request.page(users, |user| user.id)?.show(show))
 }
 
-fn one_of(name: &str, value: Option<&str>, known: &[&str]) -> ApiResult<()> {
+fn check_value(name: &str, value: Option<&str>, known: &[&str]) -> ApiResult<()> {
     match value {
         Some(value) if !known.contains(&value) => {
             Err(ApiError::new(&codes::INVALID_REQUEST).detail(format!("`{name}` is one of {}.", known.join(", "))))
@@ -179,7 +179,7 @@ fn wanted(caller: &Caller, user: &Account, body: UserPatch) -> ApiResult<(Change
     let name = maybe::not_null(body.username, "/username")?;
     if user.kind != "user" {
         let theirs = [("/username", name.is_some()), ("/password", password.is_some())];
-        if let Some((pointer, _)) = theirs.iter().find(|(_, asked)| *asked) {
+        if let Some((pointer, _)) = theirs.iter().find(|(_, is_requested)| *is_requested) {
             return Err(ApiError::invalid(*pointer, "This is managed by the identity provider."));
         }
     }

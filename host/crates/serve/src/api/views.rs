@@ -7,11 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::master_cards::{if_match, names_version, with_etag};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
-    call::{Call, Json, MergePatch, NoQuery},
+    call::{Call, Json, MergePatch, NoQuery, if_match, names_version, with_etag},
     http::reply::{self, Item, Reply},
 };
 use cardinal_base::{

@@ -13,7 +13,7 @@ use crate::{
 use cardinal_base::{clock::Clock, config::Config, http_client::HttpClient, page::Cursors, seal::SealingKey};
 use cardinal_database::pool::Pools;
 use cardinal_identity::{
-    auth::{Auth, oidc::Oidc, session_token::Ring},
+    auth::{Auth, oidc::Oidc, session_token::KeyRing},
     limit::Limits,
 };
 use cardinal_observe::{Telemetry, log::Log};
@@ -36,10 +36,10 @@ impl SharedParts {
         config: &Config,
         pools: Pools,
         clock: Clock,
-        ring: &Ring,
+        key_ring: &KeyRing,
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let cursors = Cursors::new(ring.sibling(b"list cursors"));
+        let cursors = Cursors::new(key_ring.derive_key(b"list cursors"));
         Ok(Self {
             audit: Arc::new(Audit::new(pools.core.clone(), clock.clone())),
             catalogue: Arc::new(Catalogue::new(pools.core.clone(), cursors.clone(), clock.clone())),
@@ -88,12 +88,12 @@ impl SharedParts {
         ))
     }
 
-    pub(super) fn auth(&self, config: &Config, ring: Ring) -> anyhow::Result<Arc<Auth>> {
+    pub(super) fn auth(&self, config: &Config, key_ring: KeyRing) -> anyhow::Result<Arc<Auth>> {
         let base_url = &config.http.base_url;
         let provider = Oidc::configured(&config.auth, base_url, &self.clock)?;
         let token_ttl = Duration::from_secs(u64::from(config.auth.token_ttl_hours) * 3600);
         let (pool, limits) = (self.pools.core.clone(), Arc::clone(&self.limits));
-        let auth = Auth::new(pool, self.clock.clone(), ring, token_ttl, base_url, limits);
+        let auth = Auth::new(pool, self.clock.clone(), key_ring, token_ttl, base_url, limits);
         Ok(Arc::new(auth.with_provider(provider)))
     }
 

@@ -14,9 +14,9 @@ use cardinal_base::{
 use cardinal_control::{local_socket, sandbox};
 
 /// With less than this, PostgreSQL soon cannot write.
-const LITTLE_ROOM: u64 = 1 << 30;
-const NO_ROOM: u64 = 128 << 20;
-const FEWEST_INODES: u64 = 10_000;
+const LOW_DISK_BYTES: u64 = 1 << 30;
+const MIN_DISK_BYTES: u64 = 128 << 20;
+const MIN_FREE_INODES: u64 = 10_000;
 /// A listener takes 10,000 connections; a proxied one is two descriptors.
 const MIN_FILES: u64 = 4_096;
 const MIN_USABLE_FILES: u64 = 256;
@@ -109,18 +109,18 @@ fn room(setting: &str, folder: &Path, free: u64, inodes: u64, all_inodes: u64) -
     let (found, place) = (format!("{} MiB free", free >> 20), folder.display());
     let fix = format!("Free space on the disk of {place}, or choose another {setting}.");
     // Some file systems have no fixed number of inodes and say 0.
-    if free < NO_ROOM || (all_inodes > 0 && inodes < FEWEST_INODES / 10) {
+    if free < MIN_DISK_BYTES || (all_inodes > 0 && inodes < MIN_FREE_INODES / 10) {
         let finding = Finding::error("disk-full", setting, format!("No space is left in {place}."));
         return finding
             .found(format!("{found}, {inodes} inodes"))
-            .expected(format!("{} MiB", LITTLE_ROOM >> 20))
+            .expected(format!("{} MiB", LOW_DISK_BYTES >> 20))
             .fix(fix);
     }
-    if free < LITTLE_ROOM || (all_inodes > 0 && inodes < FEWEST_INODES) {
+    if free < LOW_DISK_BYTES || (all_inodes > 0 && inodes < MIN_FREE_INODES) {
         let finding = Finding::warning("disk-nearly-full", setting, format!("Little space is left in {place}."));
         return finding
             .found(format!("{found}, {inodes} inodes"))
-            .expected(format!("{} MiB", LITTLE_ROOM >> 20))
+            .expected(format!("{} MiB", LOW_DISK_BYTES >> 20))
             .fix(fix);
     }
     Finding::ok("disk-space", setting, format!("{place}: {found}."))
@@ -130,14 +130,14 @@ fn limits() -> Vec<Finding> {
     // The host takes all the open files that it may have.
     let (files, processes) = (getrlimit(Resource::Nofile).maximum, getrlimit(Resource::Nproc).current);
     let mut found = vec![file_limit(files)];
-    if let Some(most) = processes.filter(|most| *most < MIN_PROCESSES) {
+    if let Some(limit) = processes.filter(|limit| *limit < MIN_PROCESSES) {
         found.push(
             Finding::warning(
                 "process-limit-low",
                 "ulimit -u",
                 "The host may not be able to start threads and processes.",
             )
-            .found(most.to_string())
+            .found(limit.to_string())
             .expected(format!("{MIN_PROCESSES} or more"))
             .fix("Raise it: `ulimit -u`, or TasksMax and LimitNPROC of the service."),
         );
@@ -148,16 +148,16 @@ fn limits() -> Vec<Finding> {
 fn file_limit(files: Option<u64>) -> Finding {
     let finding = match files {
         None => return Finding::ok("file-limit", "ulimit -Hn", "Open files are not limited."),
-        Some(most) if most >= MIN_FILES => {
-            return Finding::ok("file-limit", "ulimit -Hn", format!("{most} files may be open at the same time."));
+        Some(limit) if limit >= MIN_FILES => {
+            return Finding::ok("file-limit", "ulimit -Hn", format!("{limit} files may be open at the same time."));
         }
-        Some(most) if most < MIN_USABLE_FILES => {
+        Some(limit) if limit < MIN_USABLE_FILES => {
             Finding::error("file-limit-low", "ulimit -Hn", "The host cannot serve with so few open files.")
-                .found(most.to_string())
+                .found(limit.to_string())
         }
-        Some(most) => {
+        Some(limit) => {
             let message = "Each connection takes an open file, a proxied one two; beyond the limit clients wait.";
-            Finding::warning("file-limit-low", "ulimit -Hn", message).found(most.to_string())
+            Finding::warning("file-limit-low", "ulimit -Hn", message).found(limit.to_string())
         }
     };
     finding
@@ -232,11 +232,11 @@ mod tests {
     #[test]
     fn room_is_judged_by_bytes_and_inodes() {
         let code = |free, inodes, all| room("DATA_DIR", Path::new("/d"), free, inodes, all).code;
-        assert_eq!(code(LITTLE_ROOM, 1 << 20, 1 << 20), "disk-space");
-        assert_eq!(code(LITTLE_ROOM - 1, 1 << 20, 1 << 20), "disk-nearly-full");
-        assert_eq!(code(NO_ROOM - 1, 1 << 20, 1 << 20), "disk-full");
-        assert_eq!(code(LITTLE_ROOM, 50, 1 << 20), "disk-full");
-        assert_eq!(code(LITTLE_ROOM, 0, 0), "disk-space", "a file system without a number of inodes");
+        assert_eq!(code(LOW_DISK_BYTES, 1 << 20, 1 << 20), "disk-space");
+        assert_eq!(code(LOW_DISK_BYTES - 1, 1 << 20, 1 << 20), "disk-nearly-full");
+        assert_eq!(code(MIN_DISK_BYTES - 1, 1 << 20, 1 << 20), "disk-full");
+        assert_eq!(code(LOW_DISK_BYTES, 50, 1 << 20), "disk-full");
+        assert_eq!(code(LOW_DISK_BYTES, 0, 0), "disk-space", "a file system without a number of inodes");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use cardinal_identity::auth::oidc::Oidc;
 /// Asks the provider once. While it is away, keys that a host has read go on counting: a warning.
 pub async fn check(config: &Config) -> Option<Finding> {
     let name = config.auth.auth_url.as_deref().or(config.auth.oidc_issuer.as_deref())?;
-    let asked = match Oidc::configured(&config.auth, &config.http.base_url, &Clock::System) {
+    let provider = match Oidc::configured(&config.auth, &config.http.base_url, &Clock::System) {
         Ok(Some(provider)) => provider.try_provider().await,
         Ok(None) => return None,
         Err(error) => Err(error),
     };
-    Some(match asked {
+    Some(match provider {
         Ok((issuer, keys)) => {
             let message = format!("The identity provider {issuer} publishes {keys} keys for ES384 signatures.");
             Finding::ok("provider-found", "AUTH_URL", message)

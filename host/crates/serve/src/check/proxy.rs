@@ -25,12 +25,12 @@ pub async fn check(config: &Config, stored: &[ProxyRouteRow]) -> Vec<Finding> {
     let stored = stored.iter().filter_map(|line| ProxyRoute::parse(&line.prefix, &line.upstream).ok());
     let stored = stored.filter(|route| config.proxy.routes.iter().all(|own| own.prefix != route.prefix));
     let routes = config.proxy.routes.iter().cloned().chain(stored);
-    let asked: Vec<_> =
-        routes.map(|route| async move { judge(&route, apart, ask(config, &route).await) }.boxed()).collect();
-    stream::iter(asked).buffered(MAX_CONCURRENT_CHECKS).collect().await
+    let checks: Vec<_> =
+        routes.map(|route| async move { to_finding(&route, apart, ask(config, &route).await) }.boxed()).collect();
+    stream::iter(checks).buffered(MAX_CONCURRENT_CHECKS).collect().await
 }
 
-fn judge(route: &ProxyRoute, apart: bool, answer: anyhow::Result<Option<String>>) -> Finding {
+fn to_finding(route: &ProxyRoute, apart: bool, answer: anyhow::Result<Option<String>>) -> Finding {
     let (prefix, upstream) = (&route.prefix, route.upstream());
     match answer {
         Err(error) => Finding::warning("proxy-unreachable", prefix, "The server behind a proxy route does not answer.")
@@ -55,8 +55,8 @@ fn is_html(kind: &str) -> bool {
 
 /// The media type of the page at the route's root, if it has one.
 async fn ask(config: &Config, route: &ProxyRoute) -> anyhow::Result<Option<String>> {
-    let asked = tokio::time::timeout(ANSWER_TIMEOUT, exchange(config, route)).await;
-    asked.unwrap_or_else(|_| anyhow::bail!("no answer in {} s", ANSWER_TIMEOUT.as_secs()))
+    let outcome = tokio::time::timeout(ANSWER_TIMEOUT, exchange(config, route)).await;
+    outcome.unwrap_or_else(|_| anyhow::bail!("no answer in {} s", ANSWER_TIMEOUT.as_secs()))
 }
 
 async fn exchange(config: &Config, route: &ProxyRoute) -> anyhow::Result<Option<String>> {
@@ -86,7 +86,7 @@ mod tests {
 
     fn code(apart: bool, kind: Option<&str>) -> &'static str {
         let route = ProxyRoute::parse("/shop", "http://10.0.0.7").unwrap();
-        judge(&route, apart, Ok(kind.map(str::to_owned))).code
+        to_finding(&route, apart, Ok(kind.map(str::to_owned))).code
     }
 
     #[test]

@@ -5,23 +5,23 @@ use std::net::{SocketAddr, TcpListener};
 use super::finding::Finding;
 use cardinal_base::config::{Config, Fault, SettingsError};
 
-const SHORTEST_GOOD_PASSWORD: usize = 8;
+const MIN_GOOD_PASSWORD_BYTES: usize = 8;
 
 /// Every setting that cannot be used.
 pub fn bad(settings: &SettingsError) -> Vec<Finding> {
-    let told = |Fault { setting, problem }: &Fault| {
+    let to_finding = |Fault { setting, problem }: &Fault| {
         Finding::error("setting-invalid", setting, "A setting is invalid; `cardinal serve` would not start.")
             .found(problem)
             .fix(format!("Correct {setting}; `cardinal serve --help` shows how each setting is written."))
     };
-    settings.0.iter().map(told).collect()
+    settings.0.iter().map(to_finding).collect()
 }
 
 /// What is well formed and yet not what an operator would want.
 pub fn check(config: &Config) -> Vec<Finding> {
     let mut found = vec![Finding::ok("settings-valid", "settings", "All settings are valid.")];
     let (http, auth) = (&config.http, &config.auth);
-    let short = auth.bootstrap_password.as_ref().is_some_and(|it| it.expose().len() < SHORTEST_GOOD_PASSWORD);
+    let short = auth.bootstrap_password.as_ref().is_some_and(|it| it.expose().len() < MIN_GOOD_PASSWORD_BYTES);
     if short {
         found.push(
             Finding::warning(
@@ -29,7 +29,7 @@ pub fn check(config: &Config) -> Vec<Finding> {
                 "ADMIN_BOOTSTRAP_PASSWORD",
                 "The first user's password is easily guessed.",
             )
-            .expected(format!("{SHORTEST_GOOD_PASSWORD} bytes or more"))
+            .expected(format!("{MIN_GOOD_PASSWORD_BYTES} bytes or more"))
             .fix("Choose a longer one before the first start, or change it after the first login."),
         );
     }

@@ -14,7 +14,8 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use rust_embed::RustEmbed;
 
-use cardinal_base::coding::Coding;
+use super::entity_tag::names_tag;
+use cardinal_base::{coding::Coding, hex::hex};
 
 /// Nothing inline, nothing from elsewhere; strings become HTML only through the page's own sanitizer. Pictures of others
 /// come through the host (`/v1/admin/pictures`) and stand in the page as blobs.
@@ -52,7 +53,7 @@ struct File {
 
 /// What of a request decides the answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct AssetRequest<'a> {
     /// The whole path, beginning with `/admin`.
     pub path: &'a str,
     pub accept_encoding: Option<&'a str>,
@@ -61,7 +62,7 @@ pub struct Ask<'a> {
     pub navigation: bool,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> AssetRequest<'a> {
     pub fn new(path: &'a str, headers: &'a HeaderMap) -> Self {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         Self {
@@ -92,7 +93,7 @@ pub fn serve(
     if_none_match: Option<&str>,
     navigation: bool,
 ) -> Response<Bytes> {
-    answer(&Ask { path, accept_encoding, if_none_match, navigation }, &embedded)
+    answer(&AssetRequest { path, accept_encoding, if_none_match, navigation }, &embedded)
 }
 
 fn embedded(name: &str) -> Option<File> {
@@ -108,28 +109,28 @@ fn embedded(name: &str) -> Option<File> {
     Some(File { bytes, sha256: file.metadata.sha256_hash() })
 }
 
-fn answer(ask: &Ask<'_>, files: &dyn Fn(&str) -> Option<File>) -> Response<Bytes> {
-    if ask.path == "/admin" {
+fn answer(request: &AssetRequest<'_>, files: &dyn Fn(&str) -> Option<File>) -> Response<Bytes> {
+    if request.path == "/admin" {
         return redirect("/admin/");
     }
-    let name = ask.path.strip_prefix("/admin/").unwrap_or_default();
+    let name = request.path.strip_prefix("/admin/").unwrap_or_default();
     if name.starts_with(HASHED) {
-        return match best_form(name, ask.accept_encoding, files) {
-            Some(form) => shared(reply(ask, &form, name, FOREVER)),
+        return match best_form(name, request.accept_encoding, files) {
+            Some(form) => shared(reply(request, &form, name, FOREVER)),
             None => plain(StatusCode::NOT_FOUND, ""),
         };
     }
     if name == FRAME {
-        return match best_form(FRAME, ask.accept_encoding, files) {
-            Some(form) => framed(reply(ask, &form, FRAME, ALWAYS_ASK)),
+        return match best_form(FRAME, request.accept_encoding, files) {
+            Some(form) => framed(reply(request, &form, FRAME, ALWAYS_ASK)),
             None => plain(StatusCode::NOT_FOUND, ""),
         };
     }
-    if !name.is_empty() && name != PAGE && !ask.navigation {
+    if !name.is_empty() && name != PAGE && !request.navigation {
         return plain(StatusCode::NOT_FOUND, "");
     }
-    match best_form(PAGE, ask.accept_encoding, files) {
-        Some(form) => reply(ask, &form, PAGE, ALWAYS_ASK),
+    match best_form(PAGE, request.accept_encoding, files) {
+        Some(form) => reply(request, &form, PAGE, ALWAYS_ASK),
         None => plain(StatusCode::NOT_FOUND, NOT_BUILT),
     }
 }
@@ -155,9 +156,9 @@ fn best_form(name: &str, accept_encoding: Option<&str>, files: &dyn Fn(&str) -> 
     })
 }
 
-fn reply(ask: &Ask<'_>, form: &Form, name: &str, cache: &'static str) -> Response<Bytes> {
+fn reply(request: &AssetRequest<'_>, form: &Form, name: &str, cache: &'static str) -> Response<Bytes> {
     let tag = entity_tag(&form.file.sha256, form.coding);
-    let unchanged = ask.if_none_match.is_some_and(|sent| names_tag(sent, &tag));
+    let unchanged = request.if_none_match.is_some_and(|sent| names_tag(sent, &tag));
     let (status, body) =
         if unchanged { (StatusCode::NOT_MODIFIED, Bytes::new()) } else { (StatusCode::OK, form.file.bytes.clone()) };
     let mut response = guarded(status, body);
@@ -192,22 +193,8 @@ fn framed(mut response: Response<Bytes>) -> Response<Bytes> {
 
 /// Each coding is a representation of its own, so it has a tag of its own.
 fn entity_tag(sha256: &[u8; 32], coding: Option<&str>) -> String {
-    use std::fmt::Write as _;
-    let mut tag = String::from("\"");
-    for byte in &sha256[..16] {
-        let _ = write!(tag, "{byte:02x}");
-    }
-    if let Some(coding) = coding {
-        tag.push('-');
-        tag.push_str(coding);
-    }
-    tag.push('"');
-    tag
-}
-
-/// RFC 9110 13.1.2: compared weakly, `*` is any.
-pub fn names_tag(if_none_match: &str, tag: &str) -> bool {
-    if_none_match.split(',').map(str::trim).any(|sent| sent == "*" || sent.strip_prefix("W/").unwrap_or(sent) == tag)
+    let hash = hex(&sha256[..16]);
+    coding.map_or_else(|| format!("\"{hash}\""), |coding| format!("\"{hash}-{coding}\""))
 }
 
 fn redirect(to: &'static str) -> Response<Bytes> {
@@ -288,7 +275,7 @@ mod tests {
         if_none_match: Option<&str>,
         navigation: bool,
     ) -> Response<Bytes> {
-        answer(&Ask { path, accept_encoding, if_none_match, navigation }, &build)
+        answer(&AssetRequest { path, accept_encoding, if_none_match, navigation }, &build)
     }
 
     fn header(response: &Response<Bytes>, name: &str) -> String {
@@ -382,8 +369,8 @@ mod tests {
 
     #[test]
     fn a_host_without_the_ui_says_so() {
-        let ask = Ask { path: "/admin/", accept_encoding: None, if_none_match: None, navigation: true };
-        let response = answer(&ask, &|_| None);
+        let request = AssetRequest { path: "/admin/", accept_encoding: None, if_none_match: None, navigation: true };
+        let response = answer(&request, &|_| None);
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         assert_eq!(response.body(), NOT_BUILT);
     }

@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use self::body::CompressedBody;
 pub use self::tags::strip_codings;
 use super::{body::Body, reply::Reply};
-use cardinal_base::coding::{self, Coding, SHORTEST, encoder::Encoder, shrinks};
+use cardinal_base::coding::{self, Coding, MIN_COMPRESSED_BYTES, encoder::Encoder, shrinks};
 
 /// Up to this length a body is compressed in one go, a third of a millisecond at most; a longer one piece by piece.
 const MAX_WHOLE_BODY: usize = 128 << 10;
@@ -72,10 +72,10 @@ impl Negotiation {
 
 impl Compression {
     /// Compresses the answer to a GET or HEAD where that is allowed, pays, and was asked for.
-    pub fn apply(&self, asked: &Negotiation, reply: &mut Reply) {
+    pub fn apply(&self, negotiation: &Negotiation, reply: &mut Reply) {
         if reply.status() == StatusCode::NOT_MODIFIED {
-            if let Some(coding) = asked.coding() {
-                tags::answer_as_known(reply.headers_mut(), asked.if_none_match.as_ref(), coding);
+            if let Some(coding) = negotiation.coding() {
+                tags::answer_as_known(reply.headers_mut(), negotiation.if_none_match.as_ref(), coding);
             }
             return;
         }
@@ -84,14 +84,14 @@ impl Compression {
         }
         // For caches, also where this client gets it as it is.
         reply.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-        let Some(coding) = asked.coding() else { return };
+        let Some(coding) = negotiation.coding() else { return };
         let Some(body) = self.compressed(reply, coding) else { return };
         *reply.body_mut() = body;
         let headers = reply.headers_mut();
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
         headers.remove(header::CONTENT_LENGTH);
         headers.remove(header::ACCEPT_RANGES);
-        tags::mark(headers, coding);
+        tags::append_coding(headers, coding);
     }
 
     /// The body in this coding; `None` when it is better sent as it is, which it then still can be.
@@ -111,7 +111,7 @@ impl Compression {
 
 /// Cheap questions first: most answers are short.
 fn may_be_compressed(reply: &Reply) -> bool {
-    if reply.body().size_hint().upper().is_some_and(|length| length < SHORTEST) {
+    if reply.body().size_hint().upper().is_some_and(|length| length < MIN_COMPRESSED_BYTES) {
         return false;
     }
     let (status, headers) = (reply.status(), reply.headers());

@@ -62,11 +62,11 @@ impl Origins {
     /// The answer to a preflight, which needs no credential; `None` when it isn't one.
     pub fn preflight<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         let headers = request.headers();
-        let asks = request.method() == Method::OPTIONS
+        let is_preflight = request.method() == Method::OPTIONS
             && headers.contains_key(header::ORIGIN)
             && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
         let rule = rule(request.uri().path());
-        if !asks || rule == Rule::Untouched {
+        if !is_preflight || rule == Rule::Untouched {
             return None;
         }
         let mut response = reply::no_content();
@@ -98,8 +98,8 @@ impl Origins {
 
 /// MCP clients of the newest revision send `Mcp-Param-*` headers that can't be listed ahead.
 fn allowed_headers(request: &HeaderMap) -> HeaderValue {
-    let asked = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|value| value.to_str().ok());
-    let params = asked.into_iter().flat_map(|list| list.split(',')).map(str::trim).filter(|name| {
+    let requested = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|value| value.to_str().ok());
+    let params = requested.into_iter().flat_map(|list| list.split(',')).map(str::trim).filter(|name| {
         name.to_ascii_lowercase().starts_with("mcp-param-") && HeaderName::from_bytes(name.as_bytes()).is_ok()
     });
     let list = params.fold(ALLOWED.to_owned(), |list, name| list + ", " + name);

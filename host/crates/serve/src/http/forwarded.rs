@@ -59,8 +59,8 @@ pub fn origin(peer: IpAddr, headers: &HeaderMap, trusted: &[Cidr]) -> Origin {
     if trusted.is_empty() || !is_trusted(peer) {
         return Origin { client: peer, trusted: false };
     }
-    let told = |hops: Option<Vec<Option<IpAddr>>>| hops.map(|hops| rightmost_stranger(peer, &hops, is_trusted));
-    let client = match (told(forwarded(headers)), told(x_forwarded_for(headers))) {
+    let named_client = |hops: Option<Vec<Option<IpAddr>>>| hops.map(|hops| rightmost_stranger(peer, &hops, is_trusted));
+    let client = match (named_client(forwarded(headers)), named_client(x_forwarded_for(headers))) {
         (Some(one), Some(other)) if one != other => peer,
         (Some(client), _) | (None, Some(client)) => client,
         (None, None) => peer,

@@ -126,9 +126,9 @@ mod tests {
     async fn a_reader_that_stands_still_is_given_up() {
         let (near, _far) = tokio::io::duplex(1024);
         let mut near = TokioIo::new(WriteTimeout::new(TokioIo::new(near), LIMIT));
-        let begun = Instant::now();
+        let started = Instant::now();
         let error = near.write_all(&[0; 4096]).await.unwrap_err();
-        assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, LIMIT));
+        assert_eq!((error.kind(), started.elapsed()), (io::ErrorKind::TimedOut, LIMIT));
     }
 
     #[tokio::test(start_paused = true)]

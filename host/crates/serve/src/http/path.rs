@@ -109,7 +109,7 @@ pub fn for_log(path: &str) -> Cow<'_, str> {
 
 /// A key, a login token, or a JWT, whose header is a JSON object.
 fn holds_credential(segment: &str) -> bool {
-    let telling = |text: &str| ["mpk_", "mps_", "eyJ"].iter().any(|mark| text.contains(mark));
+    let telling = |text: &str| ["mpk_", "mps_", "eyJ"].iter().any(|prefix| text.contains(prefix));
     telling(segment) || segment.contains('%') && telling(&decode(segment))
 }
 

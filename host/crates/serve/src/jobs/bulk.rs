@@ -88,7 +88,7 @@ impl Action {
     }
 
     /// What is done to each card; `None` is a tool's business.
-    pub fn deed(self, args: &Value) -> Option<BulkAction> {
+    pub fn bulk_action(self, args: &Value) -> Option<BulkAction> {
         let text = |name: &str| args.get(name)?.as_str().map(str::to_owned);
         match self {
             Self::Archive => Some(BulkAction::SetStatus(Status::Archived.name())),

@@ -11,7 +11,7 @@ use super::{
     End, Jobs, StepError,
     bulk::{self, Action},
     fault, may_pass,
-    step::{ATTEMPTS, MAX_WAIT, pause, rights_gone, starter, went_on},
+    step::{ATTEMPTS, MAX_WAIT, find_progress, pause, rights_gone, starter},
     tool,
 };
 use cardinal_base::{card_size, codes};
@@ -28,13 +28,13 @@ pub(super) async fn all(jobs: &Jobs, job: &Job, cancelled: &CancellationToken) -
     let Some(action) = Action::named(&job.action) else {
         return End::Failed(format!("This version has no action `{}`.", job.action));
     };
-    match action.deed(&job.args) {
-        Some(deed) => parts(jobs, job, &deed, cancelled).await,
+    match action.bulk_action(&job.args) {
+        Some(bulk_action) => parts(jobs, job, &bulk_action, cancelled).await,
         None => tool::all(jobs, job, cancelled).await,
     }
 }
 
-async fn parts(jobs: &Jobs, job: &Job, deed: &BulkAction, cancelled: &CancellationToken) -> End {
+async fn parts(jobs: &Jobs, job: &Job, bulk_action: &BulkAction, cancelled: &CancellationToken) -> End {
     let mut number = job.next_part;
     let mut failures = 0;
     loop {
@@ -44,12 +44,12 @@ async fn parts(jobs: &Jobs, job: &Job, deed: &BulkAction, cancelled: &Cancellati
         if jobs.draining.is_cancelled() {
             return End::Released;
         }
-        let begun = Instant::now();
-        match part(jobs, job, deed, number).await {
+        let started = Instant::now();
+        match part(jobs, job, bulk_action, number).await {
             Ok(Some(true)) => return End::Cancelled,
             Ok(Some(false)) => (number, failures) = (number + 1, 0),
             Ok(None) => return End::Done,
-            Err(StepError::Lost) => match went_on(jobs, job.id, (number, 0)).await {
+            Err(StepError::Lost) => match find_progress(jobs, job.id, (number, 0)).await {
                 Some((next, _)) => (number, failures) = (next, 0),
                 None => return End::Lost,
             },
@@ -61,20 +61,20 @@ async fn parts(jobs: &Jobs, job: &Job, deed: &BulkAction, cancelled: &Cancellati
             Err(StepError::Error(error)) if error.status().is_client_error() => return rights_gone(&error),
             Err(lost) => return lost.into(),
         }
-        pause(begun.elapsed().min(MAX_PAUSE), cancelled).await;
+        pause(started.elapsed().min(MAX_PAUSE), cancelled).await;
     }
 }
 
 /// One part; `None` when there is none left, else whether somebody wants the job stopped.
-async fn part(jobs: &Jobs, job: &Job, deed: &BulkAction, number: i32) -> Result<Option<bool>, StepError> {
+async fn part(jobs: &Jobs, job: &Job, bulk_action: &BulkAction, number: i32) -> Result<Option<bool>, StepError> {
     starter(jobs, job, "cards:write").await?;
     let mut client = jobs.pool.get().await?;
-    let work = client.transaction().await?;
-    let Some(ids) = jobs::part(&work, job.id, number).await? else { return Ok(None) };
+    let tx = client.transaction().await?;
+    let Some(ids) = jobs::part(&tx, job.id, number).await? else { return Ok(None) };
     let outcome = if job.args[bulk::DRY_RUN] == true {
-        card_bulk::preview(&work, deed, &ids).await?
+        card_bulk::preview(&tx, bulk_action, &ids).await?
     } else {
-        card_bulk::apply(&work, deed, &ids, &job.actor, job.id).await?
+        card_bulk::apply(&tx, bulk_action, &ids, &job.actor, job.id).await?
     };
     let too_large = outcome.too_large.into_iter().map(|(id, bytes)| too_large(id, bytes));
     let step = Step {
@@ -85,8 +85,8 @@ async fn part(jobs: &Jobs, job: &Job, deed: &BulkAction, number: i32) -> Result<
         next_part: number + 1,
         ..Step::default()
     };
-    let stop = jobs::count(&work, job.id, jobs.runner, &step).await?;
-    work.commit().await?;
+    let stop = jobs::count(&tx, job.id, jobs.runner, &step).await?;
+    tx.commit().await?;
     Ok(Some(stop))
 }
 

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 pub use self::batches::Upload;
 use self::{batches::Piece, write::Writer};
-use super::{End, JobKind, Jobs, Own, hold, settle};
+use super::{End, JobKind, Jobs, RunningJob, finish, hold};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::codes;
 use cardinal_cards::row::Terms;
@@ -112,18 +112,18 @@ async fn import(jobs: Arc<Jobs>, new: NewImport, mut upload: Upload, answers: An
         }
     };
     tracing::info!(job = %job.id, action = "import", "a job runs");
-    let own = jobs.own(job.id, JobKind::Import);
+    let running = jobs.own(job.id, JobKind::Import);
     let _ = answers.begun.send(Ok(job.clone()));
     let (end, total) = tokio::select! {
-        end = transfer(&jobs, &job, &new.terms, &mut upload, &own, answers.read) => end,
-        () = hold(&jobs, job.id, &own.cancelled) => (End::Lost, None),
+        end = transfer(&jobs, &job, &new.terms, &mut upload, &running, answers.read) => end,
+        () = hold(&jobs, job.id, &running.cancelled) => (End::Lost, None),
     };
     // Who still sends gets to read the answer.
     drop(upload);
     if new.terms.atomic || new.terms.dry_run {
         forget(&jobs, job.id).await;
     }
-    if let Some(job) = settle(&jobs, job.id, &end, total).await {
+    if let Some(job) = finish(&jobs, job.id, &end, total).await {
         let _ = answers.over.send(job);
     }
 }
@@ -134,16 +134,16 @@ async fn transfer(
     job: &Job,
     terms: &Terms,
     upload: &mut Upload,
-    own: &Own,
+    running: &RunningJob,
     read: oneshot::Sender<()>,
 ) -> (End, Option<i64>) {
     let (sender, pieces) = mpsc::channel(1);
-    let mut writer = Writer::new(jobs, job, terms, &own.cancelled);
+    let mut writer = Writer::new(jobs, job, terms, &running.cancelled);
     let mut writing = std::pin::pin!(write_all(&mut writer, pieces, read));
     tokio::select! {
         end = &mut writing => return end,
         // Also while its sender says nothing. What is being written is counted, or gone.
-        () = own.cancelled.cancelled() => {}
+        () = running.cancelled.cancelled() => {}
         () = upload.send(sender) => {}
     }
     writing.await

@@ -19,7 +19,7 @@ use tokio::{sync::mpsc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    BEAT_EVERY, End, JobKind, Jobs, describe, may_pass, settle,
+    End, JobKind, Jobs, LEASE_INTERVAL, describe, finish, may_pass,
     step::{call_parts, rights_gone, starter},
 };
 use crate::http::error::{ApiError, ApiResult};
@@ -89,7 +89,7 @@ impl Jobs {
             args: &args,
         };
         let job = plugin_jobs::queue(&self.pool, &new).await?;
-        self.news.notify_one();
+        self.changed.notify_one();
         Ok(job)
     }
 }
@@ -100,8 +100,8 @@ fn complaints(entry: &JobEntry, args: &Map<String, Value>) -> Option<String> {
 
 /// Takes jobs of this host's plugins that wait, and ends those whose process has died.
 pub(super) async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
-    for buried in plugin_jobs::bury(&jobs.pool, jobs.runner).await? {
-        tracing::warn!(job = %buried.id, plugin = buried.plugin, name = buried.plugin_job, "a job ended with its host");
+    for job in plugin_jobs::fail_abandoned(&jobs.pool, jobs.runner).await? {
+        tracing::warn!(job = %job.id, plugin = job.plugin, name = job.plugin_job, "a job ended with its host");
     }
     let offered: Vec<_> = jobs.plugins.snapshot().jobs.keys().cloned().collect();
     while !offered.is_empty() && jobs.running(JobKind::Plugin) < MAX_RUNNING && !jobs.draining.is_cancelled() {
@@ -110,7 +110,7 @@ pub(super) async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
         let (runner, own) = (Arc::clone(jobs), jobs.own(job.id, JobKind::Plugin));
         jobs.spawn(async move {
             let end = run(&runner, &job, &own.cancelled).await;
-            settle(&runner, job.id, &end, None).await;
+            finish(&runner, job.id, &end, None).await;
         });
     }
     Ok(())
@@ -182,7 +182,7 @@ impl Run<'_> {
         };
         // Side by side: what is being recorded when the handler ends is not lost.
         let (outcome, ()) = tokio::join!(call, self.watch(questions, cancelled, &ended, &give_up));
-        self.beat().await;
+        self.extend_lease().await;
         if self.is_lost.load(Ordering::Relaxed) {
             return End::Lost;
         }
@@ -209,7 +209,7 @@ impl Run<'_> {
         ended: &CancellationToken,
         give_up: &CancellationToken,
     ) {
-        let mut every = tokio::time::interval(BEAT_EVERY);
+        let mut every = tokio::time::interval(LEASE_INTERVAL);
         let mut changes = self.jobs.plugins.changes();
         self.look_at_plugin();
         let grace_over = async {
@@ -223,7 +223,7 @@ impl Run<'_> {
                 () = ended.cancelled() => return,
                 Some(question) = questions.recv() => self.answer(question).await,
                 _ = every.tick() => {
-                    self.beat().await;
+                    self.extend_lease().await;
                     self.look_at_rights().await;
                 }
                 () = cancelled.cancelled(), if !is_asked => self.ask_to_stop(Stop::Cancelled),
@@ -287,7 +287,7 @@ impl Run<'_> {
     }
 
     /// Records what was reported; a database that is away for a moment costs nothing.
-    async fn beat(&self) {
+    async fn extend_lease(&self) {
         if let Err(error) = self.record().await {
             tracing::warn!(job = %self.job.id, error = ?error, "failed to record the progress of a job");
             if self.held_at.lock().elapsed() > LEASE_LOST_AFTER {

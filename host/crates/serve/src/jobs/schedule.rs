@@ -28,11 +28,11 @@ pub(super) type ScheduleKey = (String, String, String);
 pub(super) async fn start_due(jobs: &Jobs) -> ApiResult<()> {
     let now = jobs.clock.now();
     let snapshot = jobs.plugins.snapshot();
-    let of_plugin = |entry: &Arc<JobEntry>| {
+    let find_schedule = |entry: &Arc<JobEntry>| {
         let scheduled = entry.plugin.manifest.schedule().iter().find(|scheduled| scheduled.job == entry.job.name)?;
         Some((Arc::clone(entry), scheduled.clone()))
     };
-    let scheduled: Vec<_> = snapshot.jobs.values().filter_map(of_plugin).collect();
+    let scheduled: Vec<_> = snapshot.jobs.values().filter_map(find_schedule).collect();
     drop(snapshot);
     if jobs.draining.is_cancelled() {
         return Ok(());
@@ -104,7 +104,7 @@ async fn start(jobs: &Jobs, entry: &JobEntry, scheduled: &ScheduledJob, now: Off
     match plugin_schedules::start(&jobs.pool, &new, now, next_at).await {
         Ok(DueJob::Queued(queued)) => {
             tracing::info!(plugin, name = job, job = %queued.id, "a scheduled job was queued");
-            jobs.news.notify_one();
+            jobs.changed.notify_one();
         }
         Ok(DueJob::StillOpen) => {
             tracing::warn!(plugin, name = job, "a scheduled job was left out: the one before has not ended");

@@ -34,7 +34,7 @@ pub(super) fn rights_gone(error: &ApiError) -> End {
 
 /// Where a job of this process is, when that is further than `from`: its last step was committed, though the answer to
 /// that was lost.
-pub(super) async fn went_on(jobs: &Jobs, id: Uuid, from: (i32, i32)) -> Option<(i32, i32)> {
+pub(super) async fn find_progress(jobs: &Jobs, id: Uuid, from: (i32, i32)) -> Option<(i32, i32)> {
     jobs::place(&jobs.pool, id, jobs.runner).await.ok().flatten().filter(|place| *place > from)
 }
 

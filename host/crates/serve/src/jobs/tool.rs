@@ -33,10 +33,10 @@ use cardinal_store::jobs::{self, CountError, Job, Step};
 /// Calls of one job at a time.
 const MAX_CALLS: usize = 4;
 /// How often a tool that is not there is looked for again, a second apart: its plugin may be being replaced.
-const LOOKS: u32 = 30;
+const MAX_LOOKUPS: u32 = 30;
 /// Bytes of a tool's answer that are read; of one that failed, so many are shown.
 const ANSWER_LIMIT: usize = 1 << 20;
-const SHOWN: usize = 500;
+const MAX_SHOWN_BYTES: usize = 500;
 const CARD_ARGUMENT: &str = "card_id";
 
 /// `args` of a job with this action.
@@ -124,7 +124,7 @@ struct Place {
 
 /// Does the rest of a part; `false` when there is none.
 async fn part(jobs: &Jobs, job: &Job, task: &Task, at: &mut Place, cancelled: &CancellationToken) -> Result<bool, End> {
-    let Some(ids) = retried(cancelled, || ids_of(jobs, job, at.part)).await? else { return Ok(false) };
+    let Some(ids) = retried(cancelled, || find_ids(jobs, job, at.part)).await? else { return Ok(false) };
     while usize::try_from(at.item).unwrap_or(usize::MAX) < ids.len() {
         if cancelled.is_cancelled() {
             return Err(End::Cancelled);
@@ -133,13 +133,13 @@ async fn part(jobs: &Jobs, job: &Job, task: &Task, at: &mut Place, cancelled: &C
             return Err(End::Released);
         }
         let rest = &ids[usize::try_from(at.item).unwrap_or_default()..];
-        let wave = &rest[..rest.len().min(MAX_CALLS)];
+        let batch = &rest[..rest.len().min(MAX_CALLS)];
         let step = if at.unknown > 0 {
             let begun = usize::try_from(at.unknown).unwrap_or_default().min(rest.len());
             let errors = rest[..begun].iter().map(|id| nobody_knows(*id)).collect();
             Step { errors, ..Step::default() }
         } else {
-            call_wave(jobs, job, task, wave, at, cancelled).await?
+            call_batch(jobs, job, task, batch, at, cancelled).await?
         };
         let from = (at.part, at.item);
         at.item += i32::try_from(step.errors.len()).unwrap_or_default() + i32::try_from(step.done).unwrap_or_default();
@@ -157,28 +157,28 @@ async fn part(jobs: &Jobs, job: &Job, task: &Task, at: &mut Place, cancelled: &C
 }
 
 /// Records that these calls begin, then makes them.
-async fn call_wave(
+async fn call_batch(
     jobs: &Jobs,
     job: &Job,
     task: &Task,
-    wave: &[Uuid],
+    batch: &[Uuid],
     at: &Place,
     cancelled: &CancellationToken,
 ) -> Result<Step, End> {
     let entry = found(jobs, &task.tool, cancelled).await?;
     let caller = retried(cancelled, || async { Ok(starter(jobs, job, &entry.scope).await?) }).await?;
     may_run(&entry, &caller).map_err(|error| rights_gone(&error))?;
-    let begun = i32::try_from(wave.len()).unwrap_or_default();
+    let begun = i32::try_from(batch.len()).unwrap_or_default();
     let begin = Step { from: (at.part, at.item), next_part: at.part, next_item: at.item, begun, ..Step::default() };
     if retried(cancelled, || counted(jobs, job, &begin)).await? {
         return Err(End::Cancelled);
     }
     if entry.tool.requires_confirmation {
         let (actor, name) = (job.actor.clone(), Some(task.tool.clone()));
-        let detail = serde_json::json!({"job": job.id, "cards": wave});
+        let detail = serde_json::json!({"job": job.id, "cards": batch});
         jobs.audit.done_by(actor, None, job.request_id.clone(), AuditAction::RunUnattended, name, Some(detail)).await;
     }
-    let outcomes = join_all(wave.iter().map(|id| call(&entry, job, &caller, task.for_card(*id), *id))).await;
+    let outcomes = join_all(batch.iter().map(|id| call(&entry, job, &caller, task.for_card(*id), *id))).await;
     let mut step = Step::default();
     for outcome in outcomes {
         match outcome {
@@ -192,7 +192,7 @@ async fn call_wave(
 
 /// The tool, waited for while its plugin is being replaced.
 async fn found(jobs: &Jobs, name: &str, cancelled: &CancellationToken) -> Result<Arc<ToolEntry>, End> {
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_LOOKUPS {
         if let Some(entry) = find(&jobs.plugins, name) {
             return Ok(entry);
         }
@@ -247,9 +247,9 @@ async fn answered(reply: PluginReply) -> Result<(), (String, String)> {
         return Ok(());
     }
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let said = |name: &str| problem.get(name).and_then(Value::as_str).map(str::to_owned);
-    let text = || String::from_utf8_lossy(&body[..body.len().min(SHOWN)]).into_owned();
-    Err((said("code").unwrap_or_else(|| "plugin-error".to_owned()), said("detail").unwrap_or_else(text)))
+    let member = |name: &str| problem.get(name).and_then(Value::as_str).map(str::to_owned);
+    let text = || String::from_utf8_lossy(&body[..body.len().min(MAX_SHOWN_BYTES)]).into_owned();
+    Err((member("code").unwrap_or_else(|| "plugin-error".to_owned()), member("detail").unwrap_or_else(text)))
 }
 
 fn nobody_knows(card: Uuid) -> Value {
@@ -257,25 +257,25 @@ fn nobody_knows(card: Uuid) -> Value {
     fault(("id", Value::from(card.to_string())), "interrupted", detail)
 }
 
-async fn ids_of(jobs: &Jobs, job: &Job, number: i32) -> Result<Option<Vec<Uuid>>, StepError> {
+async fn find_ids(jobs: &Jobs, job: &Job, number: i32) -> Result<Option<Vec<Uuid>>, StepError> {
     let mut client = jobs.pool.get().await?;
-    let work = client.transaction().await?;
-    Ok(jobs::part(&work, job.id, number).await?)
+    let tx = client.transaction().await?;
+    Ok(jobs::part(&tx, job.id, number).await?)
 }
 
 async fn counted(jobs: &Jobs, job: &Job, step: &Step) -> Result<bool, StepError> {
     let mut client = jobs.pool.get().await?;
-    let work = client.transaction().await?;
-    let stop = match jobs::count(&work, job.id, jobs.runner, step).await {
+    let tx = client.transaction().await?;
+    let stop = match jobs::count(&tx, job.id, jobs.runner, step).await {
         // The attempt before this one was committed, though nobody heard of it.
         Err(CountError::Lost)
-            if step::went_on(jobs, job.id, step.from).await == Some((step.next_part, step.next_item)) =>
+            if step::find_progress(jobs, job.id, step.from).await == Some((step.next_part, step.next_item)) =>
         {
             false
         }
         counted => counted?,
     };
-    work.commit().await?;
+    tx.commit().await?;
     Ok(stop)
 }
 

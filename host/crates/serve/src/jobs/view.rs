@@ -8,14 +8,14 @@ use cardinal_database::pool::Pool;
 use cardinal_store::jobs::{self, Job};
 
 /// Errors that are shown inside a job; all of them are at `/errors`.
-const SHOWN_ERRORS: i64 = 100;
+const MAX_SHOWN_ERRORS: i64 = 100;
 
 /// A job with the first of its errors.
 pub(super) async fn whole(pool: &Pool, job: &Job, now: OffsetDateTime) -> ApiResult<Value> {
     let mut item = summary(job, now);
     let errors = match job.failed {
         0 => Vec::new(),
-        _ => jobs::errors(pool, job.id, 0, SHOWN_ERRORS).await?,
+        _ => jobs::errors(pool, job.id, 0, MAX_SHOWN_ERRORS).await?,
     };
     item["errors"] = errors.into_iter().map(|(_, error)| error).collect();
     item["errors_url"] = json!(format!("/v1/admin/jobs/{}/errors", job.id));

@@ -57,7 +57,7 @@ pub(super) fn spawn_all(app: &Arc<App>, link: &SupervisorLink, stop: &Cancellati
         tasks.spawn(async move { oidc.keep_fresh().await });
     }
     tasks.spawn(revert_log_levels(Arc::clone(app)));
-    tasks.spawn(tell_dropped_lines(Arc::clone(app)));
+    tasks.spawn(report_dropped_lines(Arc::clone(app)));
     tasks.spawn(share_budgets(Arc::clone(app)));
     tasks.spawn(follow_proxy_routes(Arc::clone(app)));
     tasks.spawn(count_descriptors(Arc::clone(app)));
@@ -77,7 +77,7 @@ fn spawn_for_plugins(tasks: &mut JoinSet<()>, app: &Arc<App>, stop: &Cancellatio
     tasks.spawn(async move { stuck.relieve_stuck().await });
     tasks.spawn(async move { loads.finish_loads().await });
     tasks.spawn(roll_back_failures(Arc::clone(app)));
-    tasks.spawn(tell_of_plugins(Arc::clone(app), stop.clone()));
+    tasks.spawn(announce_plugins(Arc::clone(app), stop.clone()));
 }
 
 /// Tells the supervisor that tasks run. The thread that runs this one may be the last that is not blocked.
@@ -122,7 +122,7 @@ async fn follow_proxy_routes(app: Arc<App>) {
     app.proxy_routes.follow(&app.pools.core, &app.proxy).await;
 }
 
-/// Notes packages that failed their trial; the registry has put those before them back.
+/// Notes packages that failed as canaries; the registry has put those before them back.
 async fn roll_back_failures(app: Arc<App>) {
     let by = json!({"kind": "host", "id": app.host_id, "name": "error rate"});
     loop {
@@ -134,7 +134,7 @@ async fn roll_back_failures(app: Arc<App>) {
     }
 }
 
-async fn tell_of_plugins(app: Arc<App>, stop: CancellationToken) {
+async fn announce_plugins(app: Arc<App>, stop: CancellationToken) {
     news::publish(&app.plugins, &app.pools.core, app.host_id, &stop).await;
 }
 
@@ -156,7 +156,7 @@ async fn write_audit(app: Arc<App>) {
     let mut every = tokio::time::interval(SUM_UP_EVERY);
     loop {
         tokio::select! {
-            () = app.audit.news() => tokio::time::sleep(GATHER_AUDIT).await,
+            () = app.audit.until_added() => tokio::time::sleep(GATHER_AUDIT).await,
             _ = every.tick() => {}
         }
         app.audit.write_waiting(false).await;
@@ -246,9 +246,9 @@ async fn count_descriptors(app: Arc<App>) {
     let mut every = tokio::time::interval(COUNT_EVERY);
     loop {
         every.tick().await;
-        let Some((open, most)) = process::descriptors() else { return };
+        let Some((open, limit)) = process::descriptors() else { return };
         let pooled: u64 = api::system::pools(&app).iter().map(|pool| pool.size).sum();
-        app.plugins.note_descriptors(open, most, app.telemetry.connections.read() + pooled);
+        app.plugins.note_descriptors(open, limit, app.telemetry.connections.read() + pooled);
     }
 }
 
@@ -262,8 +262,8 @@ async fn sample_traffic(app: Arc<App>) {
 }
 
 /// Says that plugins have written more than they may.
-async fn tell_dropped_lines(app: Arc<App>) {
-    app.log.tails().tell_dropped().await;
+async fn report_dropped_lines(app: Arc<App>) {
+    app.log.tails().report_dropped().await;
 }
 
 /// Takes changed log levels back when their time has come.

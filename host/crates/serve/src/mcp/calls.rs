@@ -18,6 +18,7 @@ use cardinal_observe::{
     Telemetry,
     spans::{Attributes, Kind, Span},
     tools::Outcome,
+    trace::Trace,
 };
 
 const METHOD: &str = "tools/call";
@@ -37,26 +38,29 @@ pub struct CallRecord {
     calls: Calls,
     started: Instant,
     /// When its span began; none where spans are not sent.
-    span_began: Option<OffsetDateTime>,
+    span_started: Option<OffsetDateTime>,
     client: Arc<str>,
     arguments: [u8; 32],
 }
 
 impl Calls {
-    /// Whatever the tool does from here on is a part of the call's span.
+    /// Whatever the tool does from here on is a part of the call's span, which is one of the request's, or else of `trace`,
+    /// where its message says that it is called from.
     pub fn begin(
         &self,
         visit: &mut Visit,
+        trace: Option<Trace>,
         client: Option<&Implementation>,
         arguments: Option<&JsonObject>,
     ) -> CallRecord {
+        visit.join(trace);
         let child = self.telemetry.spans.child(&visit.trace);
         visit.trace = child.unwrap_or(visit.trace);
-        let span_began = child.map(|_| self.audit.now());
+        let span_started = child.map(|_| self.audit.now());
         CallRecord {
             calls: self.clone(),
             started: Instant::now(),
-            span_began,
+            span_started,
             client: client.map_or_else(|| Arc::clone(&NO_CLIENT), describe),
             arguments: fingerprint(visit, arguments),
         }
@@ -76,8 +80,8 @@ impl CallRecord {
         let took = self.started.elapsed();
         let Telemetry { tools, spans, .. } = &*self.calls.telemetry;
         tools.observe(tool.name(), outcome, took);
-        if let Some(began) = self.span_began {
-            spans.push(span(visit, tool, outcome, began, took));
+        if let Some(started) = self.span_started {
+            spans.push(span(visit, tool, outcome, started, took));
         }
         let is_local = matches!(visit.caller.kind, CallerKind::Local { .. });
         let call = ToolCall {
@@ -96,7 +100,7 @@ impl CallRecord {
 }
 
 /// Named as OpenTelemetry's conventions for MCP name it.
-fn span(visit: &Visit, tool: &AnyTool, outcome: Outcome, began: OffsetDateTime, took: Duration) -> Span {
+fn span(visit: &Visit, tool: &AnyTool, outcome: Outcome, started: OffsetDateTime, took: Duration) -> Span {
     let mut attributes = Attributes::default();
     attributes.text("mcp.method.name", METHOD);
     attributes.text("gen_ai.tool.name", tool.name());
@@ -115,9 +119,9 @@ fn span(visit: &Visit, tool: &AnyTool, outcome: Outcome, began: OffsetDateTime, 
     Span {
         trace: visit.trace,
         state: None,
-        kind: Kind::Internal,
+        kind: if visit.has_own_trace { Kind::Server } else { Kind::Internal },
         name: format!("{METHOD} {}", tool.name()),
-        began,
+        started,
         took,
         attributes,
         is_error: error.is_some(),

@@ -7,6 +7,7 @@ use rmcp::{
 };
 
 use super::Visit;
+use cardinal_observe::trace::Trace;
 
 /// Characters that are kept of a client's name and of its version.
 const NAME_LIMIT: usize = 100;
@@ -19,6 +20,11 @@ pub(super) fn info(visit: &Visit, context: &RequestContext<RoleServer>) -> Optio
 /// As it may be shown: what a client calls itself is anything.
 pub(super) fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(NAME_LIMIT).collect()
+}
+
+/// The place in its own trace that the client calls from.
+pub(super) fn trace(context: &RequestContext<RoleServer>) -> Option<Trace> {
+    Trace::from_parent(context.meta.get("traceparent")?.as_str()?.as_bytes())
 }
 
 /// What notifications about the call are marked with, where the client has asked for some and hears them.

@@ -1,11 +1,11 @@
 //! The core's own tools: finding, reading, writing and exporting cards, by the functions that the admin API uses.
 
+mod attributes;
 mod bulk;
 mod declared;
 mod jobs;
 mod pin;
 mod read;
-mod sources;
 mod view;
 mod write;
 

@@ -20,6 +20,24 @@ pub(super) fn stand_in(object: &str) -> Option<Value> {
     Some(Value::String(format!("{}{object}", &OPENING[1..])))
 }
 
+/// Takes the object out of what stands for it, so that it is written once: [`put_back`] puts it into the message.
+pub(super) fn take(content: &mut Value) -> Option<String> {
+    let Value::String(text) = content else { return None };
+    let object = text.strip_prefix(&OPENING[1..])?.to_owned();
+    text.truncate(OPENING.len() - 1);
+    Some(object)
+}
+
+/// The message with the object that was taken out of it.
+pub(super) fn put_back(message: Vec<u8>, object: &str) -> Vec<u8> {
+    let Some(start) = str::from_utf8(&message).ok().and_then(|text| text.find(OPENING.as_str())) else {
+        return message;
+    };
+    // The mark is a string of its own now.
+    let end = start + OPENING.len() + 1;
+    [&message[..start], object.as_bytes(), &message[end..]].concat()
+}
+
 /// Puts the object back. A message is never split between frames.
 pub(super) fn restore(frame: Frame<Bytes>) -> Frame<Bytes> {
     frame.map_data(restore_in)
@@ -71,6 +89,18 @@ mod tests {
         let restored = str::from_utf8(&restored).unwrap();
         let whole = r#"{"result":{"structuredContent":{"a\"\u0001\\":[18446744073709551616,0.1000000000000000055,1e400],"b":"\\"},"z":"\\\""}}"#;
         assert_eq!(restored, format!("data: {whole}\n\n"));
+    }
+
+    #[test]
+    fn an_object_that_was_taken_out_comes_back_the_same() {
+        let object = r#"{"a\"":[18446744073709551616],"b":"\\"}"#;
+        let mut content = stand_in(object).unwrap();
+        let written = |content: &Value| json!({"result": {"structuredContent": content, "z": "\\\""}}).to_string();
+        let restored = restore_in(written(&content).into());
+        let taken = take(&mut content).unwrap();
+        assert_eq!(put_back(written(&content).into(), &taken), restored);
+        assert_eq!((take(&mut json!("text")), take(&mut json!({}))), (None, None));
+        assert_eq!(put_back(b"{}".to_vec(), "{}"), b"{}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Reporter {
 
     /// Passes a report on.
     async fn report(&mut self, progress: Progress) {
-        let done = self.last_sent.map_or(progress.done, |told| progress.done.max(above(told)));
+        let done = self.last_sent.map_or(progress.done, |last| progress.done.max(above(last)));
         self.latest = Some(progress);
         self.send(done).await;
     }

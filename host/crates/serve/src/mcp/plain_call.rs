@@ -66,7 +66,7 @@ impl Server {
 }
 
 async fn run(server: &Server, call: PlainCall, tool: AnyTool, mut visit: Visit) -> Response {
-    let record = server.services.calls.begin(&mut visit, call.client.as_ref(), Some(&call.arguments));
+    let record = server.services.calls.begin(&mut visit, call.trace, call.client.as_ref(), Some(&call.arguments));
     let mut call_under_way = OpenCall { record, visit, tool, has_ended: false };
     let OpenCall { visit, tool, .. } = &call_under_way;
     // A handler that panics must neither take the connection with it nor leave no record.
@@ -87,8 +87,10 @@ async fn run(server: &Server, call: PlainCall, tool: AnyTool, mut visit: Visit) 
 
 /// The JSON-RPC answer, as the protocol library writes it.
 fn response(id: RequestId, result: Result<CallToolResult, ErrorData>, is_modern: bool) -> Response {
+    let mut object = None;
     let message: ServerJsonRpcMessage = match result {
-        Ok(result) => {
+        Ok(mut result) => {
+            object = result.structured_content.as_mut().and_then(exact_content::take);
             let mut result = ServerResult::CallToolResult(result);
             if !is_modern {
                 result.strip_result_type_for_legacy_peer();
@@ -98,7 +100,10 @@ fn response(id: RequestId, result: Result<CallToolResult, ErrorData>, is_modern:
         Err(error) => JsonRpcMessage::error(error, Some(id)),
     };
     let (status, bytes) = match serde_json::to_vec(&message) {
-        Ok(bytes) => (StatusCode::OK, exact_content::restore_in(bytes.into())),
+        Ok(bytes) => match object {
+            Some(object) => (StatusCode::OK, exact_content::put_back(bytes, &object).into()),
+            None => (StatusCode::OK, bytes.into()),
+        },
         Err(error) => {
             tracing::error!(%error, "failed to write the answer to a tool call");
             (StatusCode::INTERNAL_SERVER_ERROR, Bytes::new())

@@ -204,8 +204,8 @@ impl Server {
         let (sender, reports) = progress::channel();
         visit.progress = token.is_some().then_some(sender);
         let record = {
-            let client = client::info(&visit, context);
-            self.services.calls.begin(&mut visit, client.as_ref(), request.arguments.as_ref())
+            let (trace, client) = (client::trace(context), client::info(&visit, context));
+            self.services.calls.begin(&mut visit, trace, client.as_ref(), request.arguments.as_ref())
         };
         let asker = Asker::new(context, &request, &visit);
         let (server, cancelled, ours) =
@@ -218,8 +218,8 @@ impl Server {
                     () = cancelled.cancelled() => (Ok(plugin_tools::failure(CANCELLED).into()), Outcome::Cancelled),
                 }
             };
-            let ((answer, outcome), spent) = request_timing::account(pin!(call)).await;
-            visit.spent.add(&spent);
+            let ((answer, outcome), timing) = request_timing::account(pin!(call)).await;
+            visit.timing.add(&timing);
             record.end(&visit, &tool, outcome).await;
             answer
         };

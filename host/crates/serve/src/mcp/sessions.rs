@@ -185,7 +185,7 @@ pub(super) struct Sessions {
     changing: Mutex<()>,
     ended: Mutex<HashMap<Uuid, Instant>>,
     displaced_streams: DisplacedStreams,
-    began: Instant,
+    started: Instant,
 }
 
 impl Sessions {
@@ -197,7 +197,7 @@ impl Sessions {
             changing: Mutex::default(),
             ended: Mutex::default(),
             displaced_streams: DisplacedStreams::default(),
-            began: Instant::now(),
+            started: Instant::now(),
         }
     }
 
@@ -324,7 +324,7 @@ impl Sessions {
     }
 
     fn now(&self) -> u64 {
-        millis(self.began.elapsed())
+        millis(self.started.elapsed())
     }
 }
 
@@ -451,7 +451,7 @@ mod tests {
         let (mut sessions, caller) = (sessions("one"), caller());
         let (idle, in_use) = (open(&sessions, &caller), open(&sessions, &caller));
         let _stream = sessions.find(&in_use, &caller).unwrap().begin_use();
-        sessions.began = Instant::now().checked_sub(IDLE * 2).unwrap();
+        sessions.started = Instant::now().checked_sub(IDLE * 2).unwrap();
         sessions.sweep();
         assert!(
             sessions.open.load().contains_key(in_use.as_str()) && !sessions.open.load().contains_key(idle.as_str())
@@ -465,7 +465,7 @@ mod tests {
         let session = sessions.find(&open(&sessions, &caller), &caller).unwrap();
         assert_eq!(session.inner().await, None, "none is needed yet");
         let call = session.build(async |_| Ok("inner".into())).await.unwrap();
-        sessions.began = Instant::now().checked_sub(IDLE_LIBRARY_SESSION).unwrap();
+        sessions.started = Instant::now().checked_sub(IDLE_LIBRARY_SESSION).unwrap();
         sessions.sweep();
         assert_eq!(session.inner().await.as_deref(), Some("inner"), "a call is under way in it");
         drop(call);

@@ -21,12 +21,14 @@ pub struct Visit {
     pub caller: SharedCaller,
     pub request_id: RequestId,
     pub trace: Trace,
+    /// The message names a trace, and the request none.
+    pub has_own_trace: bool,
     pub peer: std::net::IpAddr,
     /// The arguments as the tool gets them, where they are written already: of a call by the short way, and of one whose
     /// numbers the protocol library would round.
     pub exact_arguments: Option<Bytes>,
     /// Tools run in tasks of the protocol library; what they spend belongs to the request.
-    pub spent: DetachedTiming,
+    pub timing: DetachedTiming,
     pub session: Option<Arc<Session>>,
     /// The answer may be a stream of events.
     pub reads_events: bool,
@@ -48,9 +50,10 @@ impl Visit {
             caller: narrowing.caller(caller).into_owned(),
             request_id: call.request_id,
             trace: call.trace,
+            has_own_trace: false,
             peer: call.peer,
             exact_arguments: None,
-            spent: DetachedTiming::default(),
+            timing: DetachedTiming::default(),
             session: None,
             reads_events: false,
             takes_links: false,
@@ -58,6 +61,16 @@ impl Visit {
             progress: None,
             origin: None,
             frames: None,
+        }
+    }
+
+    /// Makes what follows a part of the trace that a message names. One that the request itself names comes first: the
+    /// request is a part of the same, or the client mixes two up.
+    pub(super) fn join(&mut self, trace: Option<Trace>) {
+        if self.trace.begins_here()
+            && let Some(trace) = trace
+        {
+            (self.trace, self.has_own_trace) = (trace, true);
         }
     }
 

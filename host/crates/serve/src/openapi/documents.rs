@@ -16,7 +16,7 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::hex::hex;
 
 /// Documents that are kept: callers differ by the plugins that they may read.
-const KEPT: usize = 32;
+const MAX_DOCUMENTS: usize = 32;
 
 /// What the core's document is made of is known once; the rest changes with the plugins.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl Documents {
         }
         let body = Arc::new(DocumentBody::new(make())?);
         let mut kept = kept();
-        if kept.change != change || kept.by_plugins.len() >= KEPT {
+        if kept.change != change || kept.by_plugins.len() >= MAX_DOCUMENTS {
             kept.change = change;
             kept.by_plugins.clear();
         }

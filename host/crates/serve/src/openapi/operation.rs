@@ -233,10 +233,10 @@ impl<'g> Operation<'g> {
         let (template, names) = foreign::template(facts.path);
         let mut order = Vec::new();
         for name in &names {
-            let told =
+            let described =
                 self.parameters.iter().position(|parameter| parameter["in"] == "path" && parameter["name"] == **name);
-            order.push(match told {
-                Some(told) => self.parameters.remove(told),
+            order.push(match described {
+                Some(described) => self.parameters.remove(described),
                 None if name == "id" => parameter(name, "path", true, json!({"type": "string", "format": "uuid"})),
                 None => parameter(name, "path", true, json!({"type": "string", "minLength": 1})),
             });

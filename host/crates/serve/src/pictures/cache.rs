@@ -16,7 +16,7 @@ const MAX_KEPT_BYTES: usize = 48 << 20;
 /// What an address takes beside its picture; it bounds the number of those that have none.
 const ENTRY_BYTES: usize = 4 << 10;
 /// A picture is read again after this: shops exchange pictures at one address.
-const FRESH: Duration = Duration::from_secs(3_600);
+const TTL: Duration = Duration::from_secs(3_600);
 /// A failure may pass sooner.
 const FAILURE_FRESH: Duration = Duration::from_secs(60);
 
@@ -53,7 +53,7 @@ impl Cache {
     ) -> Result<Outcome, E> {
         let slot = self.slot(address);
         let outcome = slot.outcome.get_or_try_init(|| read).await.cloned();
-        self.settle(address, &slot);
+        self.finish(address, &slot);
         outcome
     }
 
@@ -74,7 +74,7 @@ impl Cache {
     }
 
     /// Counts what has been read; forgets what could not be tried.
-    fn settle(&self, address: &str, slot: &Arc<Slot>) {
+    fn finish(&self, address: &str, slot: &Arc<Slot>) {
         let mut kept = self.0.lock();
         let Some(entry) = kept.by_address.get_mut(address).filter(|entry| Arc::ptr_eq(&entry.slot, slot)) else {
             return;
@@ -114,7 +114,7 @@ impl Slot {
         let age = self.made.elapsed();
         match self.outcome.get() {
             None => true,
-            Some(Ok(_)) => age < FRESH,
+            Some(Ok(_)) => age < TTL,
             Some(Err(_)) => age < FAILURE_FRESH,
         }
     }

@@ -25,7 +25,7 @@ pub const MAX_URL: usize = 2_048;
 /// The largest picture: what a camera makes, and no more than a browser is glad to draw.
 pub const MAX_BYTES: usize = 8 << 20;
 /// Bytes that are enough to tell what a file is.
-const ENOUGH_TO_DETECT: usize = 256;
+const DETECTION_BYTES: usize = 256;
 const ACCEPTED: &str = "image/avif,image/webp,image/png,image/jpeg,image/gif";
 
 /// Reads pictures from the internet, and from the private networks that the operator has opened.
@@ -117,7 +117,7 @@ async fn read(url: &Url, response: Response<Incoming>) -> Result<Step, PictureEr
             return Err(PictureError::TooLarge);
         }
         // What is no picture is not waited for.
-        if bytes.len() >= ENOUGH_TO_DETECT && Format::detect(&bytes).is_none() {
+        if bytes.len() >= DETECTION_BYTES && Format::detect(&bytes).is_none() {
             return Err(PictureError::NotAPicture);
         }
     }

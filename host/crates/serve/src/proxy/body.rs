@@ -45,8 +45,8 @@ impl std::error::Error for BodyError {}
 
 /// How far a request's body has come; seen from the body and from who waits for the answer.
 pub struct Progress {
-    began: Instant,
-    /// Milliseconds after `began` when the last piece was taken.
+    started: Instant,
+    /// Milliseconds after `started` when the last piece was taken.
     last: AtomicU64,
     /// It is the client that is waited for.
     waiting: AtomicBool,
@@ -65,7 +65,7 @@ impl Progress {
     /// With `expects`, nothing of the body is touched until the upstream says 100, or nothing, or refuses.
     pub fn new(expects: bool) -> Arc<Self> {
         Arc::new(Self {
-            began: Instant::now(),
+            started: Instant::now(),
             last: AtomicU64::new(0),
             waiting: AtomicBool::new(false),
             client_failed: AtomicBool::new(false),
@@ -102,11 +102,11 @@ impl Progress {
             return Duration::ZERO;
         }
         let last = Duration::from_millis(self.last.load(Ordering::Acquire));
-        self.began.elapsed().saturating_sub(last)
+        self.started.elapsed().saturating_sub(last)
     }
 
     fn moved(&self) {
-        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Release);
         self.waiting.store(false, Ordering::Release);
     }

@@ -33,14 +33,14 @@ pub fn wants_service_worker(headers: &HeaderMap) -> bool {
 
 /// The protocol that the client wants to change to, when it is one that may be tunnelled.
 pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let asked = hop_by_hop::connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"));
+    let has_upgrade = hop_by_hop::connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"));
     let wanted = headers.get(header::UPGRADE)?;
     let carries_http = |protocol: &str| {
         let name = protocol.split('/').next().unwrap_or_default().trim();
         HTTP_ITSELF.iter().any(|own| name.eq_ignore_ascii_case(own))
     };
     let alone = headers.get_all(header::UPGRADE).iter().count() == 1;
-    (asked && alone && !wanted.to_str().ok()?.split(',').any(carries_http)).then(|| wanted.clone())
+    (has_upgrade && alone && !wanted.to_str().ok()?.split(',').any(carries_http)).then(|| wanted.clone())
 }
 
 /// What the forwarding headers say to the upstream.
@@ -142,8 +142,8 @@ fn same_name(name: &str, expected: &str) -> bool {
 }
 
 fn set_forwarded(headers: &mut HeaderMap, way: &Forwarding<'_>, host: &HeaderValue) {
-    let told = |name: &str, headers: &HeaderMap| joined(headers.get_all(name).iter());
-    let (mut addresses, mut account) = (told(X_FORWARDED_FOR, headers), told("forwarded", headers));
+    let joined_value = |name: &str, headers: &HeaderMap| joined(headers.get_all(name).iter());
+    let (mut addresses, mut account) = (joined_value(X_FORWARDED_FOR, headers), joined_value("forwarded", headers));
     if addresses.is_some() && account.is_some() && way.client == way.peer {
         // They contradict each other, so that neither was believed: see `crates/serve/src/http/forwarded.rs`.
         (addresses, account) = (None, None);
@@ -359,10 +359,10 @@ mod tests {
 
     #[test]
     fn protocols_that_carry_http_are_not_tunnelled() {
-        let asked = |protocol| upgrade(&map(&[("connection", "keep-alive, Upgrade"), ("upgrade", protocol)]));
-        assert!(asked("websocket").is_some() && asked("IRC/6.9").is_some());
+        let upgrade_to = |protocol| upgrade(&map(&[("connection", "keep-alive, Upgrade"), ("upgrade", protocol)]));
+        assert!(upgrade_to("websocket").is_some() && upgrade_to("IRC/6.9").is_some());
         for refused in ["h2c", "H2C", "websocket, h2c", "TLS/1.0", "HTTP/2.0", "h2"] {
-            assert!(asked(refused).is_none(), "{refused}");
+            assert!(upgrade_to(refused).is_none(), "{refused}");
         }
         assert!(upgrade(&map(&[("upgrade", "websocket")])).is_none());
     }

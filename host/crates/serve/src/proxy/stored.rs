@@ -15,7 +15,7 @@ use cardinal_store::{
 };
 
 /// How often a host looks whether another one has changed them; the contract allows 5 s.
-const EVERY: Duration = Duration::from_secs(2);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The routes of `PROXY_ROUTES`, and which version of the stored ones is in force beside them.
 pub struct StoredRoutes {
@@ -59,7 +59,7 @@ impl StoredRoutes {
 
     /// Follows what other hosts set, while this one lives.
     pub async fn follow(&self, pool: &Pool, proxy: &Proxy) {
-        let mut every = tokio::time::interval(EVERY);
+        let mut every = tokio::time::interval(REFRESH_INTERVAL);
         loop {
             every.tick().await;
             if let Err(error) = self.look(pool, proxy).await {

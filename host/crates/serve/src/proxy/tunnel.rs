@@ -27,7 +27,7 @@ const TUNNELS: u32 = 4096;
 const BUFFER: usize = 16 * 1024;
 const BUSY_RETRY: u32 = 1;
 /// How long tunnels that were told to close are waited for.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The open tunnels.
 pub(super) struct Tunnels {
@@ -63,7 +63,7 @@ impl Tunnels {
             tracing::info!(tunnels = self.open(), "closing the upgraded connections that are still open");
             self.close.cancel();
             // They end with their next breath; a place may also be held by a request whose upstream is still thinking.
-            let _ = tokio::time::timeout(FAREWELL, all_ended()).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, all_ended()).await;
         }
     }
 
@@ -78,7 +78,7 @@ impl Tunnels {
     ) {
         let close = self.close.clone();
         tokio::spawn(async move {
-            let begun = Instant::now();
+            let started = Instant::now();
             let moved = TunnelBytes::default();
             let end = tokio::select! {
                 end = carry(client, upstream, &moved) => end.err().map_or("closed", |_| "broken off"),
@@ -86,7 +86,7 @@ impl Tunnels {
                 () = close.cancelled() => "shutdown",
             };
             let (to_upstream, to_client) = (moved.up.load(Ordering::Relaxed), moved.down.load(Ordering::Relaxed));
-            let ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
             let request_id = request_id.as_str();
             tracing::info!(target: "cardinal::access", request_id, end, ms, to_upstream, to_client, "upgraded connection ended");
             drop(place);
@@ -154,14 +154,14 @@ mod tests {
         let talk = async {
             client.write_all(b"question").await.unwrap();
             client.shutdown().await.unwrap();
-            let mut heard = String::new();
-            upstream.read_to_string(&mut heard).await.unwrap();
-            assert_eq!(heard, "question");
+            let mut received = String::new();
+            upstream.read_to_string(&mut received).await.unwrap();
+            assert_eq!(received, "question");
             upstream.write_all(b"answer").await.unwrap();
             upstream.shutdown().await.unwrap();
-            heard.clear();
-            client.read_to_string(&mut heard).await.unwrap();
-            assert_eq!(heard, "answer");
+            received.clear();
+            client.read_to_string(&mut received).await.unwrap();
+            assert_eq!(received, "answer");
         };
         tokio::join!(both, talk);
         assert_eq!((moved.up.into_inner(), moved.down.into_inner()), (8, 6));
@@ -171,7 +171,7 @@ mod tests {
     async fn silence_is_counted_from_the_last_byte() {
         let moved = TunnelBytes::default();
         let idle = Duration::from_secs(60);
-        let begun = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         let talk = async {
             for _ in 0..10 {
                 tokio::time::sleep(Duration::from_secs(50)).await;
@@ -179,7 +179,7 @@ mod tests {
             }
         };
         tokio::join!(talk, silence(&moved, idle));
-        let took = begun.elapsed().as_secs();
+        let took = started.elapsed().as_secs();
         assert!((560..=620).contains(&took), "{took} s");
     }
 }

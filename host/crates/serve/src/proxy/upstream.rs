@@ -34,13 +34,13 @@ use cardinal_base::{causes::causes, codes};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than the 5 s after which Node.js, the quickest of the usual servers, closes idle connections: one that is
 /// taken up while the other end closes it costs a request, unless that may be repeated.
-const KEPT_IDLE: Duration = Duration::from_secs(4);
-/// As none is kept for longer than [`KEPT_IDLE`], this is a bound for a burst: below it, clients that come and go
-/// together never make the proxy close connections that it opens again a moment later.
-const KEPT_PER_UPSTREAM: usize = 512;
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+/// As none is kept for longer than [`POOL_IDLE_TIMEOUT`], this is a bound for a burst: below it, clients that come and
+/// go together never make the proxy close connections that it opens again a moment later.
+const MAX_IDLE_PER_UPSTREAM: usize = 512;
 /// How often a request is tried on connections that were kept, and turn out to be closed. All that an upstream has
 /// closed together are noticed by the time of the second.
-const TRIES: usize = 3;
+const MAX_TRIES: usize = 3;
 /// An upstream that takes nothing for this long is given up.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 /// Finds out, in the end, that a machine is gone whose connection waits in silence.
@@ -58,8 +58,8 @@ impl Client {
         let client = legacy::Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(KEPT_IDLE)
-            .pool_max_idle_per_host(KEPT_PER_UPSTREAM)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE_PER_UPSTREAM)
             .set_host(false)
             .build(Dialer(http));
         Self(client)
@@ -71,7 +71,7 @@ impl Client {
     /// not been sent by then, is sent over another one by hyper's client; what has, only if it is safe to repeat (RFC
     /// 9110, 9.2.2) and has no body. Nothing is ever repeated that was sent over a new connection.
     pub(super) async fn send(&self, mut request: Request<Upload>) -> Result<Response<Incoming>, legacy::Error> {
-        for _ in 1..TRIES {
+        for _ in 1..MAX_TRIES {
             let Some(again) = repeated(&request) else { break };
             match self.send_once(request).await {
                 Err(error) if died_while_kept(&error) => request = again,
@@ -111,18 +111,18 @@ fn died_while_kept(error: &legacy::Error) -> bool {
     let was_kept = extensions.get().is_some_and(|AnswerFlag(served)| served.load(Ordering::Relaxed));
     let ended = |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(hyper::Error::is_incomplete_message);
     let broke = [io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
-    was_kept && (causes(error).any(ended) || is_of(error, &broke))
+    was_kept && (causes(error).any(ended) || has_kind(error, &broke))
 }
 
 /// Why there is no answer.
 pub(super) fn failure(error: legacy::Error) -> ApiError {
-    let has_timed_out = is_of(&error, &[io::ErrorKind::TimedOut]);
+    let has_timed_out = has_kind(&error, &[io::ErrorKind::TimedOut]);
     let code = if has_timed_out { &codes::UPSTREAM_TIMEOUT } else { &codes::UPSTREAM_ERROR };
     ApiError::new(code).cause(error)
 }
 
 /// Whether it came of a failure of the connection of one of these kinds.
-fn is_of(error: &legacy::Error, kinds: &[io::ErrorKind]) -> bool {
+fn has_kind(error: &legacy::Error, kinds: &[io::ErrorKind]) -> bool {
     let is_one = |error: &io::Error| kinds.contains(&error.kind());
     causes(error).any(|cause| cause.downcast_ref().is_some_and(is_one))
 }

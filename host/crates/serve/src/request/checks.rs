@@ -22,7 +22,7 @@ use cardinal_base::{codes, config::own_paths::is_own};
 
 /// Who sends it, behind whatever proxies are trusted.
 pub(super) fn origin(app: &App, peer: Peer, request: &Request<RequestBody>) -> Origin {
-    if let ListenerRole::Local { .. } = peer.door {
+    if let ListenerRole::Local { .. } = peer.listener_role {
         // No proxy stands before it, whatever the headers say.
         return Origin { client: peer.ip, trusted: false };
     }
@@ -43,11 +43,11 @@ pub(super) fn admit(app: &App, peer: Peer, request: &Request<RequestBody>) -> Ap
     {
         return Err(full.refusal());
     }
-    if peer.door == ListenerRole::InClear && !app.routes.is_exempt(path) {
+    if peer.listener_role == ListenerRole::InClear && !app.routes.is_exempt(path) {
         let detail = "This port speaks HTTPS: ask the same address with https:// in place of http://.";
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
     }
-    if peer.door == ListenerRole::Public && path::is_private(path) {
+    if peer.listener_role == ListenerRole::Public && path::is_private(path) {
         return Err(ApiError::new(&codes::NOT_FOUND));
     }
     app.hosts.check(request)
@@ -62,13 +62,13 @@ pub(super) fn proxied(
 ) -> ApiResult<Option<Arc<table::Route>>> {
     let path = request.uri().path();
     if !is_own(path)
-        && proxies(app, peer.door, site)
+        && proxies(app, peer.listener_role, site)
         && let Some(route) = app.proxy.find(path)
     {
         return Ok(Some(route));
     }
     // Where the Admin UI isn't, nothing leads there.
-    if site == Site::Proxied || (peer.door == ListenerRole::Public && path == "/") {
+    if site == Site::Proxied || (peer.listener_role == ListenerRole::Public && path == "/") {
         return Err(ApiError::new(&codes::NOT_FOUND));
     }
     Ok(None)
@@ -81,7 +81,7 @@ pub(super) fn open_to_all(app: &App, request: &Request<RequestBody>) -> Option<A
 
 /// Whether this listener and host name serve proxied pages: not where they would share ours with the Admin UI though
 /// they were given their own.
-fn proxies(app: &App, door: ListenerRole, site: Site) -> bool {
-    !matches!(door, ListenerRole::Admin | ListenerRole::Local { .. })
+fn proxies(app: &App, listener_role: ListenerRole, site: Site) -> bool {
+    !matches!(listener_role, ListenerRole::Admin | ListenerRole::Local { .. })
         && (site == Site::Proxied || !app.hosts.set_the_proxy_apart())
 }

@@ -49,7 +49,7 @@ pub struct Cx<'a> {
     pub method: Method,
     pub uri: Uri,
     pub origin: Option<HeaderValue>,
-    asked: Negotiation,
+    negotiation: Negotiation,
     /// The row of the core's table that fits.
     pub route: Option<&'a Route<App>>,
     /// The route's template, for the log and metrics; empty while none is found.
@@ -58,7 +58,7 @@ pub struct Cx<'a> {
     pub meter: Option<&'static Meter>,
     answered: bool,
     /// Of the limit that the request was counted against.
-    pub standing: Option<RateState>,
+    pub rate_state: Option<RateState>,
 }
 
 impl<'a> Cx<'a> {
@@ -78,14 +78,14 @@ impl<'a> Cx<'a> {
             relayed: false,
             method: request.method().clone(),
             uri: request.uri().clone(),
-            asked: Negotiation::new(request.method(), request.headers()),
+            negotiation: Negotiation::new(request.method(), request.headers()),
             origin: request.headers().get(header::ORIGIN).cloned(),
             route: None,
             template: "",
             caller: None,
             meter: None,
             answered: false,
-            standing: None,
+            rate_state: None,
         }
     }
 
@@ -114,12 +114,12 @@ impl<'a> Cx<'a> {
     pub fn note_refusal(&self, outcome: &ApiResult<Reply>) {
         let (Some(caller), Some(code)) = (&self.caller, audit::is_refusal(outcome)) else { return };
         let Some((route, act)) = self.route.and_then(|route| Some((route, route.audits?))) else { return };
-        let target = router::object_of(route.path, self.uri.path());
+        let target = router::find_object(route.path, self.uri.path());
         self.app.audit.refused(caller, self.peer, self.request_id.to_string(), act, target, code);
     }
 
     /// The only place that makes a failure body; one log line per request.
-    pub fn finish(mut self, outcome: ApiResult<Reply>, spent: RequestTiming) -> Response<Body> {
+    pub fn finish(mut self, outcome: ApiResult<Reply>, timing: RequestTiming) -> Response<Body> {
         self.answered = true;
         let app = self.app;
         let request_id = self.request_id;
@@ -132,7 +132,7 @@ impl<'a> Cx<'a> {
             }
         };
         if self.may_be_compressed() {
-            app.compression.apply(&self.asked, &mut response);
+            app.compression.apply(&self.negotiation, &mut response);
         }
         let rule = cors::rule(self.uri.path());
         let headers = response.headers_mut();
@@ -146,17 +146,17 @@ impl<'a> Cx<'a> {
             }
             app.origins.decorate(rule, self.origin.as_ref(), headers);
         }
-        if let Some(standing) = &self.standing {
-            standing.write(headers);
+        if let Some(rate_state) = &self.rate_state {
+            rate_state.write(headers);
         }
         let took = self.started.elapsed();
         // Of a plugin's routes alone; a plugin that has timings of its own adds them in a header beside this one.
-        if spent.meter.is_some()
-            && let Ok(timing) = HeaderValue::from_bytes(spent.timing(took).as_bytes())
+        if timing.meter.is_some()
+            && let Ok(server_timing) = HeaderValue::from_bytes(timing.server_timing(took).as_bytes())
         {
-            headers.append(SERVER_TIMING, timing);
+            headers.append(SERVER_TIMING, server_timing);
         }
-        self.record(took, response.status().as_u16(), code.as_deref(), cause.as_deref(), &spent);
+        self.record(took, response.status().as_u16(), code.as_deref(), cause.as_deref(), &timing);
         response
     }
 
@@ -168,13 +168,13 @@ impl<'a> Cx<'a> {
     }
 
     /// Counts the request, writes its line and sends its span.
-    fn record(&self, took: Duration, status: u16, code: Option<&str>, cause: Option<&str>, spent: &RequestTiming) {
+    fn record(&self, took: Duration, status: u16, code: Option<&str>, cause: Option<&str>, timing: &RequestTiming) {
         let requests = &self.app.telemetry.requests;
-        let meter = spent.meter.or(self.meter).unwrap_or_else(|| match self.template {
+        let meter = timing.meter.or(self.meter).unwrap_or_else(|| match self.template {
             "" => requests.unmatched(&self.method),
             template => requests.route(&self.method, template),
         });
-        meter.observe(status, took, spent.plugin, spent.database);
+        meter.observe(status, took, timing.plugin, timing.database);
         let path = path::for_log(self.uri.path());
         let line = AccessLine {
             request_id: self.request_id.as_str(),
@@ -185,7 +185,7 @@ impl<'a> Cx<'a> {
             route: if meter.is_of_a_route() { &meter.route } else { "" },
             status,
             took,
-            spent,
+            timing,
             user: self.caller.as_ref().map(|caller| caller.username.as_str()),
             key_id: self.caller.as_ref().and_then(|caller| caller.key.as_ref()).map(|(id, _)| *id),
             code,

@@ -34,7 +34,7 @@ pub(super) async fn caller<'a>(
         return Ok(None); // 404 or 405 for everybody
     }
     let caller = identify(app, cx, peer, request.headers()).await?; // 401, 503
-    app.limits.charge(&caller.allowances, cx.started, &mut cx.standing)?; // 429; what is refused from here on has cost a call, too
+    app.limits.charge(&caller.allowances, cx.started, &mut cx.rate_state)?; // 429; what is refused from here on has cost a call, too
     Ok(Some(caller))
 }
 
@@ -43,27 +43,27 @@ fn charge_address(app: &App, cx: &mut Cx<'_>, limit: AddressLimit) -> ApiResult<
         return Ok(());
     }
     if limit == AddressLimit::Refuses {
-        app.limits.admit(cx.peer, cx.started, &mut cx.standing)?;
+        app.limits.admit(cx.peer, cx.started, &mut cx.rate_state)?;
     }
-    app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
+    app.limits.charge_address(cx.peer, cx.started, &mut cx.rate_state);
     Ok(())
 }
 
 async fn identify(app: &App, cx: &mut Cx<'_>, peer: Peer, headers: &HeaderMap) -> ApiResult<SharedCaller> {
-    if let ListenerRole::Local { uid } = peer.door
+    if let ListenerRole::Local { uid } = peer.listener_role
         && !headers.contains_key(header::AUTHORIZATION)
     {
         let caller = in_time(app, Box::pin(app.auth.local(uid))).await?; // rare, and large
         cx.caller = Some(Arc::clone(&caller));
         return Ok(caller);
     }
-    app.limits.admit(cx.peer, cx.started, &mut cx.standing)?; // 429 by address, before any credential is looked at
+    app.limits.admit(cx.peer, cx.started, &mut cx.rate_state)?; // 429 by address, before any credential is looked at
     let identified = in_time(app, pin!(app.auth.identify(headers, cx.peer))).await;
     match &identified {
         Ok(caller) => cx.caller = Some(Arc::clone(caller)),
         // That the database is away is no failure of the client's.
         Err(error) if error.status().is_client_error() => {
-            app.limits.charge_address(cx.peer, cx.started, &mut cx.standing);
+            app.limits.charge_address(cx.peer, cx.started, &mut cx.rate_state);
         }
         Err(_) => {}
     }

@@ -46,7 +46,7 @@ impl PluginCall<'_> {
         let span = cx.begin_plugin_span(&self.plugin.manifest.name);
         let trace = span.as_ref().map_or(cx.trace, |span| span.trace);
         if headers.contains_key(trace::PARENT) || headers.contains_key(trace::STATE) {
-            trace.mark(&mut headers); // what the plugin reads there is what it should pass on
+            trace.inject(&mut headers); // what the plugin reads there is what it should pass on
         }
         let method = if head.method == Method::HEAD { &Method::GET } else { &head.method };
         let parts = CallParts {

@@ -36,7 +36,7 @@ const METHODS: [Method; 9] = [
 
 /// What the span of a request has beyond the request's line in the log. Headers are shared with the request, not copied.
 pub(super) struct ServerSpan {
-    began: OffsetDateTime,
+    started: OffsetDateTime,
     state: Option<HeaderValue>,
     user_agent: Option<HeaderValue>,
     host: Option<HeaderValue>,
@@ -50,7 +50,7 @@ impl ServerSpan {
     pub(super) fn begin(clock: &Clock, request: &Request<RequestBody>) -> Box<Self> {
         let headers = request.headers();
         Box::new(Self {
-            began: clock.now(),
+            started: clock.now(),
             state: trace::state(headers),
             user_agent: headers.get(header::USER_AGENT).cloned(),
             host: headers.get(header::HOST).cloned(),
@@ -94,7 +94,7 @@ impl ServerSpan {
             state: self.state.clone(),
             kind: Kind::Server,
             name: if target.is_empty() { method.to_owned() } else { format!("{method} {target}") },
-            began: self.began,
+            started: self.started,
             took: line.took,
             attributes,
             is_error: line.status >= 500,
@@ -127,7 +127,7 @@ fn describe_outcome(attributes: &mut Attributes, line: &AccessLine<'_>) {
     if let Some(code) = line.code {
         attributes.text("cardinal.problem_code", code);
     }
-    for (key, time) in [("cardinal.database_ms", line.spent.database), ("cardinal.plugin_ms", line.spent.plugin)] {
+    for (key, time) in [("cardinal.database_ms", line.timing.database), ("cardinal.plugin_ms", line.timing.plugin)] {
         if !time.is_zero() {
             attributes.milliseconds(key, time);
         }
@@ -141,7 +141,7 @@ pub(super) struct PluginSpan<'a> {
     plugin: &'a str,
     /// What the plugin passes on, so that whatever it calls is a part of this one.
     pub(super) trace: Trace,
-    began: OffsetDateTime,
+    started_at: OffsetDateTime,
     started: Instant,
     outcome: Option<Outcome>,
 }
@@ -156,7 +156,7 @@ impl<'a> PluginSpan<'a> {
     /// None where the request's span is not sent.
     pub(super) fn begin(spans: &'a Spans, clock: &Clock, request: &Trace, plugin: &'a str) -> Option<Self> {
         let trace = spans.child(request)?;
-        Some(Self { spans, plugin, trace, began: clock.now(), started: Instant::now(), outcome: None })
+        Some(Self { spans, plugin, trace, started_at: clock.now(), started: Instant::now(), outcome: None })
     }
 
     pub(super) fn end(mut self, reply: &ApiResult<PluginReply>) {
@@ -185,7 +185,7 @@ impl<'a> PluginSpan<'a> {
             state: None,
             kind: Kind::Internal,
             name: format!("plugin {}", self.plugin),
-            began: self.began,
+            started: self.started_at,
             took,
             attributes,
             is_error,

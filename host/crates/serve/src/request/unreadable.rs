@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method};
 
 use super::Peer;
 use crate::app::App;
 use crate::http::error::ApiError;
-use cardinal_base::{codes, request_id::RequestId};
+use cardinal_base::{codes, raw_answer, request_id::RequestId};
 use cardinal_observe::{log::AccessLine, request_timing::RequestTiming, trace::Trace};
 
 /// A problem document with its head, after which the connection is closed. Written to the log and counted like others.
@@ -20,12 +20,12 @@ pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
     let nothing = HeaderMap::new();
     let (request_id, trace) = (RequestId::from_headers(&nothing), Trace::from_headers(&nothing, &mut rand::rng()));
     let (status, id) = (error.status(), request_id.as_str());
-    let spent = RequestTiming::default();
+    let timing = RequestTiming::default();
     app.telemetry.requests.unmatched(&Method::TRACE).observe(
         status.as_u16(),
         Duration::ZERO,
-        spent.plugin,
-        spent.database,
+        timing.plugin,
+        timing.database,
     );
     app.log.access(&AccessLine {
         request_id: id,
@@ -36,22 +36,12 @@ pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
         route: "",
         status: status.as_u16(),
         took: Duration::ZERO,
-        spent: &spent,
+        timing: &timing,
         user: None,
         key_id: None,
         code: Some(error.code()),
         cause: None,
         is_probe: false,
     });
-    written(status, id, &error.to_problem(&app.base_url, id).to_string())
-}
-
-fn written(status: StatusCode, id: &str, problem: &str) -> Vec<u8> {
-    format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
-         x-request-id: {id}\r\nx-content-type-options: nosniff\r\ncontent-length: {}\r\n\
-         connection: close\r\n\r\n{problem}",
-        problem.len()
-    )
-    .into_bytes()
+    raw_answer::problem(status, id, &error.to_problem(&app.base_url, id))
 }

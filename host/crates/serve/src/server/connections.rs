@@ -51,7 +51,7 @@ pub(super) struct Connections {
     /// Places of those that are refused because the host stops; nobody waits for these to end.
     draining: Arc<Semaphore>,
     is_draining: AtomicBool,
-    book: Mutex<ConnectionTable>,
+    table: Mutex<ConnectionTable>,
 }
 
 #[derive(Default)]
@@ -70,7 +70,7 @@ struct ConnectionTable {
 pub(super) struct ConnectionSlot {
     connections: Arc<Connections>,
     connection: Arc<OpenConnection>,
-    turn: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    yielding: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     is_registered: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -85,7 +85,7 @@ impl Connections {
             waiting: Arc::new(Semaphore::new(MAX_WAITING as usize)),
             draining: Arc::new(Semaphore::new(RESERVED_SLOTS as usize)),
             is_draining: AtomicBool::new(false),
-            book: Mutex::default(),
+            table: Mutex::default(),
         })
     }
 
@@ -109,9 +109,9 @@ impl Connections {
             self.place().await?
         };
         let connection = Arc::new(OpenConnection::new(peer.map(Network::from), full));
-        self.book().enter(&connection);
+        self.table().enter(&connection);
         let connections = Arc::clone(self);
-        Some(ConnectionSlot { connections, connection, turn: None, is_registered: false, _permit: permit })
+        Some(ConnectionSlot { connections, connection, yielding: None, is_registered: false, _permit: permit })
     }
 
     /// Lets an accepted connection wait for its place beside those that are accepted after it.
@@ -121,14 +121,14 @@ impl Connections {
 
     /// Closes the connection of any address that has been idle longest.
     pub(super) fn close_longest_idle(&self) {
-        self.book().all.close_longest_idle();
+        self.table().all.close_longest_idle();
     }
 
     /// Logs that accepting failed, once in a while.
     pub(super) fn note_failure(&self, error: &std::io::Error) {
-        let mut book = self.book();
-        if book.failed.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
-            book.failed = Some(Instant::now());
+        let mut table = self.table();
+        if table.failed.is_none_or(|at| at.elapsed() >= LOG_PAUSE) {
+            table.failed = Some(Instant::now());
             tracing::warn!(%error, "failed to accept a connection; closing idle ones to make room");
         }
     }
@@ -142,14 +142,14 @@ impl Connections {
     fn make_room(&self, peer: IpAddr) -> bool {
         let is_proxy = self.trusted.iter().any(|network| network.contains(peer));
         let share = if is_proxy { MAX_PER_PROXY } else { MAX_PER_ADDRESS };
-        let mut book = self.book();
-        let Some(own) = book.by_network.get_mut(&Network::from(peer)) else { return true };
+        let mut table = self.table();
+        let Some(own) = table.by_network.get_mut(&Network::from(peer)) else { return true };
         if own.open() < share {
             return true;
         }
         let has_room = own.close_longest_idle();
         if has_room {
-            book.note_closed(peer, share);
+            table.note_closed(peer, share);
         }
         has_room
     }
@@ -160,7 +160,7 @@ impl Connections {
             if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
                 return Some((place, None));
             }
-            if !self.book().all.close_longest_idle()
+            if !self.table().all.close_longest_idle()
                 && let Some(place) = self.reserved_place()
             {
                 return Some((place, Some(Full::Listener)));
@@ -176,13 +176,13 @@ impl Connections {
         let place = Arc::clone(&self.reserved).try_acquire_owned().ok()?;
         // One is kept free for the next.
         if self.reserved.available_permits() == 0 {
-            self.book().reserved.close_longest_idle();
+            self.table().reserved.close_longest_idle();
         }
         Some(place)
     }
 
-    fn book(&self) -> MutexGuard<'_, ConnectionTable> {
-        self.book.lock()
+    fn table(&self) -> MutexGuard<'_, ConnectionTable> {
+        self.table.lock()
     }
 }
 
@@ -244,9 +244,9 @@ impl ConnectionSlot {
             return Poll::Pending;
         }
         // A request may lie in the socket unseen: tokio looks there before it comes back to a task that has yielded.
-        let turn = self.turn.get_or_insert_with(|| Box::pin(tokio::task::yield_now()));
-        ready!(turn.as_mut().poll(cx));
-        self.turn = None;
+        let yielding = self.yielding.get_or_insert_with(|| Box::pin(tokio::task::yield_now()));
+        ready!(yielding.as_mut().poll(cx));
+        self.yielding = None;
         if self.connection.wait().is_some() && !is_writing {
             return Poll::Ready(());
         }
@@ -259,7 +259,7 @@ impl ConnectionSlot {
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connection.gone.store(true, Ordering::Release);
-        self.connections.book().leave(&self.connection);
+        self.connections.table().leave(&self.connection);
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
         slots
     }
 
-    fn asked(slots: &[ConnectionSlot]) -> Vec<usize> {
+    fn asked_to_close(slots: &[ConnectionSlot]) -> Vec<usize> {
         (0..slots.len()).filter(|i| slots[*i].connection.is_asked_to_close()).collect()
     }
 
@@ -290,9 +290,9 @@ mod tests {
         own[0].connection.head_read();
         own[1].connection.head_read();
         own[1].connection.head_awaited(); // used since
-        assert!(asked(&own).is_empty());
+        assert!(asked_to_close(&own).is_empty());
         let late = slots(&connections, HERE, 2).await;
-        assert_eq!((asked(&own), asked(&late), asked(&other)), (vec![2, 3], vec![], vec![]));
+        assert_eq!((asked_to_close(&own), asked_to_close(&late), asked_to_close(&other)), (vec![2, 3], vec![], vec![]));
         assert!(late.iter().all(|slot| slot.full().is_none()));
     }
 
@@ -302,13 +302,13 @@ mod tests {
         let own = slots(&connections, HERE, MAX_PER_ADDRESS).await;
         own.iter().for_each(|slot| slot.connection.head_read());
         let late = slots(&connections, HERE, RESERVED_SLOTS as usize).await;
-        assert!(asked(&own).is_empty() && late.iter().all(|slot| slot.full() == Some(Full::Address)));
-        assert_eq!(asked(&late), [0], "one is freed for the next prober");
+        assert!(asked_to_close(&own).is_empty() && late.iter().all(|slot| slot.full() == Some(Full::Address)));
+        assert_eq!(asked_to_close(&late), [0], "one is freed for the next prober");
         assert!(connections.admit(Some(HERE)).await.is_none());
         assert!(connections.admit(Some(THERE)).await.unwrap().full().is_none(), "the other address has its share");
         drop((own, late));
         assert!(connections.admit(Some(HERE)).await.unwrap().full().is_none());
-        assert!(connections.book().by_network.is_empty());
+        assert!(connections.table().by_network.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -322,31 +322,31 @@ mod tests {
         all.iter().skip(1).for_each(|slot| slot.connection.head_read());
         let mut admitting = Box::pin(connections.admit(Some(HERE)));
         assert!(futures_util::poll!(&mut admitting).is_pending());
-        assert_eq!(asked(&all), [0]);
+        assert_eq!(asked_to_close(&all), [0]);
         drop(all.remove(0));
         let taken = admitting.await.unwrap();
         assert_eq!(taken.full(), None);
         taken.connection.head_read();
         assert_eq!(connections.admit(Some(HERE)).await.unwrap().full(), Some(Full::Listener));
-        assert!(asked(&all).is_empty());
+        assert!(asked_to_close(&all).is_empty());
     }
 
     #[tokio::test]
     async fn a_64_of_ipv6_is_one_address() {
         let connections = Connections::new(vec![], Arc::new(Limits::new(6000)));
         let mut held = slots(&connections, "2001:db8::1".parse().unwrap(), MAX_PER_ADDRESS).await;
-        assert!(asked(&held).is_empty());
+        assert!(asked_to_close(&held).is_empty());
         held.extend(slots(&connections, "2001:db8:0:1::1".parse().unwrap(), 1).await);
-        assert!(asked(&held).is_empty(), "another network");
+        assert!(asked_to_close(&held).is_empty(), "another network");
         held.extend(slots(&connections, "2001:db8::ffff:1".parse().unwrap(), 1).await);
-        assert_eq!(asked(&held), [0]);
+        assert_eq!(asked_to_close(&held), [0]);
     }
 
     #[tokio::test]
     async fn a_proxy_that_is_trusted_has_a_larger_share() {
         let connections = Connections::new(vec!["192.0.2.0/31".parse().unwrap()], Arc::new(Limits::new(6000)));
         let own = slots(&connections, HERE, MAX_PER_ADDRESS + 1).await;
-        assert!(asked(&own).is_empty());
+        assert!(asked_to_close(&own).is_empty());
     }
 
     #[tokio::test]

@@ -100,10 +100,10 @@ mod tests {
         // A first request, whose wait was begun and then dropped.
         let first = timer.sleep(LIMIT);
         assert!(tokio::time::timeout(LIMIT / 2, first).await.is_err());
-        let begun = Instant::now();
+        let started = Instant::now();
         timer.sleep(LIMIT).await;
-        assert!(begun.elapsed() >= LIMIT, "the second wait ended with the first one's entry");
-        assert!(begun.elapsed() < LIMIT * 2);
+        assert!(started.elapsed() >= LIMIT, "the second wait ended with the first one's entry");
+        assert!(started.elapsed() < LIMIT * 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use super::open_connection::OpenConnection;
 use crate::http::paced::Stall;
 
 /// What a client still sends is read for so long, and so far: reset in the middle, it would never read the answer.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 4 << 20;
 const PIECE: usize = 8 << 10;
 
@@ -94,7 +94,7 @@ impl<T: Read + Write + Unpin> UnreadHead<T> {
         loop {
             let mut read = ReadBuf::uninit(&mut piece);
             match Pin::new(&mut self.io).poll_read(cx, read.unfilled()) {
-                Poll::Pending => return answer.linger.poll(cx, LINGER),
+                Poll::Pending => return answer.linger.poll(cx, LINGER_TIMEOUT),
                 Poll::Ready(Ok(())) if !read.filled().is_empty() && answer.drained < LINGER_BYTES => {
                     answer.drained += read.filled().len();
                 }
@@ -195,10 +195,10 @@ mod tests {
         let serve = http.serve_connection(io, service);
         let talk = async move {
             let (mut read, mut write) = tokio::io::split(client);
-            let mut heard = String::new();
-            let (sent, read) = tokio::join!(write.write_all(sent.as_bytes()), read.read_to_string(&mut heard));
+            let mut response = String::new();
+            let (sent, read) = tokio::join!(write.write_all(sent.as_bytes()), read.read_to_string(&mut response));
             sent.and(read).unwrap();
-            heard
+            response
         };
         tokio::join!(serve, talk).1
     }
@@ -210,11 +210,11 @@ mod tests {
         for room in [64, 1 << 20] {
             for body in ["", "short", REFUSAL, large] {
                 for before in ["".to_owned(), GOOD.to_owned(), GOOD.repeat(20), post.clone(), GOOD.to_owned() + &post] {
-                    let heard = exchange(room, &format!("{before}GARBAGE\r\n\r\n"), body).await;
+                    let response = exchange(room, &format!("{before}GARBAGE\r\n\r\n"), body).await;
                     let answers = before.matches("host").count();
-                    assert_eq!(heard.matches("HTTP/1.1 200 OK").count(), answers, "{heard}");
-                    assert_eq!(heard.matches("ours: yes").count(), 1, "{room} {before} {heard}");
-                    assert!(heard.ends_with(OURS), "{heard}");
+                    assert_eq!(response.matches("HTTP/1.1 200 OK").count(), answers, "{response}");
+                    assert_eq!(response.matches("ours: yes").count(), 1, "{room} {before} {response}");
+                    assert!(response.ends_with(OURS), "{response}");
                 }
             }
         }
@@ -223,9 +223,9 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_reads_like_a_refusal_is_left_as_it_is() {
         for room in [64, 1 << 20] {
-            let heard = exchange(room, &format!("{GOOD}{LAST}"), REFUSAL).await;
-            assert_eq!(heard.matches(REFUSAL).count(), 2, "{heard}");
-            assert!(!heard.contains("ours"), "{heard}");
+            let response = exchange(room, &format!("{GOOD}{LAST}"), REFUSAL).await;
+            assert_eq!(response.matches(REFUSAL).count(), 2, "{response}");
+            assert!(!response.contains("ours"), "{response}");
         }
     }
 }

@@ -75,9 +75,9 @@ pub async fn from_maker(client: &impl GenericClient, maker: Uuid) -> Result<Vec<
 }
 
 /// Makes this transaction the only one that works on the keys of `owner`.
-pub async fn lock(work: &Transaction<'_>, owner: Uuid) -> Result<(), StoreError> {
+pub async fn lock(tx: &Transaction<'_>, owner: Uuid) -> Result<(), StoreError> {
     // Before any key's row, as changes of accounts do, so that the two never wait for each other.
-    work.execute("SELECT FROM public.admin_users WHERE id = $1 FOR NO KEY UPDATE", &[&owner]).await?;
+    tx.execute("SELECT FROM public.admin_users WHERE id = $1 FOR NO KEY UPDATE", &[&owner]).await?;
     Ok(())
 }
 
@@ -96,20 +96,20 @@ impl MakerTerms {
 
 /// The terms of a living key, which no change reaches until the transaction ends; `None` when it is revoked or has
 /// expired.
-pub async fn hold_living(work: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
-    hold(work, id, "AND (expires_at IS NULL OR expires_at > now())").await
+pub async fn hold_living(tx: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
+    hold(tx, id, "AND (expires_at IS NULL OR expires_at > now())").await
 }
 
 /// The same for a key that may have expired.
-pub async fn hold_unrevoked(work: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
-    hold(work, id, "").await
+pub async fn hold_unrevoked(tx: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
+    hold(tx, id, "").await
 }
 
-async fn hold(work: &Transaction<'_>, id: Uuid, further: &str) -> Result<Option<MakerTerms>, StoreError> {
+async fn hold(tx: &Transaction<'_>, id: Uuid, further: &str) -> Result<Option<MakerTerms>, StoreError> {
     let sql = format!(
         "SELECT expires_at, scopes FROM public.admin_api_keys WHERE id = $1 AND revoked_at IS NULL {further} FOR SHARE"
     );
-    let row = work.query_opt(&sql, &[&id]).await?;
+    let row = tx.query_opt(&sql, &[&id]).await?;
     Ok(row.map(|row| MakerTerms {
         expires_at: row.get("expires_at"),
         scopes: ScopeSet::lenient(row.get::<_, Vec<String>>("scopes")),
@@ -122,76 +122,76 @@ async fn hold(work: &Transaction<'_>, id: Uuid, further: &str) -> Result<Option<
 /// A successor has the maker of the old key. Where a key rotates one that was not made with it, whoever holds that key
 /// knows the new one, too, so that the new one goes with it.
 pub async fn maker_of_successor(
-    work: &Transaction<'_>,
+    tx: &Transaction<'_>,
     old: Uuid,
     maker_of_old: Option<Uuid>,
     by: Option<Uuid>,
 ) -> Result<Option<Option<Uuid>>, StoreError> {
     let Some(by) = by.filter(|by| *by != old) else { return Ok(Some(maker_of_old)) };
-    if from_maker(work, by).await?.iter().any(|maker| maker.id == old) {
+    if from_maker(tx, by).await?.iter().any(|maker| maker.id == old) {
         return Ok(None);
     }
     let made_with_it = match maker_of_old {
-        Some(maker) => from_maker(work, maker).await?.iter().any(|maker| maker.id == by),
+        Some(maker) => from_maker(tx, maker).await?.iter().any(|maker| maker.id == by),
         None => false,
     };
     Ok(Some(if made_with_it { maker_of_old } else { Some(by) }))
 }
 
 /// What was made with `old` counts from now on as made with its successor.
-pub async fn hand_over(work: &Transaction<'_>, old: Uuid, successor: Uuid) -> Result<(), StoreError> {
+pub async fn hand_over(tx: &Transaction<'_>, old: Uuid, successor: Uuid) -> Result<(), StoreError> {
     let sql = "UPDATE public.admin_api_keys SET made_by_key_id = $2 WHERE made_by_key_id = $1";
-    work.execute(sql, &[&old, &successor]).await?;
+    tx.execute(sql, &[&old, &successor]).await?;
     Ok(())
 }
 
 /// Revokes the whole lineage of `id`, but for itself, and gives what was not revoked yet.
-pub async fn revoke_family(work: &Transaction<'_>, id: Uuid) -> Result<Vec<KeyRecord>, StoreError> {
+pub async fn revoke_family(tx: &Transaction<'_>, id: Uuid) -> Result<Vec<KeyRecord>, StoreError> {
     let sql = format!(
         "WITH RECURSIVE {ROTATIONS}, {FAMILY}
          UPDATE public.admin_api_keys k SET revoked_at = now(),
            revoked_reason = CASE WHEN k.id IN (SELECT id FROM rotations) THEN $2 ELSE $3 END
          FROM family WHERE k.id = family.id AND k.id <> $1 AND k.revoked_at IS NULL RETURNING {COLUMNS}"
     );
-    let rows = work.query(&sql, &[&id, &ROTATION_REVOKED, &MAKER_REVOKED]).await?;
+    let rows = tx.query(&sql, &[&id, &ROTATION_REVOKED, &MAKER_REVOKED]).await?;
     Ok(rows.iter().map(from_row).collect())
 }
 
 /// Leaves nothing in the lineage of `id` a scope beyond `scopes`, and gives what was changed. A key that is left without
 /// any is revoked.
-pub async fn narrow_family(work: &Transaction<'_>, id: Uuid, scopes: &[String]) -> Result<Vec<KeyRecord>, StoreError> {
+pub async fn narrow_family(tx: &Transaction<'_>, id: Uuid, scopes: &[String]) -> Result<Vec<KeyRecord>, StoreError> {
     let sql = format!(
         "WITH RECURSIVE {ROTATIONS}, {FAMILY}
          SELECT k.id, k.scopes FROM public.admin_api_keys k JOIN family USING (id)
          WHERE k.id <> $1 AND k.revoked_at IS NULL ORDER BY k.id FOR NO KEY UPDATE OF k"
     );
-    let most = ScopeSet::lenient(scopes);
+    let maker = ScopeSet::lenient(scopes);
     let mut changed = Vec::new();
-    for row in work.query(&sql, &[&id]).await? {
+    for row in tx.query(&sql, &[&id]).await? {
         let (key, own): (Uuid, Vec<String>) = (row.get("id"), row.get("scopes"));
         let own = ScopeSet::lenient(own);
-        if most.includes(&own) {
+        if maker.includes(&own) {
             continue;
         }
-        let left = own.intersect(&most).reduced(SCOPE_LIMIT);
+        let left = own.intersect(&maker).reduced(SCOPE_LIMIT);
         let sql = format!(
             "UPDATE public.admin_api_keys k SET scopes = CASE WHEN cardinality($2::text[]) = 0 THEN scopes ELSE $2 END,
                revoked_at = CASE WHEN cardinality($2::text[]) = 0 THEN now() END,
                revoked_reason = CASE WHEN cardinality($2::text[]) = 0 THEN $3::text END
              WHERE id = $1 RETURNING {COLUMNS}"
         );
-        changed.push(from_row(&work.query_one(&sql, &[&key, &left, &NO_SCOPES_LEFT]).await?));
+        changed.push(from_row(&tx.query_one(&sql, &[&key, &left, &NO_SCOPES_LEFT]).await?));
     }
     Ok(changed)
 }
 
 /// Nothing that was made with `id` lives longer than until `end`.
-pub async fn end_by(work: &Transaction<'_>, id: Uuid, end: OffsetDateTime) -> Result<(), StoreError> {
+pub async fn end_by(tx: &Transaction<'_>, id: Uuid, end: OffsetDateTime) -> Result<(), StoreError> {
     let sql = "WITH RECURSIVE made (id) AS (
                  SELECT $1::uuid
                  UNION SELECT k.id FROM made JOIN public.admin_api_keys k ON k.made_by_key_id = made.id)
                UPDATE public.admin_api_keys k SET expires_at = $2 FROM made
                WHERE k.id = made.id AND k.id <> $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)";
-    work.execute(sql, &[&id, &end]).await?;
+    tx.execute(sql, &[&id, &end]).await?;
     Ok(())
 }

@@ -5,14 +5,14 @@ use serde_json::Value;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-use super::{Approval, Binding, LIVES, event, get};
+use super::{Approval, Binding, IS_LIVE, event, get};
 use crate::error::StoreError;
 use crate::event_log;
 use cardinal_database::pool::Pool;
 
 /// Decided and expired ones that are kept for who looks back, and for how long.
-const KEPT: i64 = 1_000;
-const KEPT_DAYS: i32 = 7;
+const MAX_KEPT: i64 = 1_000;
+const MAX_KEPT_DAYS: i32 = 7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'a> {
@@ -55,7 +55,7 @@ pub async fn decide(
 ) -> Result<Option<Approval>, StoreError> {
     let sql = format!(
         "UPDATE public.mcp_approvals a SET state = $2, decided_at = clock_timestamp(), decided_by = $3, reason = $7 \
-         WHERE a.id = $1 AND a.state = 'pending' AND {LIVES} \
+         WHERE a.id = $1 AND a.state = 'pending' AND {IS_LIVE} \
          AND (NOT $4 OR (a.asked = 'client' AND a.caller_id = $5 AND a.session IS NOT DISTINCT FROM $6)) \
          RETURNING a.id, a.tool"
     );
@@ -73,7 +73,7 @@ pub async fn decide(
 pub async fn take_approved(pool: &Pool, binding: &Binding, pin: Option<&str>) -> Result<Option<Uuid>, StoreError> {
     let sql = format!(
         "UPDATE public.mcp_approvals u SET state = 'used', used_at = clock_timestamp() WHERE u.id = ( \
-           SELECT a.id FROM public.mcp_approvals a WHERE a.binding = $1 AND a.state = 'approved' AND {LIVES} \
+           SELECT a.id FROM public.mcp_approvals a WHERE a.binding = $1 AND a.state = 'approved' AND {IS_LIVE} \
            AND a.pin IS NOT DISTINCT FROM $2 ORDER BY a.id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING u.id, u.tool"
     );
     change(pool, &sql, &[&binding.as_slice(), &pin], "used").await
@@ -85,7 +85,7 @@ pub async fn take_denied(pool: &Pool, binding: &Binding) -> Result<Option<Uuid>,
     let client = pool.get().await?;
     let sql = format!(
         "UPDATE public.mcp_approvals a SET reported_at = clock_timestamp() \
-         WHERE a.binding = $1 AND a.state = 'denied' AND a.reported_at IS NULL AND {LIVES} RETURNING a.id"
+         WHERE a.binding = $1 AND a.state = 'denied' AND a.reported_at IS NULL AND {IS_LIVE} RETURNING a.id"
     );
     let rows = client.query(&client.prepare_cached(&sql).await?, &[&binding.as_slice()]).await?;
     Ok(rows.iter().map(|row: &Row| row.get(0)).max())
@@ -103,7 +103,7 @@ pub async fn take_elicited(
         "UPDATE public.mcp_approvals a SET state = 'used', used_at = clock_timestamp(), \
          decided_at = coalesce(a.decided_at, clock_timestamp()), decided_by = coalesce(a.decided_by, $3) \
          WHERE a.id = $1 AND a.binding = $2 AND a.pin IS NOT DISTINCT FROM $4 AND a.asked = 'client' \
-         AND a.state IN ('pending', 'approved') AND {LIVES} RETURNING a.id, a.tool"
+         AND a.state IN ('pending', 'approved') AND {IS_LIVE} RETURNING a.id, a.tool"
     );
     change(pool, &sql, &[&id, &binding.as_slice(), &by, &pin], "used").await
 }
@@ -127,19 +127,19 @@ pub async fn void_used(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
 /// Ends the questions and approvals of this call that are about something else than what is pinned now; gives their ids.
 pub async fn void_outdated(pool: &Pool, binding: &Binding, pin: Option<&str>) -> Result<Vec<Uuid>, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
+    let tx = client.transaction().await?;
     let sql = format!(
         "UPDATE public.mcp_approvals a SET state = 'void' WHERE a.binding = $1 AND a.pin IS DISTINCT FROM $2 \
-         AND a.state IN ('pending', 'approved') AND {LIVES} RETURNING a.id, a.tool"
+         AND a.state IN ('pending', 'approved') AND {IS_LIVE} RETURNING a.id, a.tool"
     );
-    let rows = work.query(&work.prepare_cached(&sql).await?, &[&binding.as_slice(), &pin]).await?;
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&binding.as_slice(), &pin]).await?;
     let mut ids = Vec::with_capacity(rows.len());
     for row in &rows {
         let (id, tool): (Uuid, String) = (row.get("id"), row.get("tool"));
-        event_log::raise(&work, &event("void", id, &tool)).await?;
+        event_log::raise(&tx, &event("void", id, &tool)).await?;
         ids.push(id);
     }
-    work.commit().await?;
+    tx.commit().await?;
     Ok(ids)
 }
 
@@ -151,12 +151,12 @@ async fn change(
     what: &'static str,
 ) -> Result<Option<Uuid>, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    let row = work.query_opt(&work.prepare_cached(sql).await?, values).await?;
+    let tx = client.transaction().await?;
+    let row = tx.query_opt(&tx.prepare_cached(sql).await?, values).await?;
     let Some(row) = row else { return Ok(None) };
     let (id, tool): (Uuid, String) = (row.get("id"), row.get("tool"));
-    event_log::raise(&work, &event(what, id, &tool)).await?;
-    work.commit().await?;
+    event_log::raise(&tx, &event(what, id, &tool)).await?;
+    tx.commit().await?;
     Ok(Some(id))
 }
 
@@ -165,7 +165,7 @@ pub async fn ended(pool: &Pool, ids: &[Uuid]) -> Result<Vec<Uuid>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT t.id FROM unnest($1::uuid[]) AS t (id) WHERE NOT EXISTS ( \
-         SELECT FROM public.mcp_approvals a WHERE a.id = t.id AND a.state = 'pending' AND {LIVES})"
+         SELECT FROM public.mcp_approvals a WHERE a.id = t.id AND a.state = 'pending' AND {IS_LIVE})"
     );
     let rows = client.query(&client.prepare_cached(&sql).await?, &[&ids]).await?;
     Ok(rows.iter().map(|row: &Row| row.get(0)).collect())
@@ -181,6 +181,6 @@ pub async fn sweep(pool: &Pool) -> Result<(), StoreError> {
                   AND (d.expires_at < clock_timestamp() - make_interval(days => $1) OR d.id <= ( \
                     SELECT a.id FROM public.mcp_approvals a WHERE a.state NOT IN ('pending', 'approved') \
                     ORDER BY a.id DESC OFFSET $2 LIMIT 1))";
-    client.execute(forget, &[&KEPT_DAYS, &KEPT]).await?;
+    client.execute(forget, &[&MAX_KEPT_DAYS, &MAX_KEPT]).await?;
     Ok(())
 }

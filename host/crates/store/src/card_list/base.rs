@@ -3,7 +3,7 @@
 use super::{
     PageQuery,
     conditions::{Conditions, pattern},
-    groups::{GroupList, IS_NOT_MIXED, asked_of_sources},
+    groups::{GroupList, IS_NOT_MIXED, source_conditions},
 };
 use crate::error::StoreError;
 use cardinal_cards::filter::Column;
@@ -23,8 +23,8 @@ pub(super) const LIST: &str = "public.card_list_index";
 pub(super) const WORDS: &str = "public.card_words";
 pub(super) const TIMES: &str = "public.card_times";
 const NO_ID: &str = "NULL::uuid";
-const LOWEST_ID: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
-const HIGHEST_ID: &str = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
+const MIN_ID: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
+const MAX_ID: &str = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
 /// Behind every title and SKU: longer than any, of the highest character.
 const LAST_TEXT: &str = "repeat(chr(1114111), 501)";
 
@@ -62,7 +62,7 @@ impl Base {
     /// A row that is read when all others of the list have been.
     pub(super) fn end(&self, descending: bool, with_words: bool) -> String {
         let key = if self.key.is_some() { format!("{}, ", self.ends[usize::from(descending)]) } else { String::new() };
-        let id = if descending { LOWEST_ID } else { NO_ID };
+        let id = if descending { MIN_ID } else { NO_ID };
         format!(
             "SELECT {key}{id} AS card_id, NULL::integer AS card_group{}",
             if with_words { ", NULL::text AS words" } else { "" }
@@ -87,7 +87,7 @@ impl Base {
 
     /// The place of the one row of `from`, or that behind all with the key `last`.
     pub(super) fn or(&self, from: &str, last: &str, descending: bool) -> String {
-        let id = if descending { LOWEST_ID } else { HIGHEST_ID };
+        let id = if descending { MIN_ID } else { MAX_ID };
         let id = format!("coalesce((SELECT card_id FROM {from}), {id}) AS card_id");
         match self.key {
             Some(key) => format!("coalesce((SELECT {key} FROM {from}), {last}) AS key, {id}"),
@@ -133,7 +133,7 @@ pub(super) fn checks(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &Gr
         checks.push(format!("(SELECT t.updated_at FROM {TIMES} t WHERE t.card_id = w.card_id) >= ${at}"));
     }
     if groups.may_be_mixed(filter) {
-        checks.push(format!("({IS_NOT_MIXED} OR {})", asked_of_sources(query, filter)));
+        checks.push(format!("({IS_NOT_MIXED} OR {})", source_conditions(query, filter)));
     }
     checks
 }

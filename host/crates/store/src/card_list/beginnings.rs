@@ -16,13 +16,13 @@ use crate::error::StoreError;
 use cardinal_cards::{filter::Column, page::Place};
 
 /// The list along the `ranges` of the text, of each group up to a place that all share, and what is found elsewhere, at most
-/// `most` cards. The last column says how many those are: with `most` of them the page may miss some.
+/// `max_found` cards. The last column says how many those are: with `max_found` of them the page may miss some.
 pub(super) fn page(
     wanted: &PageQuery<'_>,
     groups: &GroupList,
     text: &str,
     ranges: Vec<TextRange>,
-    most: i64,
+    max_found: i64,
 ) -> Result<Statement, StoreError> {
     let (base, descending, columns) = (Base::new(wanted.sort.column), wanted.descending(), wanted.columns());
     let (key, other) = if wanted.sort.column == Column::Title { ("title", "sku") } else { ("sku", "title") };
@@ -57,13 +57,13 @@ pub(super) fn page(
          found AS MATERIALIZED (SELECT w.card_id FROM (\
            SELECT w.card_id FROM others r CROSS JOIN unnest(${all}::integer[]) g (id) CROSS JOIN LATERAL \
            (SELECT w.card_id FROM {LIST} w WHERE w.card_group = g.id AND w.{other} >= r.first AND w.{other} < r.behind AND {fits} \
-             ORDER BY w.{other}, w.card_id LIMIT {most}) w \
+             ORDER BY w.{other}, w.card_id LIMIT {max_found}) w \
          UNION ALL SELECT w.card_id FROM unnest(${all}::integer[]) g (id) CROSS JOIN LATERAL \
            (SELECT w.card_id FROM {LIST} w WHERE w.card_group = g.id \
-             AND (w.title LIKE E'%\\n%' OR w.sku LIKE E'%\\n%') AND {fits} ORDER BY w.card_id LIMIT {most}) w) w LIMIT {most}), \
+             AND (w.title LIKE E'%\\n%' OR w.sku LIKE E'%\\n%') AND {fits} ORDER BY w.card_id LIMIT {max_found}) w) w LIMIT {max_found}), \
          number AS MATERIALIZED (SELECT count(*) AS found FROM found), \
          elsewhere AS MATERIALIZED (SELECT w.{key}, w.card_id FROM number n CROSS JOIN found f CROSS JOIN LATERAL \
-           (SELECT w.{key}, w.card_id FROM {LIST} w WHERE w.card_id = f.card_id OFFSET 0) w WHERE n.found < {most}), \
+           (SELECT w.{key}, w.card_id FROM {LIST} w WHERE w.card_id = f.card_id OFFSET 0) w WHERE n.found < {max_found}), \
          shared AS MATERIALIZED (SELECT w.* FROM own r CROSS JOIN unnest(${sampled}::integer[]) g (id) CROSS JOIN LATERAL \
            (SELECT w.{key}, w.card_id FROM {LIST} w WHERE {by_key} ORDER BY {of_w} OFFSET ${page} LIMIT 1) w \
          ORDER BY {of_w} LIMIT 1), \

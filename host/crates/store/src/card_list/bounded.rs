@@ -36,7 +36,7 @@ macro_rules! begin_walk {
 
 /// Statements that a connection keeps, the core's others among them; beyond that it begins anew. There are thousands of
 /// combinations of filters, and a plan takes tens of kilobytes.
-const KEPT: usize = 400;
+const MAX_STATEMENTS: usize = 400;
 
 /// A statement and its parameters.
 pub(super) struct Statement {
@@ -94,7 +94,7 @@ impl Statement {
                     self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await
                 }
                 PlanMode::Walk | PlanMode::LongWalk => {
-                    if client.statement_cache.size() > KEPT {
+                    if client.statement_cache.size() > MAX_STATEMENTS {
                         client.statement_cache.clear();
                     }
                     let statement = client.prepare_cached(&self.sql).await?;

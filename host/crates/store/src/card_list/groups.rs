@@ -92,11 +92,11 @@ impl GroupList {
     }
 
     /// The largest of them, and about how many cards they have; as many as are known to be large.
-    pub(super) fn largest(&self, filter: &Filter, most: usize) -> Vec<(i32, i64)> {
+    pub(super) fn largest(&self, filter: &Filter, max: usize) -> Vec<(i32, i64)> {
         let picked = self.groups.iter().filter(|group| group.cards > 0 && group.may_have(filter));
         let mut picked: Vec<_> = picked.map(|group| (group.id, group.cards)).collect();
         picked.sort_unstable_by_key(|(id, cards)| (-cards, *id));
-        picked.truncate(most);
+        picked.truncate(max);
         picked
     }
 
@@ -157,10 +157,10 @@ pub(super) fn picked_in_sql(query: &mut Conditions, filter: &Filter) -> String {
 }
 
 /// What the filter asks of the sources of a card, of rows `w` with a `card_id`; for cards in mixed groups.
-pub(super) fn asked_of_sources(query: &mut Conditions, filter: &Filter) -> String {
+pub(super) fn source_conditions(query: &mut Conditions, filter: &Filter) -> String {
     let mut sql = "true".to_owned();
-    let asked = [("EXISTS", "kind", &filter.kind), ("EXISTS", "plugin", &filter.plugin)];
-    for (exists, column, wanted) in asked.into_iter().chain([("NOT EXISTS", "kind", &filter.missing_kind)]) {
+    let required = [("EXISTS", "kind", &filter.kind), ("EXISTS", "plugin", &filter.plugin)];
+    for (exists, column, wanted) in required.into_iter().chain([("NOT EXISTS", "kind", &filter.missing_kind)]) {
         if let Some(wanted) = wanted {
             let at = query.bind(wanted.clone());
             sql.push_str(&format!(

@@ -80,12 +80,12 @@ impl Reading<'_> {
                     found => return Ok(found),
                 }
             }
-            let Some(most) = steps else { return Ok(Ok(None)) };
-            let Ok(walked) = self.walk(Some(most)).await? else { return Ok(Err(GroupsChange)) };
+            let Some(max_steps) = steps else { return Ok(Ok(None)) };
+            let Ok(walked) = self.walk(Some(max_steps)).await? else { return Ok(Err(GroupsChange)) };
             if walked.is_complete {
                 return Ok(Ok(Some(walked)));
             }
-            steps = self.further_steps(most, walked.cards.len()).await?;
+            steps = self.further_steps(max_steps, walked.cards.len()).await?;
         }
     }
 
@@ -105,7 +105,7 @@ impl Reading<'_> {
         self.gathered(statement, Some(MAX_GATHERED)).await.map(|found| found.map(|found| found.map(|(found, _)| found)))
     }
 
-    fn most_steps(&self) -> u32 {
+    fn max_steps(&self) -> u32 {
         match base::looks_elsewhere(self.wanted, self.groups) {
             true => STEPS_ELSEWHERE,
             false if base::is_by_time(self.wanted) || self.wanted.filter.updated_since.is_some() => STEPS_BY_TIME,
@@ -120,7 +120,7 @@ impl Reading<'_> {
         if is_known {
             let held = u32::try_from(held).unwrap_or(u32::MAX);
             let needed = self.needed_steps(held, usize::try_from(known.cards).unwrap_or_default());
-            return Ok(needed.or_else(|| (held == 0).then(|| self.most_steps())));
+            return Ok(needed.or_else(|| (held == 0).then(|| self.max_steps())));
         }
         // Few cards are walked to the end.
         if held <= i64::from(PROBE) || self.groups.may_be_mixed(filter) || !ranges::is_probed(self.wanted, self.groups)
@@ -136,11 +136,11 @@ impl Reading<'_> {
 
     /// A longer walk than one that found too little; none where a gathering is quicker than that.
     async fn further_steps(&self, walked: u32, found: usize) -> Result<Option<u32>, StoreError> {
-        let longest = self.most_steps();
-        if walked < longest
+        let max_steps = self.max_steps();
+        if walked < max_steps
             && let Some(needed) = self.needed_steps(walked, found)
         {
-            return Ok(Some(needed.max(walked.saturating_mul(2)).min(longest)));
+            return Ok(Some(needed.max(walked.saturating_mul(2)).min(max_steps)));
         }
         let Some(text) = self.wanted.filter.q.as_deref().filter(|_| self.wanted.filter.updated_since.is_none()) else {
             return Ok(None);
@@ -148,7 +148,7 @@ impl Reading<'_> {
         // Words that lie together, as the first ones of titles do.
         let hits = self.planned(statements::plan_of_words(text)).await?;
         let worthwhile = u32::try_from(hits.saturating_mul(STEPS_BY_HIT)).unwrap_or(u32::MAX).min(MAX_STEPS);
-        let further = if walked < longest && hits > MANY_GATHERED { longest } else { worthwhile };
+        let further = if walked < max_steps && hits > MANY_GATHERED { max_steps } else { worthwhile };
         Ok((further >= walked.saturating_mul(2)).then_some(further))
     }
 
@@ -165,7 +165,7 @@ impl Reading<'_> {
         let (found, rows) = (f64::from(found), f64::from(rows));
         let needed = f64::from(steps) * rows / found * (1.0 + MARGIN * (1.0 / found + 1.0 / rows).sqrt());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the longest walk")]
-        (needed <= f64::from(self.most_steps())).then_some((needed as u32).max(MIN_STEPS))
+        (needed <= f64::from(self.max_steps())).then_some((needed as u32).max(MIN_STEPS))
     }
 
     /// The page of what few cards have changed since the time that is asked for, gathered at once, whatever else the filter
@@ -178,24 +178,24 @@ impl Reading<'_> {
         if filter.updated_since.is_none() || base::is_by_time(self.wanted) || self.groups.may_be_mixed(filter) {
             return Ok(Ok(None));
         }
-        let most = self.max_changed();
+        let max = self.max_changed();
         let cards = match known {
             Some(known) if filter.q.is_none() => known.cards,
             _ => self.changed().await?,
         };
-        if cards > most {
+        if cards > max {
             return Ok(Ok(None));
         }
-        let gathered = self.gather(GatheringIndex::Times, Some(most * CHANGED_BY_EXPECTED)).await?;
+        let gathered = self.gather(GatheringIndex::Times, Some(max * CHANGED_BY_EXPECTED)).await?;
         Ok(gathered
             .map(|found| found.map(|(found, cards)| (found, Count { cards: cards.unwrap_or_default(), exact: true }))))
     }
 
     fn max_changed(&self) -> i64 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a figure of thousands")]
-        let most = (WALK_STEP_BY_CHANGED * self.wanted.rows() as f64 * self.groups.estimate(self.wanted.filter) as f64)
+        let max = (WALK_STEP_BY_CHANGED * self.wanted.rows() as f64 * self.groups.estimate(self.wanted.filter) as f64)
             .sqrt() as i64;
-        most.clamp(MAX_GATHERED, MAX_CHANGED)
+        max.clamp(MAX_GATHERED, MAX_CHANGED)
     }
 
     /// What a gathering had better go by; none where a walk to the end of the list takes less than any.
@@ -239,28 +239,30 @@ impl Reading<'_> {
     async fn gather(
         &self,
         index: GatheringIndex,
-        most: Option<i64>,
+        max: Option<i64>,
     ) -> Result<Result<Option<(FoundCards, Option<i64>)>, GroupsChange>, StoreError> {
-        let statement = statements::gathering(self.wanted, self.groups, index, most.map(|most| most + 1))?;
-        self.gathered(statement, most).await
+        let statement = statements::gathering(self.wanted, self.groups, index, max.map(|max| max + 1))?;
+        self.gathered(statement, max).await
     }
 
-    /// The page, and how many were gathered for it; none when that takes too long, or was more than `most`.
+    /// The page, and how many were gathered for it; none when that takes too long, or was more than `max`.
     async fn gathered(
         &self,
         statement: Statement,
-        most: Option<i64>,
+        max: Option<i64>,
     ) -> Result<Result<Option<(FoundCards, Option<i64>)>, GroupsChange>, StoreError> {
-        let Some(Rows { mut rows, is_cut, largest }) = statement.rows(self.client).await? else { return Ok(Ok(None)) };
+        let Some(Rows { mut rows, is_cut, max_row_bytes }) = statement.rows(self.client).await? else {
+            return Ok(Ok(None));
+        };
         if rows.first().is_some_and(|row| self.is_outdated(row)) {
             return Ok(Err(GroupsChange));
         }
         let gathered: Option<i64> = rows.first().and_then(|row| row.get(super::ENDING));
-        if most.zip(gathered).is_some_and(|(most, gathered)| gathered > most) {
+        if max.zip(gathered).is_some_and(|(max, gathered)| gathered > max) {
             return Ok(Ok(None));
         }
         rows.retain(has_card);
-        Ok(Ok(Some((FoundCards { cards: rows, is_cut, largest, is_complete: true }, gathered))))
+        Ok(Ok(Some((FoundCards { cards: rows, is_cut, max_row_bytes, is_complete: true }, gathered))))
     }
 
     /// How many cards the filter picks, as well as can be known quickly.

@@ -5,7 +5,7 @@ use super::{
     base::{Base, CARDS, LIST, TIMES, WORDS, checks, is_by_time, is_selective, range},
     bounded::{PlanMode, Statement},
     conditions::{Conditions, keyed, pattern},
-    groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, asked_of_sources, picked_in_sql},
+    groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, picked_in_sql, source_conditions},
     ranges,
 };
 use crate::error::StoreError;
@@ -38,8 +38,8 @@ pub(super) fn open_list(wanted: &PageQuery<'_>) -> Result<Statement, StoreError>
 /// Along the order of the list, at most `steps` rows of it. The last column says that the list ends here.
 pub(super) fn walk(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32>) -> Result<Statement, StoreError> {
     let mut picked = groups.picked(wanted.filter);
-    let most = if is_selective(wanted, groups) { MAX_MERGED_IN_LONG_WALKS } else { MAX_MERGED };
-    if picked.len() > most {
+    let max_merged = if is_selective(wanted, groups) { MAX_MERGED_IN_LONG_WALKS } else { MAX_MERGED };
+    if picked.len() > max_merged {
         return ranges::walk(wanted, groups, steps);
     }
     // So that there are few different statements; no card is in group 0.
@@ -89,28 +89,28 @@ pub(super) enum GatheringIndex {
     Words { frequent_keys: Vec<String> },
 }
 
-/// All that fits, sorted, or `most` that do; the last column says how many that is, whatever page is read, and nothing of
-/// all by time: to keep and count them takes longer than to find them.
+/// All that fits, sorted, or `max_found` that do; the last column says how many that is, whatever page is read, and
+/// nothing of all by time: to keep and count them takes longer than to find them.
 pub(super) fn gathering(
     wanted: &PageQuery<'_>,
     groups: &GroupList,
     index: GatheringIndex,
-    most: Option<i64>,
+    max_found: Option<i64>,
 ) -> Result<Statement, StoreError> {
     let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
     let mut query = Conditions::none();
-    let bound = most.map(|most| format!(" LIMIT {most}")).unwrap_or_default();
+    let bound = max_found.map(|max_found| format!(" LIMIT {max_found}")).unwrap_or_default();
     let (found, planned, is_kept) = match (&wanted.filter.q, index) {
         (Some(text), GatheringIndex::Words { frequent_keys }) => {
             (found_by_words(&mut query, wanted, groups, text, frequent_keys), PlanMode::Gathering, true)
         }
         (q, _) => {
-            let is_kept = q.is_some() && most.is_some();
+            let is_kept = q.is_some() && max_found.is_some();
             (found_by_time(&mut query, wanted, groups), PlanMode::GatheringByTime, is_kept)
         }
     };
     let found = format!("{found}{bound}");
-    let number = match most {
+    let number = match max_found {
         _ if is_kept => "(SELECT count(*) FROM found)".to_owned(),
         Some(_) => format!("(SELECT count(*) FROM ({found}) f)"),
         None => "NULL::bigint".to_owned(),
@@ -181,7 +181,7 @@ fn more_conditions(query: &mut Conditions, filter: &Filter, groups: &GroupList, 
         conditions.push(format!("{times}.updated_at >= ${}", query.bind(since)));
     }
     if groups.may_be_mixed(filter) {
-        conditions.push(format!("({IS_NOT_MIXED} OR {})", asked_of_sources(query, filter)));
+        conditions.push(format!("({IS_NOT_MIXED} OR {})", source_conditions(query, filter)));
     }
     conditions
 }
@@ -205,11 +205,11 @@ fn counted(query: &mut Conditions, filter: &Filter, groups: &GroupList) -> Strin
     }
 }
 
-/// Counts what the groups hold of a filter without a search, up to `most`.
-pub(super) fn count_up_to(filter: &Filter, groups: &GroupList, most: i64) -> Statement {
+/// Counts what the groups hold of a filter without a search, up to `limit`.
+pub(super) fn count_up_to(filter: &Filter, groups: &GroupList, limit: i64) -> Statement {
     let mut query = Conditions::none();
     let from = counted(&mut query, filter, groups);
-    let sql = format!("SELECT count(*) FROM (SELECT FROM {from} LIMIT {most}) counted");
+    let sql = format!("SELECT count(*) FROM (SELECT FROM {from} LIMIT {limit}) counted");
     Statement { sql, query, planned: PlanMode::Each }
 }
 
@@ -240,16 +240,16 @@ pub(super) fn plan_of_words(text: &str) -> Statement {
 
 /// Counts what a filter picks, one by one.
 pub(super) fn count(filter: &Filter) -> Statement {
-    of_picked("count(*)", filter)
+    aggregate_picked("count(*)", filter)
 }
 
 /// The digest of the ids that a filter picks.
 pub(super) fn digest(filter: &Filter) -> Statement {
-    of_picked(&Digest::sql("w.card_id"), filter)
+    aggregate_picked(&Digest::sql("w.card_id"), filter)
 }
 
 /// An aggregate of all that a filter picks, of rows `w`.
-fn of_picked(aggregate: &str, filter: &Filter) -> Statement {
+fn aggregate_picked(aggregate: &str, filter: &Filter) -> Statement {
     let mut query = Conditions::none();
     let picked = picked_in_sql(&mut query, filter);
     let mut sql = format!(
@@ -264,7 +264,7 @@ fn of_picked(aggregate: &str, filter: &Filter) -> Statement {
         sql.push_str(&format!(" AND w.card_id IN (SELECT t.card_id FROM {TIMES} t WHERE t.updated_at >= ${at})"));
     }
     if filter.kind.is_some() || filter.plugin.is_some() || filter.missing_kind.is_some() {
-        sql.push_str(&format!(" AND ({IS_NOT_MIXED} OR {})", asked_of_sources(&mut query, filter)));
+        sql.push_str(&format!(" AND ({IS_NOT_MIXED} OR {})", source_conditions(&mut query, filter)));
     }
     Statement { sql, query, planned: PlanMode::Each }
 }

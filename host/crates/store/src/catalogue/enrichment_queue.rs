@@ -66,9 +66,9 @@ struct Waiting {
     reply: oneshot::Sender<Outcome>,
 }
 
-/// A turn: while it lives nobody else in this host enriches the card. Its end, however it comes, begins the next one.
-struct Turn {
-    turns: EnrichmentQueue,
+/// While it lives nobody else in this host enriches the card. Its end, however it comes, begins the next one.
+struct CardGuard {
+    queue: EnrichmentQueue,
     card: Uuid,
 }
 
@@ -80,33 +80,33 @@ impl EnrichmentQueue {
 
     /// Writes source `key` of a card, alone or with others that wait for the same card.
     pub(super) async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Outcome {
-        if let Some(_turn) = self.begin(card) {
+        if let Some(_guard) = self.begin(card) {
             return card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store);
         }
-        let (reply, told) = oneshot::channel();
+        let (reply, outcome) = oneshot::channel();
         let together = QueuedEnrichment::from_entry(key, entry).map_err(EnrichError::Store)?;
         match self.wait(card, Waiting { entry: together, reply })? {
             // The one before was done in the meantime.
-            Some(_turn) => card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store),
-            None => told.await.unwrap_or(Err(EnrichError::Stopped)),
+            Some(_guard) => card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store),
+            None => outcome.await.unwrap_or(Err(EnrichError::Stopped)),
         }
     }
 
-    fn begin(&self, card: Uuid) -> Option<Turn> {
+    fn begin(&self, card: Uuid) -> Option<CardGuard> {
         let mut shard = self.shard(card);
         if shard.contains_key(&card) {
             return None;
         }
         shard.insert(card, Queue::default());
-        Some(Turn { turns: self.clone(), card })
+        Some(CardGuard { queue: self.clone(), card })
     }
 
-    /// Queues up; a turn when there is nobody to wait for any more.
-    fn wait(&self, card: Uuid, waiting: Waiting) -> Result<Option<Turn>, EnrichError> {
+    /// Queues up; the guard of the card when there is nobody to wait for any more.
+    fn wait(&self, card: Uuid, waiting: Waiting) -> Result<Option<CardGuard>, EnrichError> {
         let mut shard = self.shard(card);
         let Some(queue) = shard.get_mut(&card) else {
             shard.insert(card, Queue::default());
-            return Ok(Some(Turn { turns: self.clone(), card }));
+            return Ok(Some(CardGuard { queue: self.clone(), card }));
         };
         let bytes = queue.bytes + waiting.entry.size();
         if queue.waiting.len() >= MAX_WAITING || bytes > MAX_WAITING_BYTES {
@@ -123,21 +123,21 @@ impl EnrichmentQueue {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CardGuard {
     fn drop(&mut self) {
-        let mut shard = self.turns.shard(self.card);
+        let mut shard = self.queue.shard(self.card);
         let next = shard.get_mut(&self.card).map(Queue::next).unwrap_or_default();
         if next.is_empty() {
             shard.remove(&self.card);
             return;
         }
         drop(shard);
-        let turn = Turn { turns: self.turns.clone(), card: self.card };
-        self.turns.0.runtime.spawn(turn.write(next));
+        let guard = CardGuard { queue: self.queue.clone(), card: self.card };
+        self.queue.0.runtime.spawn(guard.write(next));
     }
 }
 
-impl Turn {
+impl CardGuard {
     async fn write(self, waiting: Vec<Waiting>) {
         let (entries, replies): (Vec<_>, Vec<_>) =
             waiting.into_iter().map(|waiting| (waiting.entry, waiting.reply)).unzip();
@@ -151,7 +151,7 @@ impl Turn {
     }
 
     async fn outcomes(&self, entries: &[QueuedEnrichment]) -> Vec<Outcome> {
-        let pool = &self.turns.0.pool;
+        let pool = &self.queue.0.pool;
         match card_sources::enrich_together(pool, self.card, entries).await {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             // Nobody fails for what another one sends.

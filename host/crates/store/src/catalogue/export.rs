@@ -56,9 +56,9 @@ struct Export {
     rows: Rows,
     format: Format,
     fields: Vec<&'static str>,
-    begun: Instant,
+    started: Instant,
     over: bool,
-    _seat: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Exports {
@@ -72,12 +72,12 @@ impl Exports {
         format: Format,
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + use<>, StoreError> {
         let (filter, fields) = (query.filter()?, fields(query)?);
-        let seat = Arc::clone(&self.0).try_acquire_owned().map_err(|_| {
+        let permit = Arc::clone(&self.0).try_acquire_owned().map_err(|_| {
             let detail = format!("{MAX_EXPORTS} exports are running on this host, which is the maximum.");
             StoreError::Busy { detail, retry_after: RETRY_SECONDS }
         })?;
         let rows = Rows::open(pool, &filter, ids).await?;
-        let mut export = Export { rows, format, fields, begun: Instant::now(), over: false, _seat: seat };
+        let mut export = Export { rows, format, fields, started: Instant::now(), over: false, _permit: permit };
         // What goes wrong before the first bytes is an answer of its own.
         let first = export.piece(true).await?;
         Ok(stream::unfold((Some(first), export), |(first, mut export)| async move {
@@ -129,7 +129,7 @@ impl Export {
                 }
             }
         }
-        if self.begun.elapsed() > MAX_DURATION {
+        if self.started.elapsed() > MAX_DURATION {
             return Err(StoreError::internal(anyhow::anyhow!("an export was not finished after {MAX_DURATION:?}")));
         }
         Ok(out.into())

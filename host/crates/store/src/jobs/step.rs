@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 
 /// Errors of one job that are kept; the rest is only counted.
-const ERRORS_KEPT: i64 = 1_000_000;
+const MAX_ERRORS: i64 = 1_000_000;
 
 /// What a step did.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl<E: Into<StoreError>> From<E> for CountError {
 }
 
 /// Counts a step, as the last thing in its transaction. `true` when somebody wants the job stopped.
-pub async fn count(work: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step) -> Result<bool, CountError> {
+pub async fn count(tx: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step) -> Result<bool, CountError> {
     let failed = i64::try_from(step.errors.len()).unwrap_or(i64::MAX);
     let counts: Map<String, Value> =
         step.counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| ((*name).to_owned(), Value::from(*n))).collect();
@@ -71,30 +71,30 @@ pub async fn count(work: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step
         &step.from.0,
         &step.from.1,
     ];
-    let row = work.query_opt(&work.prepare_cached(&sql).await?, &values).await?;
+    let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &values).await?;
     let row = row.ok_or(CountError::Lost)?;
     let after: i64 = row.try_get("failed")?;
     let first = after - failed;
-    keep_errors(work, id, first, &step.errors, ERRORS_KEPT).await?;
+    keep_errors(tx, id, first, &step.errors, MAX_ERRORS).await?;
     Ok(row.try_get("is_cancelled")?)
 }
 
-/// Adds errors behind the first `first` ones, as far as not more than `most` are kept.
+/// Adds errors behind the first `first` ones, as far as not more than `max_errors` are kept.
 pub(crate) async fn keep_errors(
-    work: &Transaction<'_>,
+    tx: &Transaction<'_>,
     id: Uuid,
     first: i64,
     errors: &[Value],
-    most: i64,
+    max_errors: i64,
 ) -> Result<(), StoreError> {
-    if errors.is_empty() || first >= most {
+    if errors.is_empty() || first >= max_errors {
         return Ok(());
     }
-    let room = usize::try_from(most - first).unwrap_or_default();
+    let room = usize::try_from(max_errors - first).unwrap_or_default();
     let kept = &errors[..errors.len().min(room)];
     let sql = "INSERT INTO public.job_errors (job_id, number, error) \
                SELECT $1, $2 + e.n, e.error FROM unnest($3::jsonb[]) WITH ORDINALITY AS e (error, n)";
-    work.execute(&work.prepare_cached(sql).await?, &[&id, &first, &kept]).await?;
+    tx.execute(&tx.prepare_cached(sql).await?, &[&id, &first, &kept]).await?;
     Ok(())
 }
 
@@ -107,8 +107,8 @@ pub async fn place(pool: &Pool, id: Uuid, runner: Runner) -> Result<Option<(i32,
 }
 
 /// The cards of a part.
-pub async fn part(work: &Transaction<'_>, id: Uuid, number: i32) -> Result<Option<Vec<Uuid>>, StoreError> {
+pub async fn part(tx: &Transaction<'_>, id: Uuid, number: i32) -> Result<Option<Vec<Uuid>>, StoreError> {
     let sql = "SELECT ids FROM public.job_parts WHERE job_id = $1 AND number = $2";
-    let row = work.query_opt(&work.prepare_cached(sql).await?, &[&id, &number]).await?;
+    let row = tx.query_opt(&tx.prepare_cached(sql).await?, &[&id, &number]).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }

@@ -133,18 +133,18 @@ pub struct AccountChange {
     pub ended_sessions: bool,
 }
 
-/// Changes an account that `judge` lets the caller change; `None` when there is no such account. The account that is
-/// judged is the one that is changed: it is locked before. The inner error is the judge's.
+/// Changes an account that `check` lets the caller change; `None` when there is no such account. The account that is
+/// judged is the one that is changed: it is locked before. The inner error is `check`'s.
 pub async fn change<E>(
     pool: &Pool,
     id: Uuid,
     change: Change,
-    judge: impl Fn(&Account) -> Result<(), E>,
+    check: impl Fn(&Account) -> Result<(), E>,
 ) -> Result<Result<Option<AccountChange>, E>, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    let Some(LockedAccount { account: before, is_last_owner }) = lock(&work, id).await? else { return Ok(Ok(None)) };
-    if let Err(refusal) = judge(&before) {
+    let tx = client.transaction().await?;
+    let Some(LockedAccount { account: before, is_last_owner }) = lock(&tx, id).await? else { return Ok(Ok(None)) };
+    if let Err(refusal) = check(&before) {
         return Ok(Err(refusal));
     }
     let role = change.role.unwrap_or_else(|| before.role.clone());
@@ -162,50 +162,50 @@ pub async fn change<E>(
     );
     let values: [&(dyn ToSql + Sync); 6] =
         [&id, &change.username, &role, &disabled, &change.password_hash, &ended_sessions];
-    let after = from_row(&work.query_one(&sql, &values).await.map_err(taken)?);
+    let after = from_row(&tx.query_one(&sql, &values).await.map_err(taken)?);
     if ended_sessions {
         let reason = match (newly_disabled, role == before.role) {
             (true, _) => "account disabled",
             (false, false) => "role changed",
             (false, true) => "password changed",
         };
-        end_sessions(&work, id, reason).await?;
+        end_sessions(&tx, id, reason).await?;
     }
-    work.commit().await?;
+    tx.commit().await?;
     Ok(Ok(Some(AccountChange { before, after, ended_sessions })))
 }
 
-/// Removes an account that `judge` lets the caller remove: its sessions and keys end with it. A user of an identity
-/// provider stays as a disabled record, or the next token would make the account anew. The inner error is the judge's.
+/// Removes an account that `check` lets the caller remove: its sessions and keys end with it. A user of an identity
+/// provider stays as a disabled record, or the next token would make the account anew. The inner error is `check`'s.
 pub async fn remove<E>(
     pool: &Pool,
     id: Uuid,
-    judge: impl Fn(&Account) -> Result<(), E>,
+    check: impl Fn(&Account) -> Result<(), E>,
 ) -> Result<Result<Option<Account>, E>, StoreError> {
     let mut client = pool.get().await?;
-    let work = client.transaction().await?;
-    let Some(LockedAccount { account, is_last_owner }) = lock(&work, id).await? else { return Ok(Ok(None)) };
-    if let Err(refusal) = judge(&account) {
+    let tx = client.transaction().await?;
+    let Some(LockedAccount { account, is_last_owner }) = lock(&tx, id).await? else { return Ok(Ok(None)) };
+    if let Err(refusal) = check(&account) {
         return Ok(Err(refusal));
     }
     if is_last_owner {
         return Err(StoreError::LastOwner);
     }
-    work.execute(
+    tx.execute(
         "UPDATE public.admin_users SET disabled_at = coalesce(disabled_at, now()), role = NULL, password_hash = NULL, \
          deleted_at = CASE WHEN kind <> 'oidc' THEN now() END, token_epoch = token_epoch + 1, updated_at = now() \
          WHERE id = $1",
         &[&id],
     )
     .await?;
-    end_sessions(&work, id, "account deleted").await?;
-    work.execute(
+    end_sessions(&tx, id, "account deleted").await?;
+    tx.execute(
         "UPDATE public.admin_api_keys SET revoked_at = now(), revoked_reason = 'owner deleted' \
          WHERE owner_id = $1 AND revoked_at IS NULL",
         &[&id],
     )
     .await?;
-    work.commit().await?;
+    tx.commit().await?;
     Ok(Ok(Some(account)))
 }
 
@@ -215,18 +215,18 @@ struct LockedAccount {
 }
 
 /// The owners first and in one order, so that changes of any accounts take turns instead of deadlocking.
-async fn lock(work: &Transaction<'_>, id: Uuid) -> Result<Option<LockedAccount>, StoreError> {
+async fn lock(tx: &Transaction<'_>, id: Uuid) -> Result<Option<LockedAccount>, StoreError> {
     let owners = format!("SELECT u.id FROM public.admin_users u WHERE {IS_OWNER} ORDER BY u.id FOR NO KEY UPDATE");
-    let owners: Vec<Uuid> = work.query(&owners, &[]).await?.iter().map(|row| row.get(0)).collect();
+    let owners: Vec<Uuid> = tx.query(&owners, &[]).await?.iter().map(|row| row.get(0)).collect();
     let sql = format!(
         "SELECT {COLUMNS} FROM public.admin_users u WHERE u.id = $1 AND u.deleted_at IS NULL FOR NO KEY UPDATE"
     );
-    let row = work.query_opt(&sql, &[&id]).await?;
+    let row = tx.query_opt(&sql, &[&id]).await?;
     Ok(row.map(|row| LockedAccount { account: from_row(&row), is_last_owner: owners == [id] }))
 }
 
-async fn end_sessions(work: &Transaction<'_>, user: Uuid, reason: &str) -> Result<(), StoreError> {
-    work.execute(
+async fn end_sessions(tx: &Transaction<'_>, user: Uuid, reason: &str) -> Result<(), StoreError> {
+    tx.execute(
         "UPDATE public.admin_sessions SET revoked_at = now(), revoked_reason = $2 \
          WHERE user_id = $1 AND revoked_at IS NULL",
         &[&user, &reason],

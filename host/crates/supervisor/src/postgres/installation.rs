@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use cardinal_base::config;
 
 /// The oldest with the defaults for `public` that the isolation of plugins rests on.
-pub const OLDEST_MAJOR: u32 = 15;
+pub const MIN_MAJOR: u32 = 15;
 const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
 /// Where `scripts/run` puts a PostgreSQL of its own when the system has none: beside `DATA_DIR`.
 const VENDORED_FOLDER: &str = "postgres";
@@ -37,13 +37,13 @@ impl Installation {
             .output()
             .with_context(|| format!("starting {}", postgres.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let major = major_of(&text).with_context(|| format!("{} does not print its version", postgres.display()))?;
+        let major = parse_major(&text).with_context(|| format!("{} does not print its version", postgres.display()))?;
         Ok(Self { bin_dir, major })
     }
 }
 
 /// `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`, `postgres (PostgreSQL) 19beta1`.
-fn major_of(version: &str) -> Option<u32> {
+fn parse_major(version: &str) -> Option<u32> {
     let number = version.split(") ").nth(1)?;
     let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
@@ -63,7 +63,7 @@ pub fn choose(set: Option<&Path>, data_dir: &Path, data_major: Option<u32>) -> a
 }
 
 fn pick(found: &[Installation], data_major: Option<u32>, data_dir: &Path) -> anyhow::Result<Installation> {
-    let mut usable = found.iter().filter(|installation| installation.major >= OLDEST_MAJOR);
+    let mut usable = found.iter().filter(|installation| installation.major >= MIN_MAJOR);
     let Some(major) = data_major else {
         return usable.next().cloned().ok_or_else(|| nothing_usable(found));
     };
@@ -80,7 +80,7 @@ fn pick(found: &[Installation], data_major: Option<u32>, data_dir: &Path) -> any
 
 fn nothing_usable(found: &[Installation]) -> anyhow::Error {
     anyhow::anyhow!(
-        "no PostgreSQL {OLDEST_MAJOR} or newer was found{}: install one (Debian and Ubuntu: apt-get install \
+        "no PostgreSQL {MIN_MAJOR} or newer was found{}: install one (Debian and Ubuntu: apt-get install \
          postgresql), name its folder in POSTGRES_BIN_DIR, or name a running one in DATABASE_URL",
         listed(found, ", only ", "")
     )
@@ -141,9 +141,9 @@ mod tests {
 
     #[test]
     fn versions_are_read_as_postgres_prints_them() {
-        assert_eq!(major_of("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some(15));
-        assert_eq!(major_of("postgres (PostgreSQL) 19beta1"), Some(19));
-        assert_eq!(major_of("something else"), None);
+        assert_eq!(parse_major("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some(15));
+        assert_eq!(parse_major("postgres (PostgreSQL) 19beta1"), Some(19));
+        assert_eq!(parse_major("something else"), None);
     }
 
     #[test]

@@ -35,7 +35,7 @@ const RATE: Rate = Rate { burst: 100.0, per_second: 10.0 };
 /// Roles that are counted by themselves; all others share one count. Far more than a host has.
 const MAX_ROLES: usize = 1_000;
 const REPORT_EVERY: Duration = Duration::from_secs(5);
-const REMEMBERED_LINES: usize = 20;
+const MAX_LAST_LINES: usize = 20;
 
 /// What the server logged last, for the message of a start that failed.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) struct LogTail(Arc<Mutex<VecDeque<String>>>);
 impl LogTail {
     fn push(&self, line: String) {
         let mut lines = self.0.lock();
-        if lines.len() == REMEMBERED_LINES {
+        if lines.len() == MAX_LAST_LINES {
             lines.pop_front();
         }
         lines.push_back(line);
@@ -70,7 +70,7 @@ pub(super) fn channel() -> io::Result<(OwnedFd, UnixStream)> {
 }
 
 /// Writes the server's log into ours until the server has ended.
-pub(super) async fn relay(messages: UnixStream, last_words: LogTail) {
+pub(super) async fn relay(messages: UnixStream, last_lines: LogTail) {
     let mut bounds = Bounds::default();
     let mut sessions = Sessions::default();
     let mut report = tokio::time::interval(REPORT_EVERY);
@@ -85,7 +85,7 @@ pub(super) async fn relay(messages: UnixStream, last_words: LogTail) {
                 for line in text.lines() {
                     if bounds.admit(&session.role, Instant::now()) {
                         log(&session, line);
-                        last_words.push(line.to_owned());
+                        last_lines.push(line.to_owned());
                     }
                 }
             }
@@ -175,7 +175,7 @@ fn parse(message: &str) -> Option<Prefixed<'_>> {
 
 fn log(session: &Session, text: &str) {
     let role = Some(session.role.as_str()).filter(|role| !role.is_empty());
-    let plugin = role.and_then(roles::plugin_of);
+    let plugin = role.and_then(roles::plugin_from_role);
     let (plugin, pid) = (plugin.as_deref(), session.pid);
     if is_news(text) {
         tracing::warn!(target: "postgres", role, plugin, pid, "{text}");
@@ -216,7 +216,7 @@ impl Bounds {
     fn report(&mut self) {
         let dropped = self.buckets.iter_mut().map(|(role, bucket)| (role, bucket.take_dropped()));
         for (role, lines) in dropped.filter(|(_, lines)| *lines > 0) {
-            let plugin = roles::plugin_of(role);
+            let plugin = roles::plugin_from_role(role);
             tracing::warn!(
                 target: "postgres",
                 role,

@@ -13,7 +13,7 @@ const SOCKET_LOCK: &str = ".s.PGSQL.5432.lock";
 /// The death of its supervisor made the old server end; it writes a checkpoint first.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits for a server that still uses the folder, and removes the files of one that does not.
 ///
@@ -71,13 +71,13 @@ fn serves(pid: Pid, cluster: &Path) -> bool {
     }
 }
 
-async fn gone_within(pid: Pid, cluster: &Path, patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
+async fn gone_within(pid: Pid, cluster: &Path, timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
     while serves(pid, cluster) {
         if Instant::now() >= deadline {
             return false;
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     true
 }

@@ -35,18 +35,18 @@ pub fn find(paths: &Paths, plugins: &Plugins, request: &ProvisionRequest) -> Res
     let unreadable = |error: std::io::Error| {
         ProvisionFault::Unavailable(format!("the folder {} cannot be read: {error}", plugins_dir.display()))
     };
-    let folder = Owners::of_this_process().check_folder(plugins_dir).map_err(fault)?;
+    let folder = Owners::current().check_folder(plugins_dir).map_err(fault)?;
     let kept = kept::find(&paths.data_dir, &request.plugin, &request.sha256);
-    let mut lying = package::find(&folder).map_err(unreadable)?;
+    let mut packages = package::find(&folder).map_err(unreadable)?;
     // A package mostly has its plugin's name, and reading one whole takes long.
-    lying.sort_by_key(|path| path.file_stem() != Some(OsStr::new(&request.plugin)));
+    packages.sort_by_key(|path| path.file_stem() != Some(OsStr::new(&request.plugin)));
     let keys = Keys::load(&plugins.trust_keys);
-    let lying = lying.into_iter().map(|path| (path, false)).chain(kept.map(|path| (path, true)));
-    for (path, is_kept) in lying.filter(|(path, _)| is_manifest_of(path, &request.plugin)) {
+    let packages = packages.into_iter().map(|path| (path, false)).chain(kept.map(|path| (path, true)));
+    for (path, is_kept) in packages.filter(|(path, _)| is_manifest_for(path, &request.plugin)) {
         // One that cannot be read is another plugin's, or has changed since.
         let Ok(found) = Scanned::new(path, Ok(())).examine(&keys) else { continue };
         if found.package().sha256 == request.sha256 && found.hints().name.as_deref() == Some(&request.plugin) {
-            return Ok(Package { is_kept, ..judge(found, plugins)? });
+            return Ok(Package { is_kept, ..read(found, plugins)? });
         }
     }
     Err(ProvisionFault::refused(
@@ -68,15 +68,15 @@ pub fn is_there(plugins_dir: &Path, plugin: &str) -> Result<bool, ProvisionFault
     let paths = package::find(plugins_dir).map_err(|error| {
         ProvisionFault::Unavailable(format!("the folder {} cannot be read: {error}", plugins_dir.display()))
     })?;
-    Ok(paths.iter().any(|path| is_manifest_of(path, plugin)))
+    Ok(paths.iter().any(|path| is_manifest_for(path, plugin)))
 }
 
 /// Whether a package's manifest says that it is this plugin.
-fn is_manifest_of(path: &Path, plugin: &str) -> bool {
-    package::manifest_of(path).and_then(|manifest| hints(&manifest).name).as_deref() == Some(plugin)
+fn is_manifest_for(path: &Path, plugin: &str) -> bool {
+    package::read_manifest(path).and_then(|manifest| hints(&manifest).name).as_deref() == Some(plugin)
 }
 
-fn judge(found: Examined, plugins: &Plugins) -> Result<Package, ProvisionFault> {
+fn read(found: Examined, plugins: &Plugins) -> Result<Package, ProvisionFault> {
     let lock = match plugins.trust {
         Trust::Record => None,
         Trust::Lock | Trust::Signed => Some(

@@ -64,9 +64,9 @@ fn refused(seen: &Inspection, refusal: &Refusal, manifest: &Manifest, text: &str
 }
 
 fn error(refusal: &Refusal, place: &str) -> Finding {
-    let mut told = Finding::error(refusal.code.as_str(), place, &refusal.reason).fix(&refusal.fix);
-    (told.found, told.expected) = (refusal.found.clone(), refusal.expected.clone());
-    told
+    let mut finding = Finding::error(refusal.code.as_str(), place, &refusal.reason).fix(&refusal.fix);
+    (finding.found, finding.expected) = (refusal.found.clone(), refusal.expected.clone());
+    finding
 }
 
 /// Whether another core would take it.
@@ -78,10 +78,10 @@ fn under(core: &Version, manifest: &Manifest, text: &str) -> Finding {
     match compat::check_engine(&manifest.engine, core, &compat::api_version()) {
         Ok(()) => Finding::ok("core-version-fits", &manifest.name, format!("Core {core} would accept it, too.")),
         Err(refusal) => {
-            let mut told =
+            let mut finding =
                 Finding::error("core-version-breaks", place(&refusal), format!("Core {core} would refuse it."));
-            (told.found, told.expected) = (refusal.found, refusal.expected);
-            told.cause(refusal.code.as_str()).fix(
+            (finding.found, finding.expected) = (refusal.found, refusal.expected);
+            finding.cause(refusal.code.as_str()).fix(
                 "Try the plugin with that core, then widen engine.core_version; build it again where the API differs.",
             )
         }

@@ -18,10 +18,10 @@ pub(super) struct CurlLines<'a> {
 impl CurlLines<'_> {
     /// One for each route of a plugin's entry in the registry. Where a route is about a card and there is none, the first
     /// line makes it, and the others have its id from there.
-    pub(super) fn of_plugin(&self, item: &Value) -> Vec<String> {
+    pub(super) fn lines_for(&self, item: &Value) -> Vec<String> {
         let prefix = item["api_prefix"].as_str().unwrap_or_default();
         let routes: Vec<&Value> = item["routes"].as_array().into_iter().flatten().collect();
-        let needs_card = self.card.is_none() && routes.iter().any(|route| path_of(route).split('/').any(is_card));
+        let needs_card = self.card.is_none() && routes.iter().any(|route| route_path(route).split('/').any(is_card));
         let makes_card = needs_card.then(|| self.make_card());
         makes_card.into_iter().chain(routes.iter().map(|route| self.ask(prefix, route))).collect()
     }
@@ -32,7 +32,7 @@ impl CurlLines<'_> {
             method @ ("POST" | "PUT" | "PATCH") => format!(" -X {method} {JSON} -d '{{}}'"),
             method => format!(" -X {}", plain(method)),
         };
-        let parts: Vec<&str> = path_of(route).split('/').map(|part| self.filled(part)).collect();
+        let parts: Vec<&str> = route_path(route).split('/').map(|part| self.filled(part)).collect();
         let path = parts.join("/");
         // A variable of the shell's stands in double quotes alone.
         let quote = if path.contains(CARD_VARIABLE) { '"' } else { '\'' };
@@ -58,7 +58,7 @@ impl CurlLines<'_> {
 const CARD_VARIABLE: &str = "$CARD";
 const JSON: &str = "-H 'Content-Type: application/json'";
 
-fn path_of(route: &Value) -> &str {
+fn route_path(route: &Value) -> &str {
     route["path"].as_str().unwrap_or("/")
 }
 
@@ -76,7 +76,7 @@ mod tests {
     fn lines(card: Option<&str>, paths: &[&str]) -> Vec<String> {
         let routes: Vec<Value> = paths.iter().map(|path| json!({"method": "GET", "path": path})).collect();
         let item = json!({"api_prefix": "notes", "routes": routes});
-        CurlLines { url: "http://h", key: Path::new("/k"), card }.of_plugin(&item)
+        CurlLines { url: "http://h", key: Path::new("/k"), card }.lines_for(&item)
     }
 
     const CURL: &str = "curl -H \"Authorization: Bearer $(cat '/k')\"";
@@ -93,7 +93,7 @@ mod tests {
     fn a_line_that_sends_something_has_a_body_to_fill() {
         let routes = json!([{"method": "POST", "path": "/a"}, {"method": "DELETE", "path": "/a"}]);
         let item = json!({"api_prefix": "notes", "routes": routes});
-        let found = CurlLines { url: "http://h", key: Path::new("/k"), card: None }.of_plugin(&item);
+        let found = CurlLines { url: "http://h", key: Path::new("/k"), card: None }.lines_for(&item);
         let url = "'http://h/v1/admin/plugins/notes/a'";
         assert_eq!(found[0], format!("{CURL} -X POST {JSON} -d '{{}}' {url}"));
         assert_eq!(found[1], format!("{CURL} -X DELETE {url}"));

@@ -11,7 +11,7 @@ use std::{
 use cardinal_package::package::{FRONTEND, SCHEMA};
 
 /// A burst of saves is over when nothing has changed between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(80);
+const POLL_INTERVAL: Duration = Duration::from_millis(80);
 /// Beside what begins with a dot.
 const IGNORED: [&str; 3] = ["target", "node_modules", "Cargo.lock"];
 /// What is built into `frontend/`, as by `cardinal plugin new --build vite`: the result counts.
@@ -44,7 +44,7 @@ impl Watch {
     pub(super) async fn changed(&mut self) -> Changes {
         let mut last = look(&self.folder);
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let now = look(&self.folder);
             if now == last && now != self.seen {
                 let changes = between(&self.seen, &now);
@@ -117,7 +117,7 @@ mod tests {
         }
         let changes = watch.changed().await;
         assert!(!changes.only_carried && changes.at.elapsed() < RECENT);
-        let again = tokio::time::timeout(LOOK_EVERY * 5, watch.changed()).await;
+        let again = tokio::time::timeout(POLL_INTERVAL * 5, watch.changed()).await;
         assert!(again.is_err(), "nothing has changed since");
     }
 

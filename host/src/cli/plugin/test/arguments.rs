@@ -33,8 +33,8 @@ fn value(name: &str, schema: &Value, card: &str, depth: usize) -> Value {
             (0..items).map(|_| value(name, &schema["items"], card, depth + 1)).collect()
         }
         Some("integer" | "number") => {
-            let least = [&schema["minimum"], &schema["maximum"]].into_iter().find(|bound| bound.is_number());
-            least.cloned().unwrap_or(json!(1))
+            let bound = [&schema["minimum"], &schema["maximum"]].into_iter().find(|bound| bound.is_number());
+            bound.cloned().unwrap_or(json!(1))
         }
         Some("boolean") => json!(false),
         Some("null") => Value::Null,
@@ -51,8 +51,8 @@ fn text(name: &str, schema: &Value, card: &str) -> String {
         Some("date-time") => "2026-01-31T12:00:00Z".to_owned(),
         Some("email") => "somebody@example.com".to_owned(),
         _ => {
-            let least = schema["minLength"].as_u64().unwrap_or(1).clamp(1, MAX_LENGTH);
-            (0..least).map(|_| 'x').collect()
+            let min_length = schema["minLength"].as_u64().unwrap_or(1).clamp(1, MAX_LENGTH);
+            (0..min_length).map(|_| 'x').collect()
         }
     }
 }

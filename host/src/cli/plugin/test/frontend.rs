@@ -9,7 +9,9 @@ use tokio::process::Command;
 
 use super::{Outcome, requests::Subject, some};
 
-const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+/// The shell first: it draws no window of its own.
+const BROWSERS: [&str; 5] =
+    ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const BROWSER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Of the page's own time, which passes at once where nothing is loading.
 const VIRTUAL_TIME: &str = "--virtual-time-budget=10000";
@@ -36,7 +38,7 @@ pub(super) async fn check(subject: &Subject, url: &str, key: &str, place: &Path)
     let given = given.to_string().replace('<', "\\u003c");
     fs::write(&page, PAGE.replace(GIVEN, &given)).context("writing the page")?;
     match browse(&page, place).await? {
-        Some(shown) => Ok(judge(&declared, &shown)),
+        Some(shown) => Ok(evaluate(&declared, &shown)),
         None => Ok(Outcome::Skipped(format!("no browser is installed (looked for {})", BROWSERS.join(", ")))),
     }
 }
@@ -72,7 +74,7 @@ async fn browse(page: &Path, place: &Path) -> anyhow::Result<Option<String>> {
     Ok(None)
 }
 
-fn judge(declared: &BTreeSet<String>, shown: &str) -> Outcome {
+fn evaluate(declared: &BTreeSet<String>, shown: &str) -> Outcome {
     let Some(found) = found(shown) else { return Outcome::Bad("the browser printed nothing".to_owned()) };
     if let Some(error) = found["error"].as_str() {
         return Outcome::Bad(error.to_owned());
@@ -121,15 +123,15 @@ mod tests {
         let declared = declared(&item);
         let page = |json: &str| format!("<html><pre id=\"found\">{json}</pre></html>");
         assert!(matches!(
-            judge(&declared, &page(r#"{"registered":["page notes","tab notes","action drawn"],"problems":[]}"#)),
+            evaluate(&declared, &page(r#"{"registered":["page notes","tab notes","action drawn"],"problems":[]}"#)),
             Outcome::Good(_)
         ));
-        assert!(matches!(judge(&declared, &page(r#"{"registered":["tab notes"],"problems":[]}"#)), Outcome::Bad(_)));
+        assert!(matches!(evaluate(&declared, &page(r#"{"registered":["tab notes"],"problems":[]}"#)), Outcome::Bad(_)));
         let all = r#"{"registered":["page notes","tab notes","action drawn"],"problems":["tab notes: no"]}"#;
-        assert!(matches!(judge(&declared, &page(all)), Outcome::Bad(text) if text == "tab notes: no"));
-        let error = judge(&declared, &page(r#"{"error":"SyntaxError: '&lt;' &amp;amp;"}"#));
+        assert!(matches!(evaluate(&declared, &page(all)), Outcome::Bad(text) if text == "tab notes: no"));
+        let error = evaluate(&declared, &page(r#"{"error":"SyntaxError: '&lt;' &amp;amp;"}"#));
         assert!(matches!(error, Outcome::Bad(text) if text == "SyntaxError: '<' &amp;"));
-        assert!(matches!(judge(&declared, ""), Outcome::Bad(_)));
+        assert!(matches!(evaluate(&declared, ""), Outcome::Bad(_)));
         assert!(PAGE.contains(BEGIN) && PAGE.contains(GIVEN));
     }
 }

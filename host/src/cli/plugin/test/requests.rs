@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use http::{Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::cli::client::{Client, RequestError, empty};
+use crate::cli::{
+    client::{Client, RequestError, empty, full},
+    plugin::remote::REGISTRY,
+};
 
 /// As long as a call has when the manifest says nothing, and a little more.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(35);
@@ -22,8 +25,28 @@ pub(super) struct Subject {
     pub card: String,
 }
 
+/// What came back of a request.
+pub(super) struct Answer {
+    pub status: StatusCode,
+    /// Of a problem.
+    pub code: String,
+    /// What the log calls it, when it is a problem.
+    pub request_id: String,
+}
+
+impl Answer {
+    fn good(status: StatusCode) -> Self {
+        Self { status, code: String::new(), request_id: String::new() }
+    }
+
+    fn problem(status: StatusCode, problem: &Value) -> Self {
+        let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
+        Self { status, code: text("code"), request_id: text("request_id") }
+    }
+}
+
 /// A route with its parameters filled in.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub method: Method,
     pub path: String,
@@ -38,36 +61,68 @@ impl Subject {
         self.item["name"].as_str().unwrap_or_default()
     }
 
-    pub(super) fn targets(&self) -> Vec<Target> {
-        let prefix = self.item["api_prefix"].as_str().unwrap_or_default();
-        let routes = self.item["routes"].as_array().into_iter().flatten();
-        routes.filter_map(|route| target(route, prefix, &self.card)).collect()
+    /// The routes, as the registry lists them.
+    pub(super) fn routes(&self) -> impl Iterator<Item = &Value> {
+        self.item["routes"].as_array().into_iter().flatten()
     }
 
-    /// The status of an answer whose body is not waited for, and the code of a problem.
-    pub(super) async fn ask(&self, target: &Target) -> anyhow::Result<(StatusCode, String)> {
-        let mut request = Request::new(empty());
+    /// Every route.
+    pub(super) fn targets(&self) -> Vec<Target> {
+        self.routes().filter_map(|route| self.target(route)).collect()
+    }
+
+    /// With the id of the card for what speaks of a card, and one that nothing has for the rest.
+    pub(super) fn target(&self, route: &Value) -> Option<Target> {
+        self.target_with(route, |name| match name.contains("card") {
+            true => (self.card.clone(), false),
+            false => (Uuid::now_v7().to_string(), true),
+        })
+    }
+
+    /// `value` gives what stands for a parameter, and whether it was made up.
+    pub(super) fn target_with(&self, route: &Value, value: impl Fn(&str) -> (String, bool)) -> Option<Target> {
+        target(route, self.item["api_prefix"].as_str().unwrap_or_default(), value)
+    }
+
+    /// An answer whose body is not waited for, to a request without a body.
+    pub(super) async fn ask(&self, target: &Target) -> anyhow::Result<Answer> {
+        self.ask_with(target, None).await
+    }
+
+    /// The same with a body that says it is JSON, whatever it is.
+    pub(super) async fn ask_with(&self, target: &Target, body: Option<&str>) -> anyhow::Result<Answer> {
+        let mut request = Request::new(body.map_or_else(empty, |body| full(body.to_owned())));
         *request.method_mut() = target.method.clone();
+        if body.is_some() {
+            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.send(&target.path, request)).await;
         match answer.with_context(|| format!("no answer in {ANSWER_TIMEOUT:?}"))? {
-            Ok(answer) => Ok((answer.status(), String::new())),
-            Err(RequestError::Refused { status, problem }) => {
-                Ok((status, problem["code"].as_str().unwrap_or_default().to_owned()))
-            }
-            Err(RequestError::Foreign { status, .. }) => Ok((status, String::new())),
+            Ok(answer) => Ok(Answer::good(answer.status())),
+            Err(RequestError::Refused { status, problem }) => Ok(Answer::problem(status, &problem)),
+            Err(RequestError::Foreign { status, .. }) => Ok(Answer::good(status)),
             Err(failure) => Err(failure.into()),
         }
     }
+
+    /// What the plugin's log says of the panic in a request: its place and its message.
+    pub(super) async fn panic_in(&self, request_id: &str) -> Option<String> {
+        let path = format!("{REGISTRY}/{}/logs?level=error&limit=200", self.name());
+        let page = self.client.get(&path).await.ok()?;
+        let mut lines = page["items"].as_array()?.iter();
+        let line = lines.find(|line| line["fields"]["panic"] == true && line["request_id"] == request_id)?;
+        Some(line["message"].as_str()?.to_owned())
+    }
 }
 
-fn target(route: &Value, prefix: &str, card: &str) -> Option<Target> {
+fn target(route: &Value, prefix: &str, value: impl Fn(&str) -> (String, bool)) -> Option<Target> {
     let (method, template) = (route["method"].as_str()?, route["path"].as_str()?);
     let mut is_made_up = false;
     let part = |part: &str| match part.strip_prefix('{').and_then(|part| part.strip_suffix('}')) {
-        Some(name) if name.contains("card") => card.to_owned(),
-        Some(_) => {
-            is_made_up = true;
-            Uuid::now_v7().to_string()
+        Some(name) => {
+            let (value, made_up) = value(name);
+            is_made_up |= made_up;
+            value
         }
         None => part.to_owned(),
     };
@@ -88,7 +143,8 @@ mod tests {
 
     #[test]
     fn parameters_stand_for_the_card_or_for_something_made_up() {
-        let of = |path: &str| target(&json!({"method": "GET", "path": path}), "notes", "C").unwrap();
+        let value = |name: &str| if name == "card_id" { ("C".to_owned(), false) } else { ("7".to_owned(), true) };
+        let of = |path: &str| target(&json!({"method": "GET", "path": path}), "notes", value).unwrap();
         assert_eq!(of("/cards/{card_id}/x").path, "/v1/admin/plugins/notes/cards/C/x");
         assert!(!of("/cards/{card_id}").is_made_up && !of("/").is_made_up);
         let other = of("/notes/{id}");

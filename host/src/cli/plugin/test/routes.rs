@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::{
     Outcome,
-    requests::{Subject, Target},
+    requests::{Answer, Subject, Target},
     some,
 };
 
@@ -16,7 +16,12 @@ pub(super) async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
     let mut bad = Vec::new();
     for target in &targets {
         match subject.ask(target).await {
-            Ok((status, code)) => bad.extend(fault(target, status, &code)),
+            Ok(answer) => {
+                if let Some(fault) = fault(target, &answer) {
+                    let panic = subject.panic_in(&answer.request_id).await;
+                    bad.push([Some(fault), panic].into_iter().flatten().collect::<Vec<_>>().join(": "));
+                }
+            }
             Err(error) => bad.push(format!("{}: {error:#}", target.name)),
         }
     }
@@ -27,9 +32,10 @@ pub(super) async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
 }
 
 /// What is wrong with an answer. An id that was made up may well be unknown to the plugin.
-fn fault(target: &Target, status: StatusCode, code: &str) -> Option<String> {
-    let is_missing = status == StatusCode::NOT_FOUND && !target.is_made_up;
-    let is_bad = is_missing || status == StatusCode::METHOD_NOT_ALLOWED || status.is_server_error();
+fn fault(target: &Target, answer: &Answer) -> Option<String> {
+    let Answer { status, code, .. } = answer;
+    let is_missing = *status == StatusCode::NOT_FOUND && !target.is_made_up;
+    let is_bad = is_missing || *status == StatusCode::METHOD_NOT_ALLOWED || status.is_server_error();
     is_bad.then(|| format!("{}: {status} {code}", target.name))
 }
 
@@ -42,8 +48,12 @@ mod tests {
     #[test]
     fn an_answer_is_good_unless_the_route_is_missing_or_breaks() {
         let target = |is_made_up| Target { method: Method::GET, path: "/".into(), name: "GET /".into(), is_made_up };
-        let is_bad =
-            |status: u16, made_up| fault(&target(made_up), StatusCode::from_u16(status).unwrap(), "").is_some();
+        let answer = |status| Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            code: String::new(),
+            request_id: String::new(),
+        };
+        let is_bad = |status: u16, made_up| fault(&target(made_up), &answer(status)).is_some();
         for good in [200, 201, 204, 303, 400, 409, 415, 422] {
             assert!(!is_bad(good, false), "{good}");
         }

@@ -25,24 +25,24 @@ pub(super) async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
             "the plugin has no GET route to ask meanwhile that answers without an error".to_owned(),
         ));
     };
-    let load = Load { subject, target: &target, usual, asked: Cell::new(0), over: Cell::new(false) };
+    let load = Load { subject, target: &target, usual, requests: Cell::new(0), over: Cell::new(false) };
     let clients = join_all((0..CLIENTS).map(|_| load.ask_on()));
     let (swapped, lost) = tokio::join!(load.swap(), clients);
     swapped?;
     let lost: Vec<String> = lost.into_iter().flatten().collect();
-    let asked = load.asked.get();
+    let requests = load.requests.get();
     Ok(match lost.is_empty() {
-        true => Outcome::Good(format!("{SWAPS} swaps under {CLIENTS} clients, {asked} requests, none lost")),
-        false => Outcome::Bad(format!("{} of {asked} requests lost in {SWAPS} swaps:\n{}", lost.len(), some(&lost))),
+        true => Outcome::Good(format!("{SWAPS} swaps under {CLIENTS} clients, {requests} requests, none lost")),
+        false => Outcome::Bad(format!("{} of {requests} requests lost in {SWAPS} swaps:\n{}", lost.len(), some(&lost))),
     })
 }
 
 /// A route to ask, with what it answers in peace; one that breaks would open the plugin's breaker.
 async fn sound_route(subject: &Subject) -> anyhow::Result<Option<(Target, StatusCode)>> {
     for target in subject.targets().into_iter().filter(|target| target.method == Method::GET) {
-        let (status, _) = subject.ask(&target).await?;
-        if !status.is_server_error() {
-            return Ok(Some((target, status)));
+        let answer = subject.ask(&target).await?;
+        if !answer.status.is_server_error() {
+            return Ok(Some((target, answer.status)));
         }
     }
     Ok(None)
@@ -53,7 +53,7 @@ struct Load<'a> {
     target: &'a Target,
     /// What the route answers in peace.
     usual: StatusCode,
-    asked: Cell<usize>,
+    requests: Cell<usize>,
     over: Cell<bool>,
 }
 
@@ -63,11 +63,11 @@ impl Load<'_> {
         let mut lost = Vec::new();
         while !self.over.get() {
             match self.subject.ask(self.target).await {
-                Ok((status, _)) if status == self.usual => {}
-                Ok((status, code)) => lost.push(format!("{}: {status} {code}", self.target.name)),
+                Ok(answer) if answer.status == self.usual => {}
+                Ok(answer) => lost.push(format!("{}: {} {}", self.target.name, answer.status, answer.code)),
                 Err(error) => lost.push(format!("{}: {error:#}", self.target.name)),
             }
-            self.asked.set(self.asked.get() + 1);
+            self.requests.set(self.requests.get() + 1);
         }
         lost
     }
@@ -90,8 +90,8 @@ impl Load<'_> {
     }
 
     async fn until_asked(&self) {
-        let enough = self.asked.get() + REQUESTS_BETWEEN;
-        while self.asked.get() < enough {
+        let enough = self.requests.get() + REQUESTS_BETWEEN;
+        while self.requests.get() < enough {
             tokio::task::yield_now().await;
         }
     }

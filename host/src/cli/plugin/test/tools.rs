@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Outcome, arguments, requests::Subject, some};
 use crate::cli::client::{Client, full};
+use cardinal_base::request_id;
 
 /// Of the list; a host with one plugin has two.
 const MAX_PAGES: usize = 50;
@@ -16,7 +17,7 @@ const MAX_PAGES: usize = 50;
 const FAULTS: [&str; 5] =
     ["internal-error:", "plugin-panicked:", "plugin-error:", "plugin-timeout:", "plugin-unavailable:"];
 /// The text of a result begins so when a person is asked first.
-const ASKS: &str = "confirmation_required";
+const CONFIRMATION_PREFIX: &str = "confirmation_required";
 /// JSON-RPC's code for arguments that do not fit.
 const INVALID_PARAMS: i64 = -32602;
 
@@ -27,7 +28,7 @@ pub(super) async fn check(subject: &Subject, narrow: &Client) -> anyhow::Result<
         return Ok(Outcome::Skipped("the plugin has no tools".to_owned()));
     }
     let listed = listed(&subject.client).await?;
-    let (mut bad, mut answered, mut asked, mut unfit) = (Vec::new(), 0, 0, Vec::new());
+    let (mut bad, mut answered, mut awaiting, mut not_callable) = (Vec::new(), 0, 0, Vec::new());
     for tool in &own {
         let name = tool["name"].as_str().unwrap_or_default();
         let Some(listed) = listed.get(name) else {
@@ -40,31 +41,43 @@ pub(super) async fn check(subject: &Subject, narrow: &Client) -> anyhow::Result<
             continue;
         }
         let arguments = arguments::for_schema(&listed["inputSchema"], &subject.card);
-        match verdict(&call_tool(if is_confirmed { narrow } else { &subject.client }, name, &arguments).await?) {
+        let answer = call_tool(if is_confirmed { narrow } else { &subject.client }, name, &arguments).await?;
+        match answer.outcome {
             CallOutcome::Unfit(reason) => {
-                unfit.push(format!("{name} is not called: {arguments} does not fit it ({reason})"))
+                not_callable.push(format!("{name} is not called: {arguments} does not fit it ({reason})"))
             }
-            CallOutcome::Asks if is_confirmed => asked += 1,
+            CallOutcome::NeedsConfirmation if is_confirmed => awaiting += 1,
             CallOutcome::Answers if !is_confirmed => answered += 1,
             CallOutcome::Answers => bad.push(format!("{name} ran without being confirmed")),
-            CallOutcome::Asks => bad.push(format!("{name} asks to be confirmed, and its manifest does not say so")),
-            CallOutcome::Broke(text) => bad.push(format!("{name} with {arguments}: {text}")),
+            CallOutcome::NeedsConfirmation => {
+                bad.push(format!("{name} asks to be confirmed, and its manifest does not say so"))
+            }
+            CallOutcome::Broke(text) => {
+                let panic = subject.panic_in(&answer.request_id).await;
+                bad.push(format!("{name} with {arguments}: {}", panic.unwrap_or(text)));
+            }
         }
     }
     if !bad.is_empty() {
         return Ok(Outcome::Bad(some(&bad)));
     }
-    let mut text = format!("{} listed, {answered} called and answered, {asked} asked to be confirmed", own.len());
-    if !unfit.is_empty() {
+    let mut text = format!("{} listed, {answered} called and answered, {awaiting} asked to be confirmed", own.len());
+    if !not_callable.is_empty() {
         text.push('\n');
-        text.push_str(&some(&unfit));
+        text.push_str(&some(&not_callable));
     }
     Ok(Outcome::Good(text))
 }
 
-enum CallOutcome {
+/// What came of a tool's call, and what the log calls it.
+pub(super) struct CallAnswer {
+    pub outcome: CallOutcome,
+    pub request_id: String,
+}
+
+pub(super) enum CallOutcome {
     Answers,
-    Asks,
+    NeedsConfirmation,
     Broke(String),
     /// The made-up arguments were refused before the tool ran.
     Unfit(String),
@@ -77,7 +90,7 @@ fn verdict(answer: &Value) -> CallOutcome {
     }
     let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
     match answer["result"]["isError"] == true {
-        true if text.starts_with(ASKS) => CallOutcome::Asks,
+        true if text.starts_with(CONFIRMATION_PREFIX) => CallOutcome::NeedsConfirmation,
         true if FAULTS.iter().any(|code| text.starts_with(code)) => CallOutcome::Broke(text.to_owned()),
         // What it was asked about does not exist: it says so, and that is an answer.
         _ => CallOutcome::Answers,
@@ -85,13 +98,13 @@ fn verdict(answer: &Value) -> CallOutcome {
 }
 
 /// The tools that a client sees, by name.
-async fn listed(client: &Client) -> anyhow::Result<BTreeMap<String, Value>> {
+pub(super) async fn listed(client: &Client) -> anyhow::Result<BTreeMap<String, Value>> {
     let mut found = BTreeMap::new();
     let mut cursor = Value::Null;
     for _ in 0..MAX_PAGES {
         let params = if cursor.is_null() { json!({}) } else { json!({"cursor": cursor}) };
-        let answer =
-            send(client, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params})).await?;
+        let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params});
+        let (answer, _) = send(client, &list).await?;
         let tools = answer["result"]["tools"].as_array().with_context(|| format!("the list of tools is {answer}"))?;
         found.extend(tools.iter().filter_map(|tool| Some((tool["name"].as_str()?.to_owned(), tool.clone()))));
         cursor = answer["result"]["nextCursor"].clone();
@@ -102,19 +115,24 @@ async fn listed(client: &Client) -> anyhow::Result<BTreeMap<String, Value>> {
     bail!("the list of tools has more than {MAX_PAGES} pages")
 }
 
-async fn call_tool(client: &Client, name: &str, arguments: &Value) -> anyhow::Result<Value> {
+pub(super) async fn call_tool(client: &Client, name: &str, arguments: &Value) -> anyhow::Result<CallAnswer> {
     let params = json!({"name": name, "arguments": arguments});
-    send(client, &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})).await
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let (answer, request_id) = send(client, &call).await?;
+    Ok(CallAnswer { outcome: verdict(&answer), request_id })
 }
 
-async fn send(client: &Client, message: &Value) -> anyhow::Result<Value> {
+/// The answer, and the id of the request.
+async fn send(client: &Client, message: &Value) -> anyhow::Result<(Value, String)> {
     let mut request = Request::new(full(message.to_string()));
     *request.method_mut() = Method::POST;
     let headers = request.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     let answer = client.send("/api", request).await?;
-    Ok(client.whole(answer).await?)
+    let request_id =
+        answer.headers().get(request_id::HEADER).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
+    Ok((client.whole(answer).await?, request_id))
 }
 
 #[cfg(test)]
@@ -128,7 +146,7 @@ mod tests {
         };
         assert!(matches!(result("{}", false), CallOutcome::Answers));
         assert!(matches!(result("not-found: There is no such card.", true), CallOutcome::Answers));
-        assert!(matches!(result("confirmation_required: ...", true), CallOutcome::Asks));
+        assert!(matches!(result("confirmation_required: ...", true), CallOutcome::NeedsConfirmation));
         assert!(matches!(result("plugin-panicked: ...", true), CallOutcome::Broke(_)));
         assert!(matches!(verdict(&json!({"error": {"code": -32602, "message": "x"}})), CallOutcome::Unfit(_)));
         assert!(matches!(verdict(&json!({"error": {"code": -32603, "message": "x"}})), CallOutcome::Broke(_)));

@@ -115,8 +115,8 @@ impl Head {
 /// Spreadsheets write commas, semicolons or tabs, whatever their country is used to.
 fn delimiter(line: &str) -> u8 {
     let count = |byte: u8| line.bytes().filter(|found| *found == byte).count();
-    let most = [b'\t', b';', b','].into_iter().max_by_key(|byte| count(*byte));
-    most.filter(|byte| count(*byte) > 0).unwrap_or(b',')
+    let delimiter = [b'\t', b';', b','].into_iter().max_by_key(|byte| count(*byte));
+    delimiter.filter(|byte| count(*byte) > 0).unwrap_or(b',')
 }
 
 fn names(line: &str, delimiter: u8) -> Result<Vec<String>, CardError> {

@@ -88,11 +88,11 @@ mod tests {
             .with_single_cert(vec![CertificateDer::from(CERTIFICATE)], PrivatePkcs8KeyDer::from(KEY).into());
         let stream = listener.accept().await.unwrap().0;
         let mut stream = TlsAcceptor::from(Arc::new(config.unwrap())).accept(stream).await.ok()?;
-        let mut asked = vec![0; 4096];
-        let read = stream.read(&mut asked).await.unwrap();
+        let mut request = vec![0; 4096];
+        let read = stream.read(&mut request).await.unwrap();
         stream.write_all(reply.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
-        Some(String::from_utf8_lossy(&asked[..read]).into_owned())
+        Some(String::from_utf8_lossy(&request[..read]).into_owned())
     }
 
     async fn meet(fetcher: &Fetcher, host: &str, reply: &'static str) -> (anyhow::Result<Answer>, Option<String>) {
@@ -105,24 +105,24 @@ mod tests {
     fn trusting_the_site() -> Fetcher {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from(CERTIFICATE)).unwrap();
-        Fetcher(HttpClient::trusting(roots).unwrap())
+        Fetcher(HttpClient::with_roots(roots).unwrap())
     }
 
     #[tokio::test]
     async fn a_trusted_site_is_asked_and_read() {
         let reply = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
-        let (answer, asked) = meet(&trusting_the_site(), "127.0.0.1", reply).await;
+        let (answer, request) = meet(&trusting_the_site(), "127.0.0.1", reply).await;
         assert_eq!(&answer.unwrap().document().unwrap()[..], b"{}");
-        let asked = asked.unwrap();
-        assert!(asked.starts_with("GET /jwks?set=a%20b HTTP/1.1\r\nhost: 127.0.0.1:"), "{asked}");
+        let request = request.unwrap();
+        assert!(request.starts_with("GET /jwks?set=a%20b HTTP/1.1\r\nhost: 127.0.0.1:"), "{request}");
     }
 
     #[tokio::test]
     async fn other_names_and_other_authorities_are_refused() {
-        let (answer, asked) = meet(&trusting_the_site(), "localhost", "").await;
-        assert!(answer.is_err() && asked.is_none());
-        let (answer, asked) = meet(&Fetcher::new().unwrap(), "127.0.0.1", "").await;
-        assert!(answer.is_err() && asked.is_none());
+        let (answer, request) = meet(&trusting_the_site(), "localhost", "").await;
+        assert!(answer.is_err() && request.is_none());
+        let (answer, request) = meet(&Fetcher::new().unwrap(), "127.0.0.1", "").await;
+        assert!(answer.is_err() && request.is_none());
     }
 
     #[tokio::test]

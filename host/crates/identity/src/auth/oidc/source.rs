@@ -26,7 +26,7 @@ const REFRESH: Duration = Duration::from_secs(300);
 /// The longest wait after a failure.
 const RETRY: Duration = Duration::from_secs(30);
 /// Between two fetches that tokens asked for.
-const ASKED_EVERY: time::Duration = time::Duration::seconds(30);
+const MIN_REQUEST_INTERVAL: time::Duration = time::Duration::seconds(30);
 /// How long a request waits for a fetch that it needs.
 const WAIT: Duration = Duration::from_secs(6);
 
@@ -56,7 +56,7 @@ pub(super) struct State {
     /// Fetches that have ended.
     pub round: u64,
     fetching: bool,
-    asked: Option<OffsetDateTime>,
+    requested_at: Option<OffsetDateTime>,
     next: Option<OffsetDateTime>,
 }
 
@@ -67,9 +67,9 @@ impl State {
         u32::try_from(wait.clamp(1, RETRY.as_secs() as i64)).unwrap_or(1)
     }
 
-    fn may_be_asked(&self, now: OffsetDateTime) -> bool {
+    fn may_be_requested(&self, now: OffsetDateTime) -> bool {
         // The absolute distance: a clock that was set back must not silence the host for as long.
-        self.asked.is_none_or(|asked| (now - asked).abs() >= ASKED_EVERY)
+        self.requested_at.is_none_or(|requested_at| (now - requested_at).abs() >= MIN_REQUEST_INTERVAL)
     }
 }
 
@@ -88,15 +88,22 @@ pub(super) struct Source {
     fetcher: Fetcher,
     clock: Clock,
     state: watch::Sender<State>,
-    wanted: Notify,
+    fetch_requested: Notify,
     /// How long a request waits.
-    pub(super) patience: Duration,
+    pub(super) refresh_timeout: Duration,
 }
 
 impl Source {
     pub(super) fn new(provider: Provider, clock: Clock) -> anyhow::Result<Self> {
         let (state, _) = watch::channel(State::default());
-        Ok(Self { provider, fetcher: Fetcher::new()?, clock, state, wanted: Notify::new(), patience: WAIT })
+        Ok(Self {
+            provider,
+            fetcher: Fetcher::new()?,
+            clock,
+            state,
+            fetch_requested: Notify::new(),
+            refresh_timeout: WAIT,
+        })
     }
 
     pub(super) fn state(&self) -> State {
@@ -117,12 +124,12 @@ impl Source {
             return RefreshOutcome::State(state);
         }
         if !state.fetching {
-            if !state.may_be_asked(self.clock.now()) {
+            if !state.may_be_requested(self.clock.now()) {
                 return RefreshOutcome::No;
             }
-            self.wanted.notify_one();
+            self.fetch_requested.notify_one();
         }
-        match tokio::time::timeout(self.patience, updates.wait_for(|state| state.round > seen)).await {
+        match tokio::time::timeout(self.refresh_timeout, updates.wait_for(|state| state.round > seen)).await {
             Ok(Ok(state)) => RefreshOutcome::State(state.clone()),
             _ => RefreshOutcome::NotYet,
         }
@@ -131,27 +138,27 @@ impl Source {
     /// Fetches now, then in intervals and when asked, for ever. `changed` hears of every set that was read.
     pub(super) async fn keep(&self, mut changed: impl FnMut(&KeySet)) {
         let mut failures = 0_u32;
-        let mut asked = false;
+        let mut is_requested = false;
         loop {
-            let outcome = self.fetch(asked).await;
+            let outcome = self.fetch(is_requested).await;
             failures = if outcome.is_ok() { 0 } else { failures.saturating_add(1) };
             let pause = pause(failures, self.state.borrow().trusted.is_some());
             if let Ok(trusted) = &outcome {
                 changed(&trusted.keys);
             }
             self.publish(outcome, pause);
-            asked = self.rest(pause).await;
+            is_requested = self.rest(pause).await;
         }
     }
 
-    async fn fetch(&self, asked: bool) -> anyhow::Result<Arc<IssuerKeys>> {
+    async fn fetch(&self, is_requested: bool) -> anyhow::Result<Arc<IssuerKeys>> {
         let now = self.clock.now();
         self.state.send_modify(|state| {
             state.fetching = true;
-            state.asked = if asked { Some(now) } else { state.asked };
+            state.requested_at = if is_requested { Some(now) } else { state.requested_at };
         });
         let known = self.state.borrow().trusted.clone();
-        if asked && let Some(known) = known {
+        if is_requested && let Some(known) = known {
             // A rollover moves keys, not addresses: one document will do, unless it is gone.
             let found = ProviderMetadata { issuer: known.issuer.clone(), keys_at: known.keys_at.clone() };
             if let Ok(trusted) = self.keys(found).await {
@@ -221,7 +228,7 @@ impl Source {
             }
         }
         // Whoever asked before this has its answer now.
-        let _ = self.wanted.notified().now_or_never();
+        let _ = self.fetch_requested.notified().now_or_never();
         self.state.send_modify(|state| {
             state.round += 1;
             state.fetching = false;
@@ -238,8 +245,8 @@ impl Source {
         loop {
             tokio::select! {
                 () = &mut due => return false,
-                () = self.wanted.notified() => {
-                    if self.state.borrow().may_be_asked(self.clock.now()) {
+                () = self.fetch_requested.notified() => {
+                    if self.state.borrow().may_be_requested(self.clock.now()) {
                         return true;
                     }
                 }

@@ -228,7 +228,7 @@ async fn who_hangs_up_does_not_end_the_fetch_of_others() {
 async fn a_provider_that_hangs_holds_nobody_up_for_long_and_logs_nobody_out() {
     let (fake, _serving) = Fake::start().await;
     let mut oidc = oidc(&fake.base);
-    Arc::get_mut(&mut oidc).unwrap().source.patience = Duration::from_millis(1);
+    Arc::get_mut(&mut oidc).unwrap().source.refresh_timeout = Duration::from_millis(1);
     let keeping = Arc::clone(&oidc);
     tokio::spawn(async move { keeping.keep_fresh().await });
     while verify(&oidc, &fake.token("a", "first")).await.is_err() {

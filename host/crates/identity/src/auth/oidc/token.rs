@@ -109,7 +109,7 @@ fn is_there<'de, D: Deserializer<'de>>(value: D) -> Result<bool, D::Error> {
 
 impl Claims {
     /// Whether they are meant for us, now.
-    pub(super) fn judge(&self, issuer: &str, audience: &str, now: OffsetDateTime) -> Result<(), JwtError> {
+    pub(super) fn validate(&self, issuer: &str, audience: &str, now: OffsetDateTime) -> Result<(), JwtError> {
         if self.iss != issuer {
             return Err(JwtError::Invalid("it comes from another issuer"));
         }
@@ -153,8 +153,8 @@ impl Claims {
 
     /// What its holder is called, for people: the first of these that is a name.
     pub(super) fn name(&self) -> &str {
-        let said = [&self.preferred_username, &self.email].into_iter().flatten().filter_map(Value::as_str);
-        said.map(str::trim).find(|name| !name.is_empty()).unwrap_or(&self.sub)
+        let names = [&self.preferred_username, &self.email].into_iter().flatten().filter_map(Value::as_str);
+        names.map(str::trim).find(|name| !name.is_empty()).unwrap_or(&self.sub)
     }
 }
 
@@ -171,9 +171,9 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn judged(claims: &Value) -> Result<(), JwtError> {
+    fn validated(claims: &Value) -> Result<(), JwtError> {
         let token = sample::unsigned(&json!({"alg": "ES384"}), &sample::claims(claims));
-        Jwt::parse(&token)?.claims.judge(ISSUER, AUDIENCE, NOW)
+        Jwt::parse(&token)?.claims.validate(ISSUER, AUDIENCE, NOW)
     }
 
     fn parsed(head: &Value) -> bool {
@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn claims_must_be_meant_for_us() {
-        assert_eq!(judged(&json!({})), Ok(()));
-        assert_eq!(judged(&json!({"aud": ["https://other.example.com", AUDIENCE]})), Ok(()));
+        assert_eq!(validated(&json!({})), Ok(()));
+        assert_eq!(validated(&json!({"aud": ["https://other.example.com", AUDIENCE]})), Ok(()));
         for wrong in [
             json!({"aud": "https://other.example.com"}),
             json!({"aud": format!("{AUDIENCE}/")}),
@@ -236,21 +236,21 @@ mod tests {
             json!({"exp": null}),
             json!({"exp": "2100"}),
         ] {
-            assert!(matches!(judged(&wrong), Err(JwtError::Invalid(_))), "{wrong}");
+            assert!(matches!(validated(&wrong), Err(JwtError::Invalid(_))), "{wrong}");
         }
     }
 
     #[test]
     fn its_dates_hold_with_half_a_minute_of_leeway() {
         let now = NOW.unix_timestamp();
-        assert_eq!(judged(&json!({"exp": now - 29})), Ok(()));
-        assert_eq!(judged(&json!({"exp": now - 30})), Err(JwtError::Expired));
-        assert_eq!(judged(&json!({"exp": 1e300, "nbf": now + 30, "iat": now + 30})), Ok(()));
-        assert_eq!(judged(&json!({"exp": -1e300})), Err(JwtError::Expired));
-        assert!(matches!(judged(&json!({"nbf": now + 31})), Err(JwtError::Invalid(_))));
-        assert!(matches!(judged(&json!({"iat": now + 31})), Err(JwtError::Invalid(_))));
-        assert!(matches!(judged(&json!({"iat": 4_102_444_800_i64})), Err(JwtError::Invalid(_))));
-        assert_eq!(judged(&json!({"nbf": now as f64 + 29.5, "iat": now - 1_000_000})), Ok(()));
+        assert_eq!(validated(&json!({"exp": now - 29})), Ok(()));
+        assert_eq!(validated(&json!({"exp": now - 30})), Err(JwtError::Expired));
+        assert_eq!(validated(&json!({"exp": 1e300, "nbf": now + 30, "iat": now + 30})), Ok(()));
+        assert_eq!(validated(&json!({"exp": -1e300})), Err(JwtError::Expired));
+        assert!(matches!(validated(&json!({"nbf": now + 31})), Err(JwtError::Invalid(_))));
+        assert!(matches!(validated(&json!({"iat": now + 31})), Err(JwtError::Invalid(_))));
+        assert!(matches!(validated(&json!({"iat": 4_102_444_800_i64})), Err(JwtError::Invalid(_))));
+        assert_eq!(validated(&json!({"nbf": now as f64 + 29.5, "iat": now - 1_000_000})), Ok(()));
     }
 
     fn claims(more: &Value) -> Claims {
@@ -312,7 +312,7 @@ mod tests {
         #[test]
         fn any_numbers_are_judged(exp in any::<f64>(), nbf in any::<i64>(), iat in any::<u64>()) {
             // Not a number is written as null, which is no date.
-            let _ = judged(&json!({"exp": exp, "nbf": nbf, "iat": iat}));
+            let _ = validated(&json!({"exp": exp, "nbf": nbf, "iat": iat}));
             if exp.is_finite() {
                 let _ = claims(&json!({"exp": exp})).expires_at();
             }

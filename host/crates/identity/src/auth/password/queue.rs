@@ -19,11 +19,11 @@ pub(super) struct Queue(Mutex<State>);
 
 struct State {
     free: usize,
-    waiting: BTreeMap<Rank, oneshot::Sender<Turn>>,
+    waiting: BTreeMap<Rank, oneshot::Sender<HashPermit>>,
 }
 
 /// A core, given to the next when dropped.
-pub struct Turn(Arc<Queue>);
+pub struct HashPermit(Arc<Queue>);
 
 impl Queue {
     pub(super) fn new(cores: usize) -> Self {
@@ -31,12 +31,12 @@ impl Queue {
     }
 
     /// Waits for a core; 503 when too many come first.
-    pub(super) async fn turn(self: &Arc<Self>, rank: Rank) -> Result<Turn, AuthError> {
-        let next = {
+    pub(super) async fn acquire(self: &Arc<Self>, rank: Rank) -> Result<HashPermit, AuthError> {
+        let receiver = {
             let mut state = self.state();
             if state.free > 0 {
                 state.free -= 1;
-                return Ok(Turn(Arc::clone(self)));
+                return Ok(HashPermit(Arc::clone(self)));
             }
             if state.waiting.len() >= QUEUE {
                 // Who has hung up gives their place first.
@@ -48,12 +48,12 @@ impl Queue {
                     _ => return Err(full()),
                 }
             }
-            let (given, next) = oneshot::channel();
-            state.waiting.insert(rank, given);
-            next
+            let (sender, receiver) = oneshot::channel();
+            state.waiting.insert(rank, sender);
+            receiver
         };
-        match tokio::time::timeout(WAIT_TIME, next).await {
-            Ok(Ok(turn)) => Ok(turn),
+        match tokio::time::timeout(WAIT_TIME, receiver).await {
+            Ok(Ok(permit)) => Ok(permit),
             _ => Err(full()),
         }
     }
@@ -63,16 +63,16 @@ impl Queue {
     }
 }
 
-impl Drop for Turn {
+impl Drop for HashPermit {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        while let Some((_, next)) = state.waiting.pop_first() {
-            if next.is_closed() {
+        while let Some((_, receiver)) = state.waiting.pop_first() {
+            if receiver.is_closed() {
                 continue;
             }
             // Dropped by a client that hangs up just now, it comes back here, past the lock.
             drop(state);
-            drop(next.send(Self(Arc::clone(&self.0))));
+            drop(receiver.send(Self(Arc::clone(&self.0))));
             return;
         }
         state.free += 1;
@@ -90,16 +90,16 @@ mod tests {
     #[tokio::test]
     async fn who_ranks_first_is_next_and_a_full_queue_turns_the_last_away() {
         let queue = Arc::new(Queue::new(1));
-        let turn = queue.turn(Rank::new(false, 0, false)).await.unwrap();
+        let permit = queue.acquire(Rank::new(false, 0, false)).await.unwrap();
         let wait = |rank| {
             let queue = Arc::clone(&queue);
-            tokio::spawn(async move { queue.turn(rank).await.map(|turn| (rank, turn)) })
+            tokio::spawn(async move { queue.acquire(rank).await.map(|permit| (rank, permit)) })
         };
         let mut flood: Vec<_> = (0..QUEUE).map(|_| wait(Rank::new(false, 3, false))).collect();
         while queue.state().waiting.len() < QUEUE {
             tokio::task::yield_now().await;
         }
-        assert_eq!(queue.turn(Rank::new(false, 4, false)).await.err().unwrap().code().name, "overloaded");
+        assert_eq!(queue.acquire(Rank::new(false, 4, false)).await.err().unwrap().code().name, "overloaded");
         let (new, known) = (Rank::new(false, 0, false), Rank::new(true, 2, false));
         let (new_waits, known_waits) = (wait(new), wait(known));
         let mut turned_away = 0;
@@ -107,20 +107,20 @@ mod tests {
             tokio::task::yield_now().await;
             turned_away = flood.iter().filter(|one| one.is_finished()).count();
         }
-        drop(turn);
-        let (first, turn) = known_waits.await.unwrap().unwrap();
+        drop(permit);
+        let (first, permit) = known_waits.await.unwrap().unwrap();
         assert_eq!(first, known);
         assert!(!new_waits.is_finished());
-        drop(turn);
-        let (second, turn) = new_waits.await.unwrap().unwrap();
+        drop(permit);
+        let (second, permit) = new_waits.await.unwrap().unwrap();
         assert_eq!(second, new);
         // A client that hangs up loses nobody a core.
         flood.iter().for_each(tokio::task::JoinHandle::abort);
         for one in flood.drain(..) {
             drop(one.await);
         }
-        drop(turn);
-        drop(queue.turn(new).await.unwrap());
+        drop(permit);
+        drop(queue.acquire(new).await.unwrap());
         assert_eq!(queue.state().free, 1);
     }
 }

@@ -10,9 +10,9 @@ use crate::limit::addresses::Network;
 
 const SECOND: u64 = 1_000;
 /// Failures are forgotten when no other has come for this long.
-const FORGOTTEN_AFTER: u64 = 15 * 60 * SECOND;
+const FAILURE_TTL: u64 = 15 * 60 * SECOND;
 /// An address from which a name has logged in is known for this long.
-const KNOWN_FOR: u64 = 30 * 24 * 3_600 * SECOND;
+const KNOWN_PAIR_TTL: u64 = 30 * 24 * 3_600 * SECOND;
 
 /// Rows that are kept at most; a full table forgets the rows with the fewest failures.
 const PAIRS: usize = 50_000;
@@ -28,15 +28,15 @@ pub struct Rule {
     pub free: u32,
     /// The delay after these in milliseconds; each further failure doubles it.
     pub first: u64,
-    pub longest: u64,
+    pub max_delay: u64,
 }
 
 /// No longer than this: its owner may be behind the same address as who guesses, and has to wait as long.
-const PAIR: Rule = Rule { free: 5, first: 15 * SECOND, longest: 15 * SECOND };
+const PAIR: Rule = Rule { free: 5, first: 15 * SECOND, max_delay: 15 * SECOND };
 /// Where the name has logged in before. Short, since its owner may be behind the same address as who guesses.
-const KNOWN_PAIR: Rule = Rule { free: 5, first: SECOND, longest: 4 * SECOND };
-const ADDRESS: Rule = Rule { free: 30, first: 2 * SECOND, longest: 8 * SECOND };
-const NAME: Rule = Rule { free: 300, first: SECOND, longest: 2 * SECOND };
+const KNOWN_PAIR: Rule = Rule { free: 5, first: SECOND, max_delay: 4 * SECOND };
+const ADDRESS: Rule = Rule { free: 30, first: 2 * SECOND, max_delay: 8 * SECOND };
+const NAME: Rule = Rule { free: 300, first: SECOND, max_delay: 2 * SECOND };
 
 #[derive(Clone, Copy, Default)]
 struct Row {
@@ -52,7 +52,7 @@ struct Row {
 /// Rows of one sort, at most so many.
 struct Rows<K> {
     rule: Rule,
-    most: usize,
+    max_rows: usize,
     rows: HashMap<K, Row>,
 }
 
@@ -108,7 +108,7 @@ impl Failures {
 
     /// Whether the name has logged in from there.
     pub(super) fn is_known(&self, pair: Pair, now: u64) -> bool {
-        self.known.get(&pair).is_some_and(|at| at + KNOWN_FOR > now)
+        self.known.get(&pair).is_some_and(|at| at + KNOWN_PAIR_TTL > now)
     }
 
     /// A login from there worked, here or at another host.
@@ -120,7 +120,7 @@ impl Failures {
     }
 
     /// How much has failed at the place of a try, what is under way counted in.
-    pub(super) fn failures(&self, pair: Pair, is_known: bool, now: u64) -> u32 {
+    pub(super) fn count(&self, pair: Pair, is_known: bool, now: u64) -> u32 {
         if is_known { self.known_pairs.tries(&pair, now) } else { self.addresses.tries(&pair.network, now) }
     }
 
@@ -200,8 +200,8 @@ impl Failures {
 }
 
 impl<K: Copy + Eq + Hash> Rows<K> {
-    fn new(rule: Rule, most: usize) -> Self {
-        Self { rule, most, rows: HashMap::new() }
+    fn new(rule: Rule, max_rows: usize) -> Self {
+        Self { rule, max_rows, rows: HashMap::new() }
     }
 
     fn wait(&self, key: &K, now: u64) -> Option<ThrottledError> {
@@ -242,12 +242,12 @@ impl<K: Copy + Eq + Hash> Rows<K> {
     }
 
     fn fail(&mut self, key: K, now: u64) {
-        let Rule { free, first, longest } = self.rule;
+        let Rule { free, first, max_delay } = self.rule;
         let row = self.row(key, now);
         row.failures = row.failures_at(now).saturating_add(1);
         row.last = now;
         if let Some(beyond) = row.failures.checked_sub(free) {
-            row.next = now + first.checked_shl(beyond.min(16)).unwrap_or(longest).min(longest);
+            row.next = now + first.checked_shl(beyond.min(16)).unwrap_or(max_delay).min(max_delay);
         }
     }
 
@@ -261,7 +261,7 @@ impl<K: Copy + Eq + Hash> Rows<K> {
     }
 
     fn row(&mut self, key: K, now: u64) -> &mut Row {
-        if self.rows.len() >= self.most && !self.rows.contains_key(&key) {
+        if self.rows.len() >= self.max_rows && !self.rows.contains_key(&key) {
             self.forget_least(now);
         }
         self.rows.entry(key).or_default()
@@ -271,11 +271,11 @@ impl<K: Copy + Eq + Hash> Rows<K> {
     /// never free a name or an address that is under attack.
     fn forget_least(&mut self, now: u64) {
         self.rows.retain(|_, row| row.pending > 0 || row.failures_at(now) > 0);
-        if self.rows.len() < self.most {
+        if self.rows.len() < self.max_rows {
             return;
         }
         let mut failures: Vec<u32> = self.rows.values().map(|row| row.failures).collect();
-        let (_, quarter, _) = failures.select_nth_unstable(self.most / 4);
+        let (_, quarter, _) = failures.select_nth_unstable(self.max_rows / 4);
         let quarter = *quarter;
         self.rows.retain(|_, row| row.pending > 0 || row.failures > quarter);
     }
@@ -283,7 +283,7 @@ impl<K: Copy + Eq + Hash> Rows<K> {
 
 impl Row {
     fn failures_at(&self, now: u64) -> u32 {
-        if self.last + FORGOTTEN_AFTER <= now { 0 } else { self.failures }
+        if self.last + FAILURE_TTL <= now { 0 } else { self.failures }
     }
 }
 
@@ -302,102 +302,102 @@ mod tests {
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
     const NOW: u64 = 1_000_000;
 
-    fn fail(book: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), ThrottledError> {
-        let pair = book.pair(address, name);
-        let was_known = book.begin(pair, now)?;
-        book.failed(pair, was_known, now);
+    fn fail(failures: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), ThrottledError> {
+        let pair = failures.pair(address, name);
+        let was_known = failures.begin(pair, now)?;
+        failures.failed(pair, was_known, now);
         Ok(())
     }
 
-    fn log_in(book: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), ThrottledError> {
-        let pair = book.pair(address, name);
-        let was_known = book.begin(pair, now)?;
-        book.succeeded(pair, was_known, now);
+    fn log_in(failures: &mut Failures, address: IpAddr, name: &str, now: u64) -> Result<(), ThrottledError> {
+        let pair = failures.pair(address, name);
+        let was_known = failures.begin(pair, now)?;
+        failures.succeeded(pair, was_known, now);
         Ok(())
     }
 
     #[test]
     fn failures_of_an_address_with_a_name_slow_down_this_pair_only() {
-        let mut book = Failures::default();
+        let mut failures = Failures::default();
         for _ in 0..5 {
-            fail(&mut book, HERE, "Alice", NOW).unwrap();
+            fail(&mut failures, HERE, "Alice", NOW).unwrap();
         }
-        assert_eq!(fail(&mut book, HERE, "alice", NOW), Err(ThrottledError::Later(15_000)));
-        fail(&mut book, THERE, "alice", NOW).unwrap();
-        log_in(&mut book, HERE, "bob", NOW).unwrap();
+        assert_eq!(fail(&mut failures, HERE, "alice", NOW), Err(ThrottledError::Later(15_000)));
+        fail(&mut failures, THERE, "alice", NOW).unwrap();
+        log_in(&mut failures, HERE, "bob", NOW).unwrap();
         let mut now = NOW;
         for delay in [15_000; 4] {
             now += delay;
-            assert!(matches!(fail(&mut book, HERE, "alice", now - 1), Err(ThrottledError::Later(1))));
-            fail(&mut book, HERE, "alice", now).unwrap();
+            assert!(matches!(fail(&mut failures, HERE, "alice", now - 1), Err(ThrottledError::Later(1))));
+            fail(&mut failures, HERE, "alice", now).unwrap();
         }
-        log_in(&mut book, HERE, "alice", now + 60_000).unwrap();
+        log_in(&mut failures, HERE, "alice", now + 60_000).unwrap();
         for _ in 0..5 {
-            fail(&mut book, HERE, "alice", now + 60_000).unwrap();
+            fail(&mut failures, HERE, "alice", now + 60_000).unwrap();
         }
     }
 
     #[test]
     fn tries_count_before_they_are_judged_and_those_that_succeed_are_given_back() {
-        let mut book = Failures::default();
-        let pair = book.pair(HERE, "alice");
-        let begun = (0..160).filter(|_| book.begin(pair, NOW).is_ok()).count();
-        assert_eq!((begun, book.begin(pair, NOW)), (5, Err(ThrottledError::Pending)));
-        book.succeeded(pair, false, NOW);
-        assert_eq!(book.begin(pair, NOW), Ok(true));
-        (0..5).for_each(|_| book.failed(pair, true, NOW));
-        assert!(matches!(book.begin(pair, NOW), Err(ThrottledError::Later(_))));
-        let other = book.pair(HERE, "bob");
-        assert_eq!(book.begin(other, NOW), Ok(false));
-        book.give_back(other, false);
-        assert!(!book.pairs.rows.contains_key(&other));
+        let mut failures = Failures::default();
+        let pair = failures.pair(HERE, "alice");
+        let begun = (0..160).filter(|_| failures.begin(pair, NOW).is_ok()).count();
+        assert_eq!((begun, failures.begin(pair, NOW)), (5, Err(ThrottledError::Pending)));
+        failures.succeeded(pair, false, NOW);
+        assert_eq!(failures.begin(pair, NOW), Ok(true));
+        (0..5).for_each(|_| failures.failed(pair, true, NOW));
+        assert!(matches!(failures.begin(pair, NOW), Err(ThrottledError::Later(_))));
+        let other = failures.pair(HERE, "bob");
+        assert_eq!(failures.begin(other, NOW), Ok(false));
+        failures.give_back(other, false);
+        assert!(!failures.pairs.rows.contains_key(&other));
     }
 
     #[test]
     fn many_names_from_an_address_delay_it_and_never_who_is_known_there() {
-        let mut book = Failures::default();
-        log_in(&mut book, HERE, "alice", NOW).unwrap();
+        let mut failures = Failures::default();
+        log_in(&mut failures, HERE, "alice", NOW).unwrap();
         for i in 0..30 {
-            fail(&mut book, HERE, &format!("user{i}"), NOW).unwrap();
+            fail(&mut failures, HERE, &format!("user{i}"), NOW).unwrap();
         }
-        assert_eq!(fail(&mut book, HERE, "somebody", NOW), Err(ThrottledError::Later(2_000)));
-        log_in(&mut book, HERE, "ALICE", NOW).unwrap();
-        log_in(&mut book, HERE, "somebody", NOW + 2_000).unwrap();
+        assert_eq!(fail(&mut failures, HERE, "somebody", NOW), Err(ThrottledError::Later(2_000)));
+        log_in(&mut failures, HERE, "ALICE", NOW).unwrap();
+        log_in(&mut failures, HERE, "somebody", NOW + 2_000).unwrap();
         for round in 0..1_000 {
             let now = NOW + 2_000 + round * 8_000;
-            fail(&mut book, HERE, &format!("name{round}"), now).unwrap();
+            fail(&mut failures, HERE, &format!("name{round}"), now).unwrap();
             let delay = if round == 0 { 4_000 } else { 8_000 };
-            assert_eq!(fail(&mut book, HERE, "another", now), Err(ThrottledError::Later(delay)), "never longer");
+            assert_eq!(fail(&mut failures, HERE, "another", now), Err(ThrottledError::Later(delay)), "never longer");
         }
     }
 
     #[test]
     fn a_name_under_attack_from_everywhere_is_open_where_it_logged_in_before() {
-        let mut book = Failures::default();
-        log_in(&mut book, HERE, "alice", NOW).unwrap();
+        let mut failures = Failures::default();
+        log_in(&mut failures, HERE, "alice", NOW).unwrap();
         for i in 0..300u32 {
-            fail(&mut book, IpAddr::from((0x0a00_0000 + i).to_be_bytes()), "alice", NOW).unwrap();
+            fail(&mut failures, IpAddr::from((0x0a00_0000 + i).to_be_bytes()), "alice", NOW).unwrap();
         }
-        assert_eq!(fail(&mut book, THERE, "alice", NOW), Err(ThrottledError::Later(1_000)));
-        log_in(&mut book, HERE, "alice", NOW).unwrap();
+        assert_eq!(fail(&mut failures, THERE, "alice", NOW), Err(ThrottledError::Later(1_000)));
+        log_in(&mut failures, HERE, "alice", NOW).unwrap();
     }
 
     #[test]
     fn filling_the_tables_frees_neither_a_name_nor_a_pair_and_they_stay_bounded() {
-        let mut book = Failures::default();
+        let mut failures = Failures::default();
         let address = |i: u32| IpAddr::from((0x0a00_0000 + i).to_be_bytes());
         for i in 0..300 {
-            fail(&mut book, address(i), "alice", NOW).unwrap();
+            fail(&mut failures, address(i), "alice", NOW).unwrap();
         }
         for _ in 0..5 {
-            fail(&mut book, HERE, "bob", NOW).unwrap();
+            fail(&mut failures, HERE, "bob", NOW).unwrap();
         }
         for i in 0..120_000 {
-            fail(&mut book, address(1_000 + i), &format!("stranger{i}"), NOW).unwrap();
+            fail(&mut failures, address(1_000 + i), &format!("stranger{i}"), NOW).unwrap();
         }
-        assert!(fail(&mut book, THERE, "alice", NOW).is_err());
-        assert!(fail(&mut book, HERE, "bob", NOW).is_err());
-        assert!(book.pairs.rows.len() <= PAIRS && book.addresses.rows.len() <= ADDRESSES);
-        assert!(book.names.rows.len() <= NAMES);
+        assert!(fail(&mut failures, THERE, "alice", NOW).is_err());
+        assert!(fail(&mut failures, HERE, "bob", NOW).is_err());
+        assert!(failures.pairs.rows.len() <= PAIRS && failures.addresses.rows.len() <= ADDRESSES);
+        assert!(failures.names.rows.len() <= NAMES);
     }
 }

@@ -13,7 +13,7 @@ use cardinal_base::config::Secret;
 /// Candidates that are kept at most.
 const CANDIDATES: usize = 65_536;
 /// How long after the time that it was asked for a candidate may come.
-const EXPECTED_FOR: u64 = 120 * 1_000;
+const CANDIDATE_TTL: u64 = 120 * 1_000;
 
 /// A password for a name from an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,7 +35,7 @@ impl Returns {
     pub(super) fn take(&mut self, candidate: Candidate, now: u64) -> bool {
         let Some(at) = self.expected.get(&candidate).copied().filter(|at| *at <= now) else { return false };
         self.expected.remove(&candidate);
-        at + EXPECTED_FOR > now
+        at + CANDIDATE_TTL > now
     }
 
     /// It is refused and may come back at `at`. Whoever comes too early is not put off further.
@@ -48,7 +48,7 @@ impl Returns {
 
     /// First those whose time is over, then any quarter.
     fn make_room(&mut self, now: u64) {
-        self.expected.retain(|_, at| *at + EXPECTED_FOR > now);
+        self.expected.retain(|_, at| *at + CANDIDATE_TTL > now);
         if self.expected.len() < CANDIDATES {
             return;
         }
@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn the_same_password_that_waited_has_come_back_once_and_the_table_stays_bounded() {
-        let (book, mut returns) = (Failures::default(), Returns::default());
-        let pair = book.pair(IpAddr::from([192, 0, 2, 1]), "alice");
+        let (failures, mut returns) = (Failures::default(), Returns::default());
+        let pair = failures.pair(IpAddr::from([192, 0, 2, 1]), "alice");
         let candidate = |returns: &Returns, n: u32| returns.candidate(pair, &Secret::new(n.to_string()));
         let (one, other) = (candidate(&returns, 1), candidate(&returns, 2));
         returns.expect(one, 5_000, 0);
@@ -79,7 +79,7 @@ mod tests {
         assert!(returns.take(one, 5_000), "it came too early, and is not put off");
         assert!(!returns.take(one, 5_001));
         returns.expect(one, 5_000, 0);
-        assert!(!returns.take(one, 5_000 + EXPECTED_FOR));
+        assert!(!returns.take(one, 5_000 + CANDIDATE_TTL));
         for n in 0..200_000 {
             returns.expect(candidate(&returns, n), 1, 0);
         }

@@ -45,7 +45,7 @@ async fn tries_in_parallel_get_no_further_than_tries_in_a_row() {
 #[tokio::test(start_paused = true)]
 async fn right_passwords_in_parallel_all_get_in() {
     let throttle = Arc::new(Throttle::default());
-    let right = (0..wait_queue::HELD_PER_ADDRESS).map(|_| {
+    let right = (0..wait_queue::MAX_HELD_PER_ADDRESS).map(|_| {
         let throttle = Arc::clone(&throttle);
         tokio::spawn(async move {
             let attempt = begin(&throttle, "alice").await.unwrap();
@@ -64,11 +64,11 @@ async fn a_right_password_from_an_address_that_guessed_is_held_and_gets_in() {
     for i in 0..30 {
         begin(&throttle, &format!("user{i}")).await.unwrap().failed();
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     begin(&throttle, "somebody").await.unwrap().succeeded();
-    assert!((1_990..2_100).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    assert!((1_990..2_100).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
     begin(&throttle, "somebody").await.unwrap().succeeded();
-    assert!(begun.elapsed() < Duration::from_secs(3), "known now");
+    assert!(started.elapsed() < Duration::from_secs(3), "known now");
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,14 +107,14 @@ async fn a_right_password_gets_in_where_it_did_before_while_others_guess_there_w
     let before = guessed.load(std::sync::atomic::Ordering::Relaxed);
     assert!(before <= 5 + 2 + 60 / 4 + 1, "{before} guesses in a minute");
     for _ in 0..5 {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             match begin(&throttle, "alice").await {
                 Ok(attempt) => break attempt.succeeded(),
                 Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
             }
         }
-        assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
     }
 }
 
@@ -133,9 +133,9 @@ async fn a_new_place_comes_before_those_that_guess_at_the_name_from_everywhere()
         });
     }
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     begin(&throttle, "alice").await.unwrap().succeeded();
-    assert!(begun.elapsed() <= Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(started.elapsed() <= Duration::from_secs(3), "{:?}", started.elapsed());
 }
 
 /// Contract 3.2: the victim's own address, which is not known yet, and more guessers than are held.
@@ -155,7 +155,7 @@ async fn a_right_password_gets_in_at_a_new_place_where_forty_guess_at_its_name_w
     }
     tokio::time::sleep(Duration::from_secs(120)).await;
     for _ in 0..5 {
-        let (begun, right) = (Instant::now(), Secret::new("the right one".to_owned()));
+        let (started, right) = (Instant::now(), Secret::new("the right one".to_owned()));
         loop {
             match begin_from(&throttle, HERE, "alice", &right).await {
                 // Given back, so that the place does not become known.
@@ -163,27 +163,27 @@ async fn a_right_password_gets_in_at_a_new_place_where_forty_guess_at_its_name_w
                 Err(_) => tokio::time::sleep(Duration::from_secs(10)).await,
             }
         }
-        assert!(begun.elapsed() <= Duration::from_secs(30), "{:?}", begun.elapsed());
+        assert!(started.elapsed() <= Duration::from_secs(30), "{:?}", started.elapsed());
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
 }
 
 /// Tries until it may begin, as who honours `Retry-After` does; gives how long that took.
 async fn comes_back(throttle: &Throttle, address: IpAddr, is_answered_after: Duration) -> Duration {
-    let (begun, right) = (Instant::now(), Secret::new("the right one".to_owned()));
+    let (started, right) = (Instant::now(), Secret::new("the right one".to_owned()));
     loop {
         match begin_from(throttle, address, "alice", &right).await {
             // Given back, so that the place does not become known.
             Ok(attempt) => {
                 attempt.give_back();
-                return begun.elapsed();
+                return started.elapsed();
             }
             Err(error) => {
                 tokio::time::sleep(is_answered_after).await;
                 let AuthError::TooOften { retry_after, .. } = error else { panic!("{error:?}") };
                 let waited = u32::try_from(is_answered_after.as_secs()).unwrap();
-                let asked = retry_after.saturating_sub(waited).max(1);
-                tokio::time::sleep(Duration::from_secs(asked.into())).await;
+                let wait = retry_after.saturating_sub(waited).max(1);
+                tokio::time::sleep(Duration::from_secs(wait.into())).await;
             }
         }
     }

@@ -6,8 +6,8 @@ use super::failures::{Failures, Pair};
 use crate::limit::addresses::Network;
 
 /// Tries that wait for their delay to end, of an address and in all.
-pub(super) const HELD_PER_ADDRESS: usize = 32;
-const HELD: usize = 256;
+pub(super) const MAX_HELD_PER_ADDRESS: usize = 32;
+const MAX_HELD: usize = 256;
 
 /// The place of a try among others; the least goes first. Whose name has logged in from there comes before all others,
 /// then who has failed least there: strangers' guesses fall behind a place that has not guessed yet. Chance decides the
@@ -15,7 +15,7 @@ const HELD: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     is_stranger: bool,
-    standing: u32,
+    tier: u32,
     chance: u64,
 }
 
@@ -24,17 +24,17 @@ impl Rank {
     /// next guess. So from a place that has not failed it goes before all others of that kind, however many new ones an
     /// attacker has, and else before all whose place has failed.
     pub fn new(is_known: bool, failures: u32, has_come_back: bool) -> Self {
-        let standing = match (failures, has_come_back) {
+        let tier = match (failures, has_come_back) {
             (0, true) => 0,
             (0, false) => 1,
             (_, true) => 2,
             (failures, false) => failures.saturating_add(2),
         };
-        Self { is_stranger: !is_known, standing, chance: rand::random() }
+        Self { is_stranger: !is_known, tier, chance: rand::random() }
     }
 
     /// Of who has logged in already.
-    pub fn of_caller() -> Self {
+    pub fn authenticated() -> Self {
         Self::new(true, 0, false)
     }
 }
@@ -46,10 +46,10 @@ pub(super) struct WaitQueue(BTreeMap<Rank, Pair>);
 impl WaitQueue {
     /// Takes a try in, perhaps in the place of one that comes after it; `false` when there is no place.
     pub(super) fn join(&mut self, rank: Rank, pair: Pair) -> bool {
-        let of_address = |network: Network| move |(_, other): &(&Rank, &Pair)| other.network == network;
-        let worst = if self.0.iter().filter(of_address(pair.network)).count() >= HELD_PER_ADDRESS {
-            self.0.iter().rfind(of_address(pair.network)).map(|(rank, _)| *rank)
-        } else if self.0.len() >= HELD {
+        let same_network = |network: Network| move |(_, other): &(&Rank, &Pair)| other.network == network;
+        let worst = if self.0.iter().filter(same_network(pair.network)).count() >= MAX_HELD_PER_ADDRESS {
+            self.0.iter().rfind(same_network(pair.network)).map(|(rank, _)| *rank)
+        } else if self.0.len() >= MAX_HELD {
             self.0.last_key_value().map(|(rank, _)| *rank)
         } else {
             None
@@ -73,11 +73,18 @@ impl WaitQueue {
     }
 
     /// Whether another try that could begin now comes first, and beginning it would delay this one.
-    pub(super) fn is_after_another(&self, rank: Rank, pair: Pair, is_known: bool, book: &Failures, now: u64) -> bool {
+    pub(super) fn is_after_another(
+        &self,
+        rank: Rank,
+        pair: Pair,
+        is_known: bool,
+        failures: &Failures,
+        now: u64,
+    ) -> bool {
         self.0.range(..rank).any(|(_, other)| {
-            let other_is_known = book.is_known(*other, now);
+            let other_is_known = failures.is_known(*other, now);
             let shares = if is_known || other_is_known { *other == pair } else { pair.meets(*other) };
-            shares && book.wait(*other, other_is_known, now).is_none()
+            shares && failures.wait(*other, other_is_known, now).is_none()
         })
     }
 
@@ -95,30 +102,30 @@ mod tests {
 
     #[test]
     fn a_full_line_gives_up_the_try_that_comes_last() {
-        let book = Failures::default();
-        let pair = |n: u32| book.pair(IpAddr::from(n.to_be_bytes()), "alice");
+        let failures = Failures::default();
+        let pair = |n: u32| failures.pair(IpAddr::from(n.to_be_bytes()), "alice");
         let mut line = WaitQueue::default();
-        let guesses: Vec<Rank> = (0..HELD).map(|_| Rank::new(false, 3, false)).collect();
+        let guesses: Vec<Rank> = (0..MAX_HELD).map(|_| Rank::new(false, 3, false)).collect();
         for (n, rank) in guesses.iter().enumerate() {
             assert!(line.join(*rank, pair(u32::try_from(n).unwrap())));
         }
         assert!(!line.join(Rank::new(false, 4, false), pair(1_000)), "who failed more waits for a place");
         let (new, known) = (Rank::new(false, 0, false), Rank::new(true, 5, false));
         assert!(line.join(new, pair(1_001)) && line.join(known, pair(1_002)));
-        assert_eq!((line.len(), line.holds(new), line.holds(known)), (HELD, true, true));
-        assert_eq!(guesses.iter().filter(|rank| line.holds(**rank)).count(), HELD - 2);
+        assert_eq!((line.len(), line.holds(new), line.holds(known)), (MAX_HELD, true, true));
+        assert_eq!(guesses.iter().filter(|rank| line.holds(**rank)).count(), MAX_HELD - 2);
     }
 
     #[test]
     fn an_address_has_a_share_of_the_line() {
-        let book = Failures::default();
+        let failures = Failures::default();
         let mut line = WaitQueue::default();
-        let here = |name: usize| book.pair(IpAddr::from([192, 0, 2, 1]), &name.to_string());
-        for n in 0..HELD_PER_ADDRESS {
+        let here = |name: usize| failures.pair(IpAddr::from([192, 0, 2, 1]), &name.to_string());
+        for n in 0..MAX_HELD_PER_ADDRESS {
             assert!(line.join(Rank::new(false, 3, false), here(n)));
         }
         assert!(!line.join(Rank::new(false, 4, false), here(100)));
         assert!(line.join(Rank::new(false, 2, false), here(101)));
-        assert_eq!(line.len(), HELD_PER_ADDRESS);
+        assert_eq!(line.len(), MAX_HELD_PER_ADDRESS);
     }
 }

@@ -26,15 +26,15 @@ impl Budget {
     }
 
     /// `(granted, spent)`
-    fn exchange(&mut self, host: usize, ask: &Ask, now: u64) -> (f64, f64) {
-        let rate = f64::from(ask.limit.per_minute) / 60.0;
-        let room = f64::from(ask.limit.burst) + rate * 1.3;
+    fn exchange(&mut self, host: usize, request: &BudgetRequest, now: u64) -> (f64, f64) {
+        let rate = f64::from(request.limit.per_minute) / 60.0;
+        let room = f64::from(request.limit.burst) + rate * 1.3;
         let passed = (now - self.at) as f64 / SECOND as f64;
-        let owed = ((self.spent - rate * passed).max(0.0) + ask.debit).max(0.0);
+        let owed = ((self.spent - rate * passed).max(0.0) + request.debit).max(0.0);
         let other = (self.taker != usize::MAX && self.taker != host).then_some(self.taken_at);
         let contended = self.contended_at.max(other).is_some_and(|at| now - at < 3 * SECOND);
-        let granted = ask.want.min((room - owed).max(0.0) * if contended { 0.5 } else { 1.0 });
-        if ask.want > 0.0 {
+        let granted = request.want.min((room - owed).max(0.0) * if contended { 0.5 } else { 1.0 });
+        if request.want > 0.0 {
             self.contended_at = other.or(self.contended_at);
             (self.taker, self.taken_at) = (host, now);
         }
@@ -81,12 +81,12 @@ impl Fleet {
 
     fn exchange(&mut self, host: usize, now: u64, hosts: u32, database: bool) {
         let bucket = &self.buckets[host];
-        let Some(ask) = bucket.ask(now, hosts) else { return };
+        let Some(request) = bucket.request(now, hosts) else { return };
         if database {
-            let (granted, spent) = self.budget.exchange(host, &ask, now);
+            let (granted, spent) = self.budget.exchange(host, &request, now);
             bucket.granted(granted, spent, now);
         } else {
-            bucket.unanswered(&ask, now);
+            bucket.unanswered(&request, now);
         }
     }
 }
@@ -188,8 +188,8 @@ fn others_come_and_go_and_the_budget_stays_one() {
     assert_eq!(admitted(&bucket, limit, SECOND, 1, 60), 60);
     bucket.share(SECOND, 2);
     assert_eq!(admitted(&bucket, limit, SECOND, 2, 100), 20, "its half of the 40 that were left");
-    let ask = bucket.ask(SECOND, 2).unwrap();
-    assert!((ask.debit - 80.0).abs() < 0.01, "all that it has handed out: {ask:?}");
+    let request = bucket.request(SECOND, 2).unwrap();
+    assert!((request.debit - 80.0).abs() < 0.01, "all that it has handed out: {request:?}");
     bucket.granted(0.0, 80.0, SECOND);
     bucket.unshare(SECOND);
     assert_eq!(admitted(&bucket, limit, SECOND, 1, 100), 20);
@@ -203,12 +203,12 @@ fn what_is_not_needed_is_given_back_once() {
     let limit = Limit::new(600, 100);
     let bucket = bucket(limit, true);
     assert_eq!(admitted(&bucket, limit, SECOND, 2, 10), 10);
-    let ask = bucket.ask(SECOND, 2).unwrap();
-    assert!((ask.debit - 50.0).abs() < 0.01, "{ask:?}");
+    let request = bucket.request(SECOND, 2).unwrap();
+    assert!((request.debit - 50.0).abs() < 0.01, "{request:?}");
     bucket.granted(0.0, 50.0, SECOND);
-    let back = bucket.ask(2 * SECOND, 2).unwrap();
+    let back = bucket.request(2 * SECOND, 2).unwrap();
     assert!((back.debit + 40.0).abs() < 0.01 && back.want == 0.0, "{back:?}");
     bucket.granted(0.0, 0.0, 2 * SECOND);
-    assert_eq!(bucket.ask(3 * SECOND, 2), None, "nothing is left to say");
+    assert_eq!(bucket.request(3 * SECOND, 2), None, "nothing is left to say");
     assert!(bucket.is_spent_nothing(4 * SECOND));
 }

@@ -8,7 +8,7 @@ use std::sync::{
 use cardinal_plugin_abi::error::http_kind;
 
 use super::HttpExchanges;
-use crate::{bridge::fault::http_kind_of, fault::Fault};
+use crate::{bridge::fault::http_error_kind, fault::Fault};
 
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl ExchangeCount {
     /// Counts a failure and gives it back.
     pub(in crate::bridge) fn failed(self, fault: Fault) -> Fault {
         let outcome = match &fault {
-            Fault::Http(error) => Outcome::Failed(http_kind_of(error)),
+            Fault::Http(error) => Outcome::Failed(http_error_kind(error)),
             Fault::Busy(_) => Outcome::Busy,
             _ => Outcome::Cancelled,
         };

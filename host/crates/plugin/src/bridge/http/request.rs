@@ -45,7 +45,7 @@ pub(super) struct HttpRequest {
 
 impl HttpRequest {
     pub(super) fn read(record: &[u8], user_agent: HeaderValue, trace: Option<Trace>) -> Result<Self, Fault> {
-        let url = url(text(record, http_request::URL, "the URL")?)?;
+        let url = url(field(record, http_request::URL)).map_err(Fault::InvalidUrl)?;
         let body = field(record, http_request::BODY);
         if body.len() > MAX_BODY {
             return Err(invalid(format!("the body has more than {MAX_BODY} bytes")));
@@ -55,7 +55,7 @@ impl HttpRequest {
         let mut headers = headers(field(record, http_request::HEADERS))?;
         headers.entry(USER_AGENT).or_insert(user_agent);
         if let Some(trace) = trace.filter(|_| !headers.contains_key(trace::PARENT)) {
-            trace.mark(&mut headers);
+            trace.inject(&mut headers);
         }
         let host = HeaderValue::from_str(http_client::authority(&url)).map_err(|error| invalid(error.to_string()))?;
         headers.insert(HOST, host);
@@ -63,7 +63,7 @@ impl HttpRequest {
             .method(method(field(record, http_request::METHOD))?)
             .uri(&url[Position::BeforePath..Position::AfterQuery])
             .body(Full::new(Bytes::copy_from_slice(body)));
-        let mut request = request.map_err(|error| invalid(format!("the URL: {error}")))?;
+        let mut request = request.map_err(|error| Fault::InvalidUrl(not_a_url(&error)))?;
         *request.headers_mut() = headers;
         Ok(Self {
             url,
@@ -97,19 +97,29 @@ fn number(record: &[u8], name: u32, what: &str, max: u64) -> Result<Option<u64>,
     }
 }
 
-/// The URL is not repeated where it may have a password in it.
-fn url(text: &str) -> Result<Url, Fault> {
+/// Or what is wrong with it, for whoever wrote it. The URL is not repeated: it may have a password in it.
+fn url(text: &[u8]) -> Result<Url, String> {
     if text.len() > MAX_URL {
-        return Err(invalid(format!("the URL has more than {MAX_URL} bytes")));
+        return Err(format!("The URL has more than {MAX_URL} bytes."));
     }
-    let url = Url::parse(text).map_err(|error| invalid(format!("the URL: {error}")))?;
+    let text = std::str::from_utf8(text).map_err(|error| not_a_url(&error))?;
+    let url = match Url::parse(text) {
+        Err(url::ParseError::RelativeUrlWithoutBase) => {
+            return Err("The URL must begin with https:// or http://.".into());
+        }
+        parsed => parsed.map_err(|error| not_a_url(&error))?,
+    };
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(invalid(format!("the URL's scheme is neither http nor https but {:?}", url.scheme())));
+        return Err(format!("The URL must begin with https:// or http://, not with {}:.", url.scheme()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(invalid("the URL has a user name or a password in it: send them in a header"));
+        return Err("The URL must not have a user name or a password in it.".into());
     }
     Ok(url)
+}
+
+fn not_a_url(error: &dyn std::error::Error) -> String {
+    format!("The URL is not valid: {error}.")
 }
 
 fn method(name: &[u8]) -> Result<Method, Fault> {
@@ -176,7 +186,11 @@ mod tests {
     fn what_is_no_request_is_refused() {
         for url in ["", "a.example", "file:///etc/passwd", "ftp://a.example/", "http://", "https://u:p@a.example/"] {
             let refused = read(&[(http_request::URL, url.as_bytes())]).unwrap_err();
-            assert!(refused.starts_with("Invalid") && !refused.contains("u:p"), "{url}: {refused}");
+            assert!(refused.starts_with("InvalidUrl") && !refused.contains("u:p"), "{url}: {refused}");
+        }
+        let long = format!("https://a.example/{}", "x".repeat(MAX_URL));
+        for url in [long.as_bytes(), b"https://a.example/\xff"] {
+            assert!(read(&[(http_request::URL, url)]).unwrap_err().starts_with("InvalidUrl"));
         }
         for (name, value) in [
             ("host", "b.example"),

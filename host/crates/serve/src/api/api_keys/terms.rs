@@ -20,7 +20,7 @@ use cardinal_identity::{
 };
 
 const NAME_LIMIT: usize = 120;
-const LARGEST_RATE: i64 = 100_000_000;
+const MAX_RATE: i64 = 100_000_000;
 const MAX_DAYS: i64 = 3_650;
 
 #[derive(Deserialize, JsonSchema)]
@@ -56,16 +56,17 @@ impl Bounds {
         }
         // As `i32`, since a row holds no more.
         let bounded = |rate: u32| i32::try_from(rate).unwrap_or(i32::MAX);
-        let least = |rate: fn(gcra::Limit) -> u32| caller.allowances.iter().map(|own| bounded(rate(own.limit()))).min();
-        let (per_minute, burst) = (least(|limit| limit.per_minute), least(|limit| limit.burst));
+        let min_of =
+            |rate: fn(gcra::Limit) -> u32| caller.allowances.iter().map(|own| bounded(rate(own.limit()))).min();
+        let (per_minute, burst) = (min_of(|limit| limit.per_minute), min_of(|limit| limit.burst));
         Self { until: caller.expires_at, rate: per_minute.map(|_| Limit { per_minute, burst }) }
     }
 
     /// The end of a key's life; without one, that of who gives it.
-    pub(super) fn expiry(&self, asked: Option<OffsetDateTime>) -> ApiResult<Option<OffsetDateTime>> {
-        match (asked, self.until) {
+    pub(super) fn expiry(&self, requested: Option<OffsetDateTime>) -> ApiResult<Option<OffsetDateTime>> {
+        match (requested, self.until) {
             (Some(at), Some(end)) if at > end => Err(more("a longer life")),
-            (asked, end) => Ok(asked.or(end)),
+            (requested, end) => Ok(requested.or(end)),
         }
     }
 
@@ -75,9 +76,9 @@ impl Bounds {
     }
 
     /// The rate; when nothing was asked for, no more than that of who gives it.
-    pub(super) fn rate(&self, asked: Option<Option<Rate>>, default: u32) -> ApiResult<Limit> {
-        let is_asked = asked.is_some();
-        let wanted = rate(asked, default)?;
+    pub(super) fn rate(&self, requested: Option<Option<Rate>>, default: u32) -> ApiResult<Limit> {
+        let is_requested = requested.is_some();
+        let wanted = rate(requested, default)?;
         let Some(own) = self.rate else { return Ok(wanted) };
         let over = |wanted: Option<i32>, own: Option<i32>| match (wanted, own) {
             (Some(wanted), Some(own)) => wanted > own,
@@ -87,7 +88,7 @@ impl Bounds {
         if !over(wanted.per_minute, own.per_minute) && !over(wanted.burst, own.burst) {
             return Ok(wanted);
         }
-        if is_asked { Err(more("a higher rate")) } else { Ok(own) }
+        if is_requested { Err(more("a higher rate")) } else { Ok(own) }
     }
 }
 
@@ -153,10 +154,10 @@ pub(super) fn expiry(text: &str, now: OffsetDateTime) -> ApiResult<OffsetDateTim
 }
 
 /// Requests a minute and burst: absent is the setting, null is no limit.
-fn rate(asked: Option<Option<Rate>>, default: u32) -> ApiResult<Limit> {
+fn rate(requested: Option<Option<Rate>>, default: u32) -> ApiResult<Limit> {
     const NONE: Limit = Limit { per_minute: None, burst: None };
     let default = i64::from(default);
-    let (per_minute, burst) = match asked {
+    let (per_minute, burst) = match requested {
         None => (default, None),
         Some(None) => return Ok(NONE),
         Some(Some(Rate { per_minute: Some(None), burst: None })) => return Ok(NONE),
@@ -166,8 +167,8 @@ fn rate(asked: Option<Option<Rate>>, default: u32) -> ApiResult<Limit> {
         Some(Some(Rate { per_minute, burst })) => (per_minute.flatten().unwrap_or(default), burst),
     };
     let bounded = |value: i64, pointer: &str| match i32::try_from(value) {
-        Ok(value @ 1..) if i64::from(value) <= LARGEST_RATE => Ok(value),
-        _ => Err(ApiError::invalid(pointer, format!("1 to {LARGEST_RATE}."))),
+        Ok(value @ 1..) if i64::from(value) <= MAX_RATE => Ok(value),
+        _ => Err(ApiError::invalid(pointer, format!("1 to {MAX_RATE}."))),
     };
     let per_minute = bounded(per_minute, "/rate_limit/per_minute")?;
     let burst = bounded(burst.unwrap_or(i64::from(per_minute).div_euclid(10).max(1)), "/rate_limit/burst")?;
@@ -182,7 +183,7 @@ mod tests {
 
     const NOW: OffsetDateTime = time::macros::datetime!(2026-01-01 00:00 UTC);
 
-    fn asked(json: serde_json::Value) -> Option<Option<Rate>> {
+    fn parse_rate(json: serde_json::Value) -> Option<Option<Rate>> {
         Some(serde_json::from_value(json).unwrap())
     }
 
@@ -202,21 +203,21 @@ mod tests {
             serde_json::json!({"per_minute": 101, "burst": 1}),
             serde_json::json!({"per_minute": 100, "burst": 11}),
         ] {
-            assert_eq!(own.rate(asked(more), 6000).unwrap_err().code(), "forbidden");
+            assert_eq!(own.rate(parse_rate(more), 6000).unwrap_err().code(), "forbidden");
         }
-        assert!(own.rate(asked(serde_json::json!({"per_minute": 100})), 6000).is_ok());
+        assert!(own.rate(parse_rate(serde_json::json!({"per_minute": 100})), 6000).is_ok());
         let free = Bounds { until: None, rate: None };
-        assert_eq!(free.rate(asked(serde_json::json!(null)), 6000).unwrap().per_minute, None);
+        assert_eq!(free.rate(parse_rate(serde_json::json!(null)), 6000).unwrap().per_minute, None);
         assert!(free.endless().is_ok());
     }
 
     proptest! {
         #[test]
         fn any_number_is_a_rate_or_refused(per_minute: i64, burst: Option<i64>) {
-            let wanted = asked(serde_json::json!({"per_minute": per_minute, "burst": burst}));
+            let wanted = parse_rate(serde_json::json!({"per_minute": per_minute, "burst": burst}));
             if let Ok(limit) = rate(wanted, 6000) {
                 prop_assert_eq!(limit.per_minute.map(i64::from), Some(per_minute));
-                prop_assert!((1..=LARGEST_RATE).contains(&per_minute) && limit.burst.is_some_and(|burst| burst >= 1));
+                prop_assert!((1..=MAX_RATE).contains(&per_minute) && limit.burst.is_some_and(|burst| burst >= 1));
             }
         }
 

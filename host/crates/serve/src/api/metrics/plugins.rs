@@ -132,7 +132,7 @@ fn descriptors(page: &mut Exposition, app: &App, snapshot: &Snapshot) {
     if page.family(name, Kind::Gauge, "Descriptors that a plugin alone can have opened.") {
         for active in snapshot.active() {
             let plugin = &active.manifest.name;
-            page.sample(name, &[("plugin", plugin)], app.plugins.descriptors_of(plugin));
+            page.sample(name, &[("plugin", plugin)], app.plugins.open_descriptors(plugin));
         }
     }
     let help = "Descriptors that neither the host nor a plugin that is known has opened.";
@@ -200,7 +200,7 @@ pub(super) fn own(page: &mut Exposition, app: &App) {
         let plugin = active.manifest.name.as_str();
         let mut lost = active.instance.metrics().dropped();
         for (name, series) in metrics::by_name(active.instance.metrics().snapshot()) {
-            if !family_of(page, plugin, &name, &series) {
+            if !write_family(page, plugin, &name, &series) {
                 lost += 1;
             }
         }
@@ -215,7 +215,7 @@ pub(super) fn own(page: &mut Exposition, app: &App) {
 }
 
 /// `false` when another metric of the plugin has taken the name.
-fn family_of(page: &mut Exposition, plugin: &str, name: &str, series: &[(metrics::Labels, metrics::Value)]) -> bool {
+fn write_family(page: &mut Exposition, plugin: &str, name: &str, series: &[(metrics::Labels, metrics::Value)]) -> bool {
     let Some((_, first)) = series.first() else { return true };
     let mut full = format!("plugin_{}_{name}", plugin.replace('-', "_"));
     let kind = match first {

@@ -16,10 +16,10 @@ use cardinal_base::coding::encoder::Encoder;
 /// Bytes that are taken at once of what may be a whole body.
 const PIECE: usize = 32 << 10;
 /// The least that is worth sending.
-const WORTH_SENDING: usize = 8 << 10;
+const MIN_SENT_BYTES: usize = 8 << 10;
 /// After this many bytes others have their turn: what shrinks to nothing never fills the connection, so that nothing else
 /// would ever pause it.
-const TURN: usize = 1 << 20;
+const BYTES_PER_POLL: usize = 1 << 20;
 
 /// What there is of a body, compressed. Whenever its source pauses, everything up to there is flushed: an event, a line
 /// or a row is with the client as soon as it would be uncompressed.
@@ -32,13 +32,20 @@ pub(super) struct CompressedBody {
     /// Something was written since the last flush.
     unflushed: bool,
     /// Bytes that may be compressed before others have their turn.
-    turn: usize,
+    bytes_left: usize,
     _permit: OwnedSemaphorePermit,
 }
 
 impl CompressedBody {
     pub(super) fn new(source: Body, encoder: Encoder, permit: OwnedSemaphorePermit) -> Self {
-        Self { source, encoder: Some(encoder), rest: Bytes::new(), unflushed: false, turn: TURN, _permit: permit }
+        Self {
+            source,
+            encoder: Some(encoder),
+            rest: Bytes::new(),
+            unflushed: false,
+            bytes_left: BYTES_PER_POLL,
+            _permit: permit,
+        }
     }
 
     /// The next piece of the source; `None` at its end.
@@ -51,14 +58,14 @@ impl CompressedBody {
             }
         }
         let piece = self.rest.split_to(self.rest.len().min(PIECE));
-        self.turn = self.turn.saturating_sub(piece.len());
+        self.bytes_left = self.bytes_left.saturating_sub(piece.len());
         Poll::Ready(Ok(Some(piece)))
     }
 
     fn poll_compressed(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BoxError>> {
         loop {
-            if self.turn == 0 {
-                self.turn = TURN;
+            if self.bytes_left == 0 {
+                self.bytes_left = BYTES_PER_POLL;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -68,7 +75,7 @@ impl CompressedBody {
                 Poll::Ready(Some(piece)) => {
                     encoder.write(&piece)?;
                     self.unflushed = true;
-                    if encoder.output().len() < WORTH_SENDING {
+                    if encoder.output().len() < MIN_SENT_BYTES {
                         continue;
                     }
                 }

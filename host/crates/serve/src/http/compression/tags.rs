@@ -9,26 +9,26 @@ use http::{HeaderMap, HeaderValue, header};
 use super::Coding;
 
 /// The tag in this coding. A weak one says already that bytes may differ.
-pub(super) fn mark(headers: &mut HeaderMap, coding: Coding) {
+pub(super) fn append_coding(headers: &mut HeaderMap, coding: Coding) {
     let Some(tag) = headers.get(header::ETAG) else { return };
-    if let Some(marked) = marked(tag, coding) {
-        headers.insert(header::ETAG, marked);
+    if let Some(with_coding) = with_coding(tag, coding) {
+        headers.insert(header::ETAG, with_coding);
     }
 }
 
 /// A 304 names the tag by which the client knows what it has.
-pub(super) fn answer_as_known(headers: &mut HeaderMap, asked: Option<&HeaderValue>, coding: Coding) {
-    let tag = headers.get(header::ETAG).and_then(|tag| marked(tag, coding));
-    let asked = asked.and_then(|value| value.to_str().ok());
-    if let (Some(tag), Some(asked)) = (tag, asked)
-        && asked.split(',').any(|known| known.trim().as_bytes() == tag.as_bytes())
+pub(super) fn answer_as_known(headers: &mut HeaderMap, if_none_match: Option<&HeaderValue>, coding: Coding) {
+    let tag = headers.get(header::ETAG).and_then(|tag| with_coding(tag, coding));
+    let if_none_match = if_none_match.and_then(|value| value.to_str().ok());
+    if let (Some(tag), Some(if_none_match)) = (tag, if_none_match)
+        && if_none_match.split(',').any(|known| known.trim().as_bytes() == tag.as_bytes())
     {
         headers.insert(header::ETAG, tag);
         headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
 }
 
-fn marked(tag: &HeaderValue, coding: Coding) -> Option<HeaderValue> {
+fn with_coding(tag: &HeaderValue, coding: Coding) -> Option<HeaderValue> {
     let inner = tag.to_str().ok()?.strip_prefix('"')?.strip_suffix('"')?;
     HeaderValue::try_from(format!("\"{inner}{}", ending(coding))).ok()
 }
@@ -65,11 +65,11 @@ mod tests {
     fn a_strong_tag_gets_its_coding_and_loses_it_again() {
         for (plain, compressed) in [("\"5\"", "\"5+zstd\""), ("W/\"5\"", "W/\"5\""), ("\"\"", "\"+zstd\"")] {
             let mut headers = with(header::ETAG, plain);
-            mark(&mut headers, Coding::Zstd);
+            append_coding(&mut headers, Coding::Zstd);
             assert_eq!(headers[header::ETAG], compressed);
-            let mut asked = with(header::IF_NONE_MATCH, compressed);
-            strip_codings(&mut asked);
-            assert_eq!(asked[header::IF_NONE_MATCH], plain);
+            let mut request = with(header::IF_NONE_MATCH, compressed);
+            strip_codings(&mut request);
+            assert_eq!(request[header::IF_NONE_MATCH], plain);
         }
         let mut list = with(header::IF_MATCH, "\"4+br\", W/\"5+gzip\",\"6+other\", \"7\"");
         strip_codings(&mut list);
@@ -78,14 +78,14 @@ mod tests {
 
     #[test]
     fn an_answer_without_news_has_the_tag_that_was_asked_with() {
-        for (asked, coding, tag) in [
+        for (if_none_match, coding, tag) in [
             ("\"4\", \"5+zstd\"", Coding::Zstd, "\"5+zstd\""),
             ("\"5\"", Coding::Zstd, "\"5\""),
             ("\"5+zstd\"", Coding::Gzip, "\"5\""),
         ] {
             let mut headers = with(header::ETAG, "\"5\"");
-            answer_as_known(&mut headers, Some(&HeaderValue::from_static(asked)), coding);
-            assert_eq!(headers[header::ETAG], tag, "{asked}");
+            answer_as_known(&mut headers, Some(&HeaderValue::from_static(if_none_match)), coding);
+            assert_eq!(headers[header::ETAG], tag, "{if_none_match}");
         }
     }
 }

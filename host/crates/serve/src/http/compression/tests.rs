@@ -38,7 +38,7 @@ fn decoded_so_far(coding: Coding, bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
-fn asked(headers: &[(&'static str, &'static str)]) -> Negotiation {
+fn negotiation(headers: &[(&'static str, &'static str)]) -> Negotiation {
     let mut request = request::Builder::new();
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -58,7 +58,7 @@ async fn bytes(reply: Reply) -> Bytes {
     reply.into_body().collect().await.unwrap().to_bytes()
 }
 
-fn coding_of(reply: &Reply) -> Option<&str> {
+fn content_coding(reply: &Reply) -> Option<&str> {
     reply.headers().get("content-encoding").map(|value| value.to_str().unwrap())
 }
 
@@ -69,14 +69,14 @@ async fn every_length_comes_back_as_it_was() {
     for coding in Coding::ON_THE_FLY {
         for length in [1_024, MAX_WHOLE_BODY - 1, MAX_WHOLE_BODY, MAX_WHOLE_BODY + 1, 3 << 20] {
             let mut reply = json(text(length));
-            compression.apply(&asked(&[("accept-encoding", coding.name())]), &mut reply);
-            assert_eq!(coding_of(&reply), Some(coding.name()));
+            compression.apply(&negotiation(&[("accept-encoding", coding.name())]), &mut reply);
+            assert_eq!(content_coding(&reply), Some(coding.name()));
             let sent = bytes(reply).await;
             assert!(sent.len() < length / 4, "{} of {length}", sent.len());
             assert_eq!(decoded(coding, &sent), text(length), "{coding:?} {length}");
         }
         let mut reply = json(noise.clone());
-        compression.apply(&asked(&[("accept-encoding", coding.name())]), &mut reply);
+        compression.apply(&negotiation(&[("accept-encoding", coding.name())]), &mut reply);
         assert_eq!(decoded(coding, &bytes(reply).await), noise);
     }
 }
@@ -85,12 +85,15 @@ async fn every_length_comes_back_as_it_was() {
 async fn what_is_short_or_grows_goes_out_as_it_is() {
     let compression = Compression::default();
     let mut short = json(text(1_023));
-    compression.apply(&asked(&[("accept-encoding", "zstd")]), &mut short);
-    assert_eq!((coding_of(&short), short.headers().get("vary")), (None, None));
+    compression.apply(&negotiation(&[("accept-encoding", "zstd")]), &mut short);
+    assert_eq!((content_coding(&short), short.headers().get("vary")), (None, None));
     let noise: Bytes = (0..2_000).map(|_| rand::random::<u8>()).collect();
     let mut reply = json(noise.clone());
-    compression.apply(&asked(&[("accept-encoding", "zstd")]), &mut reply);
-    assert_eq!((coding_of(&reply), &reply.headers()["vary"]), (None, &HeaderValue::from_static("Accept-Encoding")));
+    compression.apply(&negotiation(&[("accept-encoding", "zstd")]), &mut reply);
+    assert_eq!(
+        (content_coding(&reply), &reply.headers()["vary"]),
+        (None, &HeaderValue::from_static("Accept-Encoding"))
+    );
     assert_eq!(bytes(reply).await, noise);
 }
 
@@ -109,20 +112,20 @@ fn what_must_stay_as_it_is_does() {
     ] {
         let mut reply = json(text(5_000));
         reply.headers_mut().insert(name, HeaderValue::from_static(value));
-        compression.apply(&asked(&[("accept-encoding", "br")]), &mut reply);
-        assert_eq!(coding_of(&reply).is_some_and(|coding| coding == "br"), varies, "{name}: {value}");
+        compression.apply(&negotiation(&[("accept-encoding", "br")]), &mut reply);
+        assert_eq!(content_coding(&reply).is_some_and(|coding| coding == "br"), varies, "{name}: {value}");
         assert_eq!(reply.headers().contains_key("vary"), varies, "{name}: {value}");
     }
     for status in [206, 300, 404, 422, 500] {
         let mut reply = json(text(5_000));
         *reply.status_mut() = StatusCode::from_u16(status).unwrap();
-        compression.apply(&asked(&[("accept-encoding", "br")]), &mut reply);
-        assert_eq!(coding_of(&reply), None, "{status}");
+        compression.apply(&negotiation(&[("accept-encoding", "br")]), &mut reply);
+        assert_eq!(content_coding(&reply), None, "{status}");
     }
     for headers in [&[("accept-encoding", "br"), ("range", "bytes=0-9")][..], &[("accept-encoding", "identity")], &[]] {
         let mut reply = json(text(5_000));
-        compression.apply(&asked(headers), &mut reply);
-        assert_eq!((coding_of(&reply), reply.headers().contains_key("vary")), (None, true), "{headers:?}");
+        compression.apply(&negotiation(headers), &mut reply);
+        assert_eq!((content_coding(&reply), reply.headers().contains_key("vary")), (None, true), "{headers:?}");
     }
 }
 
@@ -132,7 +135,7 @@ fn a_compressed_answer_has_a_tag_of_its_own_and_no_ranges() {
     for (name, value) in [("etag", "\"5\""), ("accept-ranges", "bytes"), ("content-length", "5000")] {
         reply.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    Compression::default().apply(&asked(&[("accept-encoding", "gzip")]), &mut reply);
+    Compression::default().apply(&negotiation(&[("accept-encoding", "gzip")]), &mut reply);
     assert_eq!(reply.headers()["etag"], "\"5+gzip\"");
     assert!(!reply.headers().contains_key("accept-ranges") && !reply.headers().contains_key("content-length"));
 }
@@ -146,7 +149,7 @@ async fn what_was_sent_is_there_before_more_comes() {
         let frames = events.map(|event| Ok::<_, Infallible>(Frame::data(Bytes::from_static(event.as_bytes()))));
         let mut reply = Response::new(Body::stream(StreamBody::new(frames.boxed())));
         reply.headers_mut().insert("content-type", HeaderValue::from_static("text/event-stream"));
-        Compression::default().apply(&asked(&[("accept-encoding", coding.name())]), &mut reply);
+        Compression::default().apply(&negotiation(&[("accept-encoding", coding.name())]), &mut reply);
         let (mut body, mut sent) = (reply.into_body(), Vec::new());
         let mut expected = String::new();
         let mut cx = Context::from_waker(Waker::noop());
@@ -170,8 +173,8 @@ async fn what_breaks_off_does_not_end_as_if_it_were_whole() {
         let pieces = [Ok(Frame::data(text(5_000))), Err(std::io::Error::other("the database went away"))];
         let mut reply = Response::new(Body::stream(StreamBody::new(stream::iter(pieces))));
         reply.headers_mut().insert("content-type", HeaderValue::from_static("application/x-ndjson"));
-        Compression::default().apply(&asked(&[("accept-encoding", coding.name())]), &mut reply);
-        assert_eq!(coding_of(&reply), Some(coding.name()));
+        Compression::default().apply(&negotiation(&[("accept-encoding", coding.name())]), &mut reply);
+        assert_eq!(content_coding(&reply), Some(coding.name()));
         assert!(reply.into_body().collect().await.is_err());
     }
 }
@@ -182,7 +185,7 @@ fn an_endless_stream_lets_others_have_their_turn() {
     let zeros = stream::repeat_with(|| Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[0; 1 << 20]))));
     let mut reply = Response::new(Body::stream(StreamBody::new(zeros)));
     reply.headers_mut().insert("content-type", HeaderValue::from_static("text/plain"));
-    Compression::default().apply(&asked(&[("accept-encoding", "zstd")]), &mut reply);
+    Compression::default().apply(&negotiation(&[("accept-encoding", "zstd")]), &mut reply);
     let (mut body, mut cx) = (reply.into_body(), Context::from_waker(Waker::noop()));
     let polls = (0..1_000).take_while(|_| std::pin::Pin::new(&mut body).poll_frame(&mut cx).is_ready()).count();
     assert!(polls < 1_000);
@@ -193,12 +196,12 @@ fn only_so_many_streams_are_compressed_at_a_time() {
     let compression = Compression::default();
     let long = || {
         let mut reply = json(text(MAX_WHOLE_BODY + 1));
-        compression.apply(&asked(&[("accept-encoding", "gzip")]), &mut reply);
+        compression.apply(&negotiation(&[("accept-encoding", "gzip")]), &mut reply);
         reply
     };
     let open: Vec<_> = (0..STREAMS).map(|_| long()).collect();
-    assert!(open.iter().all(|reply| coding_of(reply) == Some("gzip")));
-    assert_eq!(coding_of(&long()), None);
+    assert!(open.iter().all(|reply| content_coding(reply) == Some("gzip")));
+    assert_eq!(content_coding(&long()), None);
     drop(open);
-    assert_eq!(coding_of(&long()), Some("gzip"));
+    assert_eq!(content_coding(&long()), Some("gzip"));
 }

@@ -168,8 +168,7 @@ fn with_details(mut answer: ApiError, details: &Value) -> ApiError {
 
 /// The beginning of a text in an error's details.
 fn cut(text: &str) -> String {
-    let end = (0..=text.len().min(FIELD_LIMIT)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    text[..end].to_owned()
+    text[..text.floor_char_boundary(FIELD_LIMIT)].to_owned()
 }
 
 impl From<RegistryError> for ApiError {
@@ -178,22 +177,22 @@ impl From<RegistryError> for ApiError {
             RegistryError::Store(error) => return error.into(),
             other => other,
         };
-        let says = |code| Self::new(code).detail(error.to_string());
+        let problem = |code| Self::new(code).detail(error.to_string());
         match &error {
-            RegistryError::NotFound(_) => says(&codes::NOT_FOUND),
-            RegistryError::Conflict(_) => says(&codes::CONFLICT),
-            RegistryError::OtherPackage { sha256, .. } => says(&codes::CONFLICT).with("sha256", sha256.clone()),
-            RegistryError::NoWayBack(_) => says(&codes::DESTRUCTIVE_MIGRATION),
-            RegistryError::Destructive { refusal, sha256 } => says(&codes::DESTRUCTIVE_MIGRATION)
+            RegistryError::NotFound(_) => problem(&codes::NOT_FOUND),
+            RegistryError::Conflict(_) => problem(&codes::CONFLICT),
+            RegistryError::OtherPackage { sha256, .. } => problem(&codes::CONFLICT).with("sha256", sha256.clone()),
+            RegistryError::NoWayBack(_) => problem(&codes::DESTRUCTIVE_MIGRATION),
+            RegistryError::Destructive { refusal, sha256 } => problem(&codes::DESTRUCTIVE_MIGRATION)
                 .with("refusal", serde_json::to_value(refusal).unwrap_or_default())
                 .with("sha256", sha256.clone()),
-            RegistryError::Refused(refusal) => says(&codes::VALIDATION_FAILED)
+            RegistryError::Refused(refusal) => problem(&codes::VALIDATION_FAILED)
                 .field("", refusal.to_string())
                 .with("refusal", serde_json::to_value(refusal).unwrap_or_default()),
             RegistryError::Settings(fields) => with_fields(Self::new(&codes::VALIDATION_FAILED), fields),
-            RegistryError::UploadBusy { retry_after } => says(&codes::OVERLOADED).retry_after(*retry_after),
-            RegistryError::StorageFull(_) => says(&codes::STORAGE_FULL).cause(error),
-            RegistryError::NotWritable(_) => says(&codes::CONFLICT).cause(error),
+            RegistryError::UploadBusy { retry_after } => problem(&codes::OVERLOADED).retry_after(*retry_after),
+            RegistryError::StorageFull(_) => problem(&codes::STORAGE_FULL).cause(error),
+            RegistryError::NotWritable(_) => problem(&codes::CONFLICT).cause(error),
             RegistryError::Store(_) | RegistryError::Internal(_) => Self::internal(error),
         }
     }

@@ -14,7 +14,7 @@ use cardinal_base::codes;
 /// Bytes of one import, unpacked.
 const TOTAL: u64 = 64 << 30;
 /// How long nothing at all may come in while we wait for it.
-const STANDSTILL: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Packed bytes that are unpacked at a time: they can grow a thousandfold.
 const PACKED: usize = 1 << 10;
 
@@ -50,7 +50,7 @@ impl Intake {
                 return self.count(piece).map(Some);
             }
             let since = *self.waiting_since.get_or_insert_with(Instant::now);
-            let frame = timeout_at(since + STANDSTILL, self.body.frame()).await.map_err(|_| IntakeError::Silent)?;
+            let frame = timeout_at(since + IDLE_TIMEOUT, self.body.frame()).await.map_err(|_| IntakeError::Silent)?;
             self.waiting_since = None;
             let Some(frame) = frame else { return self.end() };
             let Ok(data) = frame.map_err(IntakeError::BrokenOff)?.into_data() else { continue };
@@ -107,7 +107,7 @@ impl IntakeError {
     pub fn describe(&self) -> String {
         match self {
             Self::BrokenOff(_) => "The body ended before it was complete.".to_owned(),
-            Self::Silent => format!("No more of the body arrived for {} seconds.", STANDSTILL.as_secs()),
+            Self::Silent => format!("No more of the body arrived for {} seconds.", IDLE_TIMEOUT.as_secs()),
             Self::TooMuch => format!("The body has more than {TOTAL} bytes when decompressed."),
             Self::NotGzip => "The body is not valid gzip, or is truncated.".to_owned(),
         }

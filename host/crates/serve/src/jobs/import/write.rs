@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::batches::Batch;
 use crate::jobs::{
     End, Jobs, StepError, may_pass,
-    step::{ATTEMPTS, MAX_WAIT, pause, rights_gone, starter, went_on},
+    step::{ATTEMPTS, MAX_WAIT, find_progress, pause, rights_gone, starter},
 };
 use cardinal_cards::row::{Row, Terms};
 use cardinal_store::{
@@ -19,9 +19,9 @@ use cardinal_store::{
 /// Rows that are written together or not at all.
 const ATOMIC_ROWS: usize = 100_000;
 /// Rows of such an import that are written at a time.
-const AT_A_TIME: i64 = 2_000;
+const BATCH_ROWS: i64 = 2_000;
 /// How often it is asked whether the starter may still write.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const RIGHTS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 const SOURCES_IGNORED: &str = "The rows' sources were ignored; `sources=keep` takes them, which needs the scope `*`.";
 
@@ -57,9 +57,9 @@ impl<'a> Writer<'a> {
     pub(super) async fn take(&mut self, batch: Batch) -> Option<End> {
         self.read += batch.rows.len() + batch.errors.len();
         if self.terms.atomic && self.read > ATOMIC_ROWS {
-            let told =
+            let reason =
                 format!("`atomic=true` takes at most {ATOMIC_ROWS} rows, and there are more. Nothing was written.");
-            return Some(End::Failed(told));
+            return Some(End::Failed(reason));
         }
         let mut failures = 0;
         loop {
@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
     /// What a step that was not counted means: none is to try again, else whether the job ended.
     async fn again(&mut self, uncounted: StepError, failures: &mut u32) -> Option<Option<End>> {
         match uncounted {
-            StepError::Lost => match went_on(self.jobs, self.job.id, (self.part, 0)).await {
+            StepError::Lost => match find_progress(self.jobs, self.job.id, (self.part, 0)).await {
                 Some((next, _)) => {
                     self.part = next;
                     Some(None)
@@ -135,21 +135,21 @@ impl<'a> Writer<'a> {
         self.look_at_rights().await?;
         self.jobs.pool.note_message(batch.rows.iter().map(Row::size).max().unwrap_or_default());
         let mut client = self.jobs.pool.get().await?;
-        let mut work = client.transaction().await?;
+        let mut tx = client.transaction().await?;
         let outcome = if self.terms.dry_run {
-            self.import().judge(&work, &batch.rows).await?
+            self.import().preview(&tx, &batch.rows).await?
         } else if self.terms.atomic {
-            card_import::stage(&work, self.job.id, &batch.rows).await?;
+            card_import::stage(&tx, self.job.id, &batch.rows).await?;
             Outcome::default()
         } else {
-            self.import().write(&mut work, &batch.rows).await?
+            self.import().write(&mut tx, &batch.rows).await?
         };
         let errors = in_order(&batch.errors, &outcome.refused);
         let refused = errors.len();
         let note = batch.ignores_sources.then_some(SOURCES_IGNORED);
         let step = Step { errors, note, ..self.counted(&outcome) };
-        let stop = jobs::count(&work, self.job.id, self.jobs.runner, &step).await?;
-        work.commit().await?;
+        let stop = jobs::count(&tx, self.job.id, self.jobs.runner, &step).await?;
+        tx.commit().await?;
         self.part += 1;
         self.refused += refused;
         Ok(stop)
@@ -169,34 +169,34 @@ impl<'a> Writer<'a> {
     async fn all_or_nothing(&mut self) -> Result<End, StepError> {
         starter(self.jobs, self.job, "cards:write").await?;
         let mut client = self.jobs.pool.get().await?;
-        let mut work = client.transaction().await?;
+        let mut tx = client.transaction().await?;
         let (mut outcome, mut after) = (Outcome::default(), 0);
         loop {
-            let rows = card_import::staged(&work, self.job.id, after, AT_A_TIME).await?;
+            let rows = card_import::staged(&tx, self.job.id, after, BATCH_ROWS).await?;
             let Some(last) = rows.last() else { break };
             after = last.line;
-            outcome.add(self.import().write(&mut work, &rows).await?);
+            outcome.add(self.import().write(&mut tx, &rows).await?);
             if self.cancelled.is_cancelled() {
                 return Ok(End::Cancelled);
             }
         }
         let errors = std::mem::take(&mut outcome.refused);
         if errors.is_empty() {
-            jobs::count(&work, self.job.id, self.jobs.runner, &self.counted(&outcome)).await?;
-            work.commit().await?;
+            jobs::count(&tx, self.job.id, self.jobs.runner, &self.counted(&outcome)).await?;
+            tx.commit().await?;
             return Ok(End::Done);
         }
-        work.rollback().await?;
-        let work = client.transaction().await?;
+        tx.rollback().await?;
+        let tx = client.transaction().await?;
         self.refused = errors.len();
         let step = Step { errors, ..self.counted(&Outcome::default()) };
-        jobs::count(&work, self.job.id, self.jobs.runner, &step).await?;
-        work.commit().await?;
+        jobs::count(&tx, self.job.id, self.jobs.runner, &step).await?;
+        tx.commit().await?;
         Ok(self.nothing_written())
     }
 
     async fn look_at_rights(&mut self) -> Result<(), StepError> {
-        if self.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+        if self.looked.is_none_or(|at| at.elapsed() >= RIGHTS_CHECK_INTERVAL) {
             starter(self.jobs, self.job, "cards:write").await?;
             if self.terms.keeps_sources {
                 starter(self.jobs, self.job, "*").await?;

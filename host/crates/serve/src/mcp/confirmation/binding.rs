@@ -24,7 +24,7 @@ impl Plugin {
 
 /// SHA-256 over who calls, what, with which arguments, and what would run. Every part has its length before it, so that
 /// no two calls are written the same.
-pub(super) fn of_call(caller: &Caller, tool: &str, arguments: &str, plugin: Option<&Plugin>) -> Binding {
+pub(super) fn bind(caller: &Caller, tool: &str, arguments: &str, plugin: Option<&Plugin>) -> Binding {
     let owner = sessions::owner(caller);
     let (name, package) = plugin.map_or(("", env!("CARGO_PKG_VERSION")), |plugin| (&plugin.name, &plugin.sha256));
     let parts = [
@@ -68,19 +68,19 @@ mod tests {
         };
         let plugin = |sha256: &str| Plugin { name: "echo".into(), version: "1.0.0".into(), sha256: sha256.into() };
         let all = [
-            of_call(&user, "a", "{}", None),
-            of_call(&Caller::new(Uuid::from_u128(2), "one", ScopeSet::all()), "a", "{}", None),
-            of_call(&key(1), "a", "{}", None),
-            of_call(&key(2), "a", "{}", None),
-            of_call(&user, "a{", "}", None),
-            of_call(&user, "a", "{\"a\":1}", None),
-            of_call(&user, "a", "{\"a\":1.0}", None),
-            of_call(&user, "a", "{}", Some(&plugin("1"))),
-            of_call(&user, "a", "{}", Some(&plugin("2"))),
+            bind(&user, "a", "{}", None),
+            bind(&Caller::new(Uuid::from_u128(2), "one", ScopeSet::all()), "a", "{}", None),
+            bind(&key(1), "a", "{}", None),
+            bind(&key(2), "a", "{}", None),
+            bind(&user, "a{", "}", None),
+            bind(&user, "a", "{\"a\":1}", None),
+            bind(&user, "a", "{\"a\":1.0}", None),
+            bind(&user, "a", "{}", Some(&plugin("1"))),
+            bind(&user, "a", "{}", Some(&plugin("2"))),
         ];
         for (at, one) in all.iter().enumerate() {
             assert!(all[at + 1..].iter().all(|other| other != one), "{at}");
         }
-        assert_eq!(of_call(&user, "a", "{}", None), all[0]);
+        assert_eq!(bind(&user, "a", "{}", None), all[0]);
     }
 }

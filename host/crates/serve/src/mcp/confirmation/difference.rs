@@ -50,7 +50,7 @@ pub(super) async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResul
             None => brought_back(catalogue, &arguments).await,
         },
         CARDS_BULK_UPDATE => {
-            let preview = Preview::of_call(catalogue, arguments).await?;
+            let preview = Preview::for_call(catalogue, arguments).await?;
             let count = preview.count;
             Ok(Some(json!({"card_id": null, "version": null, "count": count, "changes": preview.changes()})))
         }

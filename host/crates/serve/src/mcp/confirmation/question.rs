@@ -72,7 +72,7 @@ impl<'a> ToolCall<'a> {
             None => serde_json::to_string(arguments).ok()?,
         };
         let arguments = exact::without_duplicates(&text)?;
-        let binding = binding::of_call(&visit.caller, tool.name, &arguments, plugin.as_ref());
+        let binding = binding::bind(&visit.caller, tool.name, &arguments, plugin.as_ref());
         Some(Self { tool, plugin, arguments, visit, binding, pin })
     }
 

@@ -1,16 +1,16 @@
 //! `cards_bulk_update`: the same thing done to many cards, as a job of the admin API. It shows first what it would do.
 
 use rmcp::model::JsonObject;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Answer, Cards, Pin, parsed, sources};
+use super::{Answer, Cards, Pin, attributes, parsed};
 use crate::audit::AuditAction;
 use crate::http::error::{ApiError, ApiResult};
 use crate::jobs::bulk::{Action, Bulk, BulkRequest};
 use crate::mcp::Visit;
-use cardinal_base::input::escape;
+use cardinal_base::input::{self, escape};
 use cardinal_cards::{
     card::{Card, Status},
     filter::{FilterQuery, ListQuery},
@@ -27,6 +27,8 @@ struct Arguments {
     ids: Option<Vec<Uuid>>,
     filter: Option<FilterQuery>,
     source_key: Option<String>,
+    key: Option<String>,
+    value: Option<Value>,
     dry_run: Option<bool>,
     expected_count: Option<i64>,
 }
@@ -108,10 +110,15 @@ pub(super) async fn update(cards: &Cards, visit: &Visit, arguments: JsonObject, 
 
 /// The action as the admin API takes it, checked as there.
 fn checked(cards: &Cards, visit: &Visit, arguments: &JsonObject) -> ApiResult<Bulk> {
+    // A number that would be rounded is refused, with its place.
+    if let Some(sent) = &visit.exact_arguments {
+        input::json::<IgnoredAny>(sent)?;
+    }
     let member =
         |name: &str| arguments.get(name).filter(|value| !value.is_null()).map(|value| (name.to_owned(), value.clone()));
     let mut wanted: JsonObject = ["action", "ids", "filter", "expected_count"].into_iter().filter_map(member).collect();
-    wanted.insert("args".to_owned(), member("source_key").into_iter().collect::<JsonObject>().into());
+    let args: JsonObject = ["source_key", "key", "value"].into_iter().filter_map(member).collect();
+    wanted.insert("args".to_owned(), args.into());
     let wanted: BulkRequest = parsed(wanted)?;
     cards.jobs.check(wanted, &visit.caller)
 }
@@ -156,27 +163,44 @@ impl Arguments {
             }
             Action::RemoveSource => {
                 let key = self.source_key.as_deref().unwrap_or_default();
-                let kind = sources::kind(card, key);
+                let kind = attributes::source_kind(card, key);
                 let pointer = format!("/attributes/sources/{}", escape(key));
                 Vec::from_iter(kind.map(|kind| json!({"pointer": pointer, "before": {"kind": kind}})))
             }
-            Action::SetAttribute | Action::RemoveAttribute | Action::PluginTool => Vec::new(),
+            Action::SetAttribute | Action::RemoveAttribute => Vec::from_iter(self.attribute_change(card)),
+            Action::PluginTool => Vec::new(),
         }
+    }
+
+    fn attribute_change(&self, card: &Card) -> Option<Value> {
+        let key = self.key.as_deref().unwrap_or_default();
+        let before = attributes::find(card, key);
+        if before == self.value {
+            return None;
+        }
+        let mut change = json!({"pointer": format!("/attributes/{}", escape(key))});
+        for (name, value) in [("before", before), ("after", self.value.clone())] {
+            if let Some(value) = value {
+                change[name] = value;
+            }
+        }
+        Some(change)
     }
 }
 
 impl Preview {
     /// What a call with these arguments would do; they are those of [`check`].
-    pub(in crate::mcp) async fn of_call(catalogue: &Catalogue, arguments: JsonObject) -> ApiResult<Self> {
+    pub(in crate::mcp) async fn for_call(catalogue: &Catalogue, arguments: JsonObject) -> ApiResult<Self> {
         Self::find(catalogue, &parsed(arguments)?).await
     }
 
     async fn find(catalogue: &Catalogue, wanted: &Arguments) -> ApiResult<Self> {
         let count = count(catalogue, wanted).await?;
         let (missing, cards) = match wanted.distinct_ids() {
-            Some(ids) => (count - catalogue.count_of(&ids).await?, first_of(catalogue, &ids).await?),
+            Some(ids) => (count - catalogue.count_existing(&ids).await?, find_first(catalogue, &ids).await?),
             None => {
-                let with_attributes = wanted.action == Action::RemoveSource;
+                let of_attributes = [Action::RemoveSource, Action::SetAttribute, Action::RemoveAttribute];
+                let with_attributes = of_attributes.contains(&wanted.action);
                 (0, catalogue.list(&wanted.query(), with_attributes).await?.cards)
             }
         };
@@ -206,7 +230,7 @@ impl From<Card> for SampleCard {
 }
 
 /// The first of these cards that are there.
-async fn first_of(catalogue: &Catalogue, ids: &[Uuid]) -> ApiResult<Vec<Card>> {
+async fn find_first(catalogue: &Catalogue, ids: &[Uuid]) -> ApiResult<Vec<Card>> {
     let mut cards = Vec::new();
     for id in ids.iter().take(SAMPLE as usize) {
         match catalogue.card(*id).await {

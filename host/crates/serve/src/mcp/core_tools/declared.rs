@@ -21,13 +21,18 @@ pub(super) fn all() -> Vec<CoreTool> {
 
 fn bulk_update() -> CoreTool {
     let input = json!({"type": "object", "properties": {
-        "action": {"enum": ["archive", "activate", "draft", "delete", "remove_source"], "description": "What is done to each card"},
+        "action": {
+            "enum": ["archive", "activate", "draft", "delete", "remove_source", "set_attribute", "remove_attribute"],
+            "description": "What is done to each card",
+        },
         "ids": {
             "type": "array", "items": {"type": "string", "format": "uuid"}, "minItems": 1, "maxItems": IDS_LIMIT,
             "description": "These cards",
         },
         "filter": {"type": "object", "properties": filters(), "additionalProperties": false, "description": "In place of `ids`: all cards that fit; an empty one picks every card"},
         "source_key": {"type": "string", "description": "For remove_source: the source's key"},
+        "key": {"type": "string", "description": "For set_attribute and remove_attribute: the attribute's name"},
+        "value": {"description": "For set_attribute: the value, any JSON but null"},
         "dry_run": {"type": "boolean", "default": true, "description": "Only show how many cards it would be for, and what would change of some"},
         "expected_count": {"type": "integer", "minimum": 0, "description": "With `dry_run: false`: the `count` of the dry run. Nothing is done when the number is another by then"},
     }, "required": ["action"], "additionalProperties": false});
@@ -43,8 +48,8 @@ fn bulk_update() -> CoreTool {
         "item": job(),
         "note": note(),
     }, "required": ["dry_run", "count"]});
-    let about = "Archives, activates or deletes many cards, makes them drafts, or removes a source of each. By default it only \
-        shows what it would do; with `dry_run: false` it becomes a job, which a person confirms first. See jobs_get.";
+    let about = "Archives, activates or deletes many cards, makes them drafts, removes a source of each, or sets or removes \
+        an attribute. By default it only shows what it would do; with `dry_run: false` it becomes a job, which a person confirms first. See jobs_get.";
     tool(Action::BulkUpdate, "cards_bulk_update", "Change many cards", about, input, output)
 }
 
@@ -119,7 +124,7 @@ fn history() -> CoreTool {
         "omitted": omitted(),
     }, "required": ["version", "at", "action"]});
     let about = "Gives who changed a card, when and how, newest first; of deleted cards too.";
-    tool(Action::History, "cards_history", "History of a card", about, input, page_of(change))
+    tool(Action::History, "cards_history", "History of a card", about, input, page_schema(change))
 }
 
 fn restore() -> CoreTool {
@@ -141,7 +146,7 @@ fn search() -> CoreTool {
     members["limit"] = json!({"type": "integer", "minimum": 1, "maximum": 200, "description": "Cards of a page; 25 when it is left out"});
     members["cursor"] = cursor();
     let input = json!({"type": "object", "properties": members, "additionalProperties": false});
-    let mut output = page_of(card());
+    let mut output = page_schema(card());
     output["properties"]["total_estimate"] = json!({"type": "integer", "description": "Cards that fit, on all pages"});
     let about = "Finds product cards by words of their title or SKU and by filters, and gives a page of them. Read one with cards_get.";
     tool(Action::Search, "cards_search", "Search cards", about, input, output)
@@ -266,7 +271,7 @@ fn one_card() -> Value {
     json!({"type": "object", "properties": {"item": card(), "note": note()}, "required": ["item"]})
 }
 
-fn page_of(item: Value) -> Value {
+fn page_schema(item: Value) -> Value {
     json!({"type": "object", "properties": {
         "items": {"type": "array", "items": item},
         "next_cursor": {"type": ["string", "null"], "description": "`cursor` of the next page; null on the last"},

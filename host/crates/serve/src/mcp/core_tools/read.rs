@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{
-    ANSWER_LIMIT, Answer, Cards, PAGE_LIMIT, card_id, parsed, sources,
+    ANSWER_LIMIT, Answer, Cards, PAGE_LIMIT, attributes, card_id, parsed,
     view::{Members, Omissions, One, link},
 };
 use crate::http::error::{ApiError, ApiResult};
@@ -133,8 +133,10 @@ pub(super) async fn get(cards: &Cards, arguments: JsonObject) -> ApiResult<Answe
 
 /// Attributes with this source alone.
 fn one_source(card: &Card, key: &str) -> ApiResult<Box<RawValue>> {
-    let entry =
-        sources::all(card).map_err(ApiError::internal)?.remove(key).ok_or_else(|| ApiError::not_found("source"))?;
+    let entry = attributes::sources(card)
+        .map_err(ApiError::internal)?
+        .remove(key)
+        .ok_or_else(|| ApiError::not_found("source"))?;
     let attributes = BTreeMap::from([("sources", BTreeMap::from([(key, entry)]))]);
     to_raw_value(&attributes).map_err(ApiError::internal)
 }
@@ -145,7 +147,7 @@ fn too_large(bytes: usize, card: &Card) -> Answer {
 }
 
 fn how_to_read_less(card: &Card) -> String {
-    let sources = sources::all(card).unwrap_or_default();
+    let sources = attributes::sources(card).unwrap_or_default();
     let named: Vec<String> = sources
         .iter()
         .take(NAMED_SOURCES)

@@ -14,6 +14,7 @@ use crate::mcp::{
     transport::{SESSION_ID, is_json},
 };
 use cardinal_base::exact;
+use cardinal_observe::trace::Trace;
 
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -31,6 +32,8 @@ pub(in crate::mcp) struct PlainCall {
     /// The arguments as the tool gets them and the audit log compares them by.
     pub written: Bytes,
     pub client: Option<Implementation>,
+    /// The place in its own trace that the client calls from.
+    pub trace: Option<Trace>,
     /// Of the revision without sessions.
     pub is_modern: bool,
     /// Of a revision that knows links to resources.
@@ -71,8 +74,8 @@ struct Meta<'a> {
     client: Option<&'a RawValue>,
     #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
     capabilities: Option<&'a RawValue>,
-    #[serde(borrow, rename = "traceparent")]
-    _traceparent: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    traceparent: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "tracestate")]
     _tracestate: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "baggage")]
@@ -92,6 +95,7 @@ impl PlainCall {
             return None;
         }
         let Params { name, arguments, meta } = params;
+        let trace = meta.traceparent.as_deref().and_then(|text| Trace::from_parent(text.as_bytes()));
         let (client, is_modern, takes_links) = match &meta.revision {
             Some(revision) if *revision == ProtocolVersion::V_2026_07_28.as_str() => {
                 let names_itself = only(headers, &REVISION)? == revision
@@ -107,7 +111,8 @@ impl PlainCall {
             Some(arguments) => exactly(arguments.get())?,
             None => (JsonObject::new(), Bytes::from_static(b"{}")),
         };
-        Some(Self { id: request_id(id.get())?, name, arguments, written, client, is_modern, takes_links })
+        let id = request_id(id.get())?;
+        Some(Self { id, name, arguments, written, client, trace, is_modern, takes_links })
     }
 }
 
