@@ -161,9 +161,9 @@ test_postgres() {
 }
 
 ensure_chromium() {
-    command -v chromium >/dev/null && return
-    may_install || fail "no Chromium found for the browser tests; ask an administrator for: apt-get install chromium fonts-dejavu-core"
-    apt_install chromium fonts-dejavu-core
+    command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null && return
+    may_install || fail "no Chromium found for the browser tests; ask an administrator for: apt-get install chromium-headless-shell fonts-dejavu-core"
+    apt_install chromium-headless-shell fonts-dejavu-core
 }
 
 # The upstream of the proxy's tests. Only the program is wanted, so it is unpacked rather than installed: Debian's
@@ -187,13 +187,20 @@ ensure_nginx() {
 }
 
 # From crates.io. Not optimized, which halves the minutes that it takes to build; it runs for two seconds either way.
-# Leaves cargo_deny empty where it can't be had.
+cargo_deny=${CARGO_TARGET_DIR:-$root/target}/tools/bin/cargo-deny
+
+# What cargo-deny finds without a network depends on these files and on its version alone.
+crates_digest() {
+    { printf '%s\n' "$cargo_deny_version" && git -C "$root" ls-files -z -- Cargo.lock .cargo/deny.toml '*Cargo.toml' | (cd "$root" && xargs -0 cat); } |
+        sha256sum | cut -d' ' -f1
+}
+
+# Fails where it can't be had.
 ensure_cargo_deny() {
-    local folder=${CARGO_TARGET_DIR:-$root/target}/tools
-    cargo_deny=$folder/bin/cargo-deny
+    local folder=${cargo_deny%/bin/*}
     [ "$("$cargo_deny" --version 2>/dev/null)" = "cargo-deny $cargo_deny_version" ] && return
     say "installing cargo-deny $cargo_deny_version from crates.io into ${folder#"$root"/}"
-    cargo install --quiet --debug --locked --root "$folder" cargo-deny --version "=$cargo_deny_version" >&2 || cargo_deny=
+    cargo install --quiet --debug --locked --root "$folder" cargo-deny --version "=$cargo_deny_version" >&2
 }
 
 ensure_curl() {

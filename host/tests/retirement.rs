@@ -54,7 +54,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
         watchdog,
         execution,
         breaker: PerPlugin::default(),
-        prober: cardinal_plugin_host::probe::Prober::of_this_program(),
+        prober: cardinal_plugin_host::probe::Prober::from_current_exe(),
         log: cardinal_observe::log::Log::silent(),
         runtime: Handle::current(),
         http: HttpClient::plain(),
@@ -63,7 +63,7 @@ async fn create(library: &Library, generation: u64) -> Instance {
     let identity = PluginIdentity {
         name: "echo".into(),
         version: "1.0.0".into(),
-        mark: cardinal_control::crash::PluginTag::NOBODY,
+        tag: cardinal_control::crash::PluginTag::NOBODY,
         generation,
         provides_kinds: Vec::new(),
         jobs: Vec::new(),
@@ -99,9 +99,9 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
 }
 
 async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited in vain: {what}");
+        assert!(started.elapsed() < WAIT_TIMEOUT, "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -42,6 +42,8 @@ mod schema_run;
 mod server;
 #[path = "supervisor/session_watch.rs"]
 mod session_watch;
+#[path = "supervisor/slow_expression.rs"]
+mod slow_expression;
 #[path = "supervisor/step_turns.rs"]
 mod step_turns;
 #[path = "supervisor/steps.rs"]

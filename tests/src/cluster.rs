@@ -24,9 +24,13 @@ pub(crate) fn lay_out(data: &Path) {
     static NEW: OnceLock<PathBuf> = OnceLock::new();
     let new = NEW.get_or_init(empty_data_folder);
     private_folder(data);
-    let parts = PARTS.iter().map(|part| new.join(part));
-    let status = Command::new("cp").arg("-a").args(parts).arg(data).status().unwrap();
-    assert!(status.success(), "copying {}: {status}", new.display());
+    copy(&PARTS.map(|part| new.join(part)), data);
+}
+
+/// Copies files and folders into a folder, with their owners.
+pub(crate) fn copy(parts: &[PathBuf], into: &Path) {
+    let status = Command::new("cp").arg("-a").args(parts).arg(into).status().unwrap();
+    assert!(status.success(), "copying {parts:?}: {status}");
 }
 
 /// Made by the first run of tests that wants it, and kept beside what was built.

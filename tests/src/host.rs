@@ -66,6 +66,14 @@ impl HostSettings {
         self
     }
 
+    /// On a copy of the data of a host that was stopped.
+    #[must_use]
+    pub fn copy_of(self, stopped: &TempDir) -> HostSettings {
+        let folder = open_folder("cardinal-test-");
+        cluster::copy(&[data_folder(stopped)], folder.path());
+        self.folder(folder)
+    }
+
     /// Starts it and waits until it is ready.
     pub async fn start(self) -> Host {
         let mut host = self.launch();
@@ -83,6 +91,8 @@ impl HostSettings {
             }
             folder
         });
+        // What stands there is the address of a host that has ended on the same data.
+        let _ = std::fs::remove_file(data_folder(&folder).join("addresses.json"));
         let plugins = self.plugins.take().unwrap_or_default();
         let binary = self.program.clone().unwrap_or_else(cardinal_program);
         let log = folder.path().join("log");
@@ -136,6 +146,16 @@ impl Host {
         HostSettings::default()
     }
 
+    /// For one that is like [`Host::shared`] and a test's own: the bundled plugins, and `unruly`.
+    pub fn settings_of_shared() -> HostSettings {
+        Host::settings()
+            .plugins(PluginsFolder::bundled().with("unruly", &Package::fixture("unruly")))
+            // The pages that tests serve are on loopback.
+            .set("PLUGIN_SETTINGS_SUPPLIER", json!({"allow_private_addresses": true}).to_string())
+            .set("PLUGIN_SETTINGS_GALLERY", json!({"allow_private_addresses": true}).to_string())
+            .set("PICTURE_NETWORKS", "127.0.0.1")
+    }
+
     /// The host that tests share which do not break it, with the bundled plugins. It lives while a test holds it; who
     /// comes after the last one left starts another, so that nothing is left behind when the tests end.
     pub async fn shared() -> Arc<Host> {
@@ -144,13 +164,7 @@ impl Host {
         if let Some(host) = shared.upgrade() {
             return host;
         }
-        let settings = Host::settings()
-            .plugins(PluginsFolder::bundled().with("unruly", &Package::fixture("unruly")))
-            // The pages that tests serve are on loopback.
-            .set("PLUGIN_SETTINGS_SUPPLIER", json!({"allow_private_addresses": true}).to_string())
-            .set("PLUGIN_SETTINGS_GALLERY", json!({"allow_private_addresses": true}).to_string())
-            .set("PICTURE_NETWORKS", "127.0.0.1");
-        let host = Arc::new(settings.start().await);
+        let host = Arc::new(Host::settings_of_shared().start().await);
         *shared = Arc::downgrade(&host);
         host
     }
@@ -189,6 +203,17 @@ impl Host {
     pub async fn owner(&self) -> &User {
         let client = self.client();
         self.owner.get_or_init(|| User::log_in(&client, OWNER, OWNER_PASSWORD)).await
+    }
+
+    /// How a plugin is shown to operators, once it is no longer being loaded: a worker that was just started waits for that,
+    /// but not for as long as a busy machine may take.
+    pub async fn plugin(&self, name: &str) -> Value {
+        let path = format!("/v1/admin/plugin-registry/{name}");
+        eventually("the plugin has been loaded or refused", async || {
+            let item = self.owner().await.get(&path).await.expect(200)["item"].take();
+            (item["state"] != "checked").then_some(item)
+        })
+        .await
     }
 
     pub fn program(&mut self) -> &mut Program {
@@ -280,15 +305,23 @@ impl Host {
 
     /// Ends it as an operator does and starts it again on the same data, perhaps with changed settings.
     pub async fn restart(mut self, change: impl FnOnce(HostSettings) -> HostSettings) -> Host {
+        self.end().await;
+        self.again(change).await
+    }
+
+    /// Ends it as an operator does; other hosts start on copies of what it leaves, with [`HostSettings::copy_of`].
+    pub async fn stop(mut self) -> TempDir {
+        self.end().await;
+        self.folder
+    }
+
+    async fn end(&mut self) {
         self.program.signal(Signal::TERM);
         assert!(self.program.ended().await.success(), "the host did not end in order:\n{}", self.log());
-        self.again(change).await
     }
 
     /// Starts a host that has ended again on the same data.
     pub async fn again(self, change: impl FnOnce(HostSettings) -> HostSettings) -> Host {
-        // What stands there is the address of the host that ended.
-        let _ = std::fs::remove_file(self.data().join("addresses.json"));
         let settings = HostSettings {
             environment: self.changed,
             plugins: Some(self.plugins),

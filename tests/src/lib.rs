@@ -31,7 +31,7 @@ pub use plugins::{Package, PluginsFolder};
 pub use pooler::{Lends, Pooler};
 pub use process::{
     Program, WAIT_TIMEOUT, built, cardinal, cardinal_program, cardinal_with, command_line, descendants, eventually,
-    exited, lives, printed_json, repository, run,
+    exited, has_browser, is_long_run, lives, printed_json, repository, run,
 };
 pub use provider::{Federated, Provider};
 pub use relay::{Network, Relay};

@@ -8,6 +8,9 @@ use http::Method;
 
 use crate::{Client, Host, eventually};
 
+/// How often each client asks: often enough to meet every hold-up, and without taking a core from what is tested.
+const PACE: Duration = Duration::from_millis(20);
+
 /// Clients of the core and of another plugin, `quick`, each asking one thing after the other.
 pub struct Others {
     seen: Arc<Mutex<Seen>>,
@@ -63,7 +66,10 @@ impl Others {
 }
 
 async fn ask(client: Client, target: &'static str, seen: Arc<Mutex<Seen>>, stop: Arc<AtomicBool>) {
+    let mut pace = tokio::time::interval(PACE);
+    pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while !stop.load(Ordering::SeqCst) {
+        pace.tick().await;
         let begun = Instant::now();
         let answer = client.call(Method::GET, target).try_send().await;
         let mut seen = seen.lock().unwrap();

@@ -28,6 +28,16 @@ pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Optio
     }
 }
 
+/// Whether `scripts/test --long` runs: then the tests that are but longer are so.
+pub fn is_long_run() -> bool {
+    std::env::var_os("LONG_TESTS").is_some()
+}
+
+/// Whether `plugin test` finds a browser.
+pub fn has_browser() -> bool {
+    ["chromium-headless-shell", "chromium"].iter().any(|name| Command::new(name).arg("--version").output().is_ok())
+}
+
 /// The root of the repository.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()

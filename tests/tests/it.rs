@@ -5,6 +5,7 @@ mod it {
     mod access;
     mod another_language;
     mod audit;
+    mod authors;
     mod backup;
     mod blocking;
     mod bodies;

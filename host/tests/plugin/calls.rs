@@ -142,8 +142,8 @@ async fn instances_of_one_library_know_nothing_of_each_other() {
         instances.push(create(&echo.services, identity(&format!("echo-{n}"), settings, None)).await);
     }
     for (n, instance) in instances.iter().enumerate() {
-        let said = Request::new(instance, &echo.caller, "hello").ok().await;
-        assert_eq!(said["greeting"], format!("hello {n}"));
+        let reply = Request::new(instance, &echo.caller, "hello").ok().await;
+        assert_eq!(reply["greeting"], format!("hello {n}"));
     }
     instances[0].shutdown(Duration::ZERO).await;
     assert!(matches!(Request::new(&instances[0], &echo.caller, "hello").send().await, Err(CallFault::Retired)));

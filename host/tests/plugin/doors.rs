@@ -76,8 +76,8 @@ async fn a_plain_thread_and_a_task_of_the_plugin_may_ask() {
         assert_eq!(echo.call(handler).ok().await["service_user"]["name"], "echo", "{handler}");
     }
     let ctx = echo.instance.ctx();
-    let asked = std::thread::spawn(move || block_on(host_api().service_user()(ctx)).unwrap());
-    let user: serde_json::Value = serde_json::from_slice(asked.join().unwrap().get()).unwrap();
+    let thread = std::thread::spawn(move || block_on(host_api().service_user()(ctx)).unwrap());
+    let user: serde_json::Value = serde_json::from_slice(thread.join().unwrap().get()).unwrap();
     assert_eq!(user["kind"], "plugin");
 }
 
@@ -85,13 +85,13 @@ async fn a_plain_thread_and_a_task_of_the_plugin_may_ask() {
 async fn numbers_that_nobody_gave_are_refused() {
     let echo = Echo::new().await;
     for made_up in [0, 1, u64::MAX] {
-        for (door, code) in refusals(made_up, 0, 0) {
-            assert_eq!(code, error::BAD_HANDLE, "{door} with context {made_up}");
+        for (host_fn, code) in refusals(made_up, 0, 0) {
+            assert_eq!(code, error::BAD_HANDLE, "{host_fn} with context {made_up}");
         }
     }
     let ctx = echo.instance.ctx();
-    for (door, code) in refusals(ctx, 99, 99) {
-        assert_eq!(code, error::BAD_HANDLE, "{door} with call and connection 99");
+    for (host_fn, code) in refusals(ctx, 99, 99) {
+        assert_eq!(code, error::BAD_HANDLE, "{host_fn} with call and connection 99");
     }
 }
 
@@ -99,17 +99,17 @@ async fn numbers_that_nobody_gave_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_is_its_own_plugins_alone() {
     let echo = Echo::new().await;
-    let (own, other) = (PluginTag::of_page(200), PluginTag::of_page(201));
+    let (own, other) = (PluginTag::from_page(200), PluginTag::from_page(201));
     let secret = json!({"password": "s3cret"});
     let pool = Some(echo.pool.clone());
-    let victim = create(&echo.services, PluginIdentity { mark: own, ..identity("victim", secret, pool) }).await;
+    let victim = create(&echo.services, PluginIdentity { tag: own, ..identity("victim", secret, pool) }).await;
     let ctx = victim.ctx();
     let conn = host_api().db_connect()(ctx, 0).await.unwrap().number;
     std::thread::spawn(move || {
         {
             let _other = current::enter(other.handler(1));
-            for (door, code) in refusals(ctx, 0, conn) {
-                assert_eq!(code, error::BAD_HANDLE, "{door}");
+            for (host_fn, code) in refusals(ctx, 0, conn) {
+                assert_eq!(code, error::BAD_HANDLE, "{host_fn}");
             }
             assert!(host_api().settings()(ctx).get().is_empty());
             assert_eq!(block_on(host_api().connect_options()(ctx)).unwrap_err().code, error::BAD_HANDLE);
@@ -159,8 +159,8 @@ async fn a_retired_plugin_is_refused_everything() {
     echo.instance.shutdown(Duration::ZERO).await;
     waiting.await.unwrap().unwrap();
     std::thread::spawn(move || {
-        for (door, code) in refusals(ctx, 0, conn) {
-            assert_eq!(code, error::BAD_HANDLE, "{door}");
+        for (host_fn, code) in refusals(ctx, 0, conn) {
+            assert_eq!(code, error::BAD_HANDLE, "{host_fn}");
         }
         host_api().log()(ctx, 0, 3, Slice::text("still here"), Slice::default(), Slice::default());
         host_api().metric()(ctx, 0, 1, Slice::text("n"), 1.0, Slice::default(), Slice::default());
@@ -262,20 +262,20 @@ async fn a_plugin_that_locked_itself_out_is_let_in_again_by_a_step() {
     let echo = Echo::new().await;
     let made = echo.database.provision("locked", "").await.unwrap();
     let admin = echo.database.admin().await;
-    let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let requests = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let (login, role) = (echo.database.admin.clone(), made.role.clone());
-    let (password, count) = (made.connect.password.clone(), asked.clone());
-    let mend = LoginRepair::by(move || {
+    let (password, count) = (made.connect.password.clone(), requests.clone());
+    let login_repair = LoginRepair::by(move || {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let (login, back) = (login.clone(), format!("ALTER ROLE {role} PASSWORD '{}'", password.expose()));
         async move { cardinal_database::connect::connect(&login).await.unwrap().batch_execute(&back).await.is_ok() }
     });
-    let pool = PluginPool::open(&made, 4, &Handle::current(), Some(mend)).unwrap();
+    let pool = PluginPool::open(&made, 4, &Handle::current(), Some(login_repair)).unwrap();
     admin.batch_execute(&format!("ALTER ROLE {} PASSWORD 'mine'", made.role)).await.unwrap();
     let first = pool.get().await;
     assert!(first.is_ok(), "still locked out");
     // Once more at once is not asked for again: a plugin could go on like this for ever.
     admin.batch_execute(&format!("ALTER ROLE {} PASSWORD 'mine'", made.role)).await.unwrap();
     assert!(pool.get().await.is_err());
-    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(requests.load(std::sync::atomic::Ordering::SeqCst), 1);
 }

@@ -23,9 +23,9 @@ async fn every_kind_of_type_is_told() {
                  CREATE TYPE plugin_echo.pair AS (a int4, b plugin_echo.mood);
                  GRANT USAGE ON TYPE plugin_echo.mood, plugin_echo.short, plugin_echo.pair TO PUBLIC";
     admin.batch_execute(types).await.unwrap();
-    let told =
+    let prepared =
         described(&echo, "SELECT $1::mood, $2::short, $3::pair, $4::int8range, $5::text[], $6::int4multirange").await;
-    let params = told["params"].as_array().unwrap();
+    let params = prepared["params"].as_array().unwrap();
     assert_eq!((&params[0]["kind"], &params[0]["variants"]), (&json!("enum"), &json!(["fine", "not"])));
     assert_eq!(params[0]["schema"], "plugin_echo");
     assert_eq!(params[1]["kind"]["domain"]["name"], "text");
@@ -33,7 +33,7 @@ async fn every_kind_of_type_is_told() {
     assert_eq!(params[3]["kind"]["range"]["name"], "int8");
     assert_eq!(params[4]["kind"]["array"]["oid"], 25);
     assert_eq!(params[5]["kind"]["multirange"]["name"], "int4");
-    assert_eq!(told["columns"][0]["name"], "mood");
+    assert_eq!(prepared["columns"][0]["name"], "mood");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,8 +58,8 @@ async fn rows_come_in_bounded_batches() {
     let echo = Echo::new().await;
     let connection = echo.pool.get().await.unwrap();
     let sql = "SELECT n, CASE WHEN n % 2 = 0 THEN repeat('x', 1000) END FROM generate_series(1, 5000) n";
-    let told: Value = serde_json::from_slice(&connection.clone().prepare(sql.into()).await.unwrap()).unwrap();
-    let mut rows = connection.clone().query(told["statement"].as_u64().unwrap(), Bytes::new()).await.unwrap();
+    let prepared: Value = serde_json::from_slice(&connection.clone().prepare(sql.into()).await.unwrap()).unwrap();
+    let mut rows = connection.clone().query(prepared["statement"].as_u64().unwrap(), Bytes::new()).await.unwrap();
     let mut next = 1;
     while let Some(batch) = std::future::poll_fn(|cx| rows.poll_batch(cx)).await {
         let batch = batch.unwrap();
@@ -79,9 +79,9 @@ async fn rows_come_in_bounded_batches() {
 async fn parameters_are_checked_before_they_are_sent() {
     let echo = Echo::new().await;
     let connection = echo.pool.get().await.unwrap();
-    let told: Value =
+    let prepared: Value =
         serde_json::from_slice(&connection.clone().prepare("SELECT $1::int4".into()).await.unwrap()).unwrap();
-    let number = told["statement"].as_u64().unwrap();
+    let number = prepared["statement"].as_u64().unwrap();
     let mut one = Vec::new();
     values::push(&mut one, Some(&7i32.to_be_bytes()));
     let two = [one.clone(), one.clone()].concat();

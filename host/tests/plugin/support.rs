@@ -74,7 +74,7 @@ pub(crate) fn identity(name: &str, settings: Value, pool: Option<PluginPool>) ->
     PluginIdentity {
         name: name.into(),
         version: "1.0.0".into(),
-        mark: cardinal_control::crash::PluginTag::NOBODY,
+        tag: cardinal_control::crash::PluginTag::NOBODY,
         generation: 1,
         provides_kinds: vec![name.into()],
         jobs: Vec::new(),
@@ -106,7 +106,7 @@ impl Echo {
             watchdog,
             execution,
             breaker: PerPlugin::default(),
-            prober: cardinal_plugin_host::probe::Prober::of_this_program(),
+            prober: cardinal_plugin_host::probe::Prober::from_current_exe(),
             log: cardinal_observe::log::Log::silent(),
             runtime: Handle::current(),
             http: HttpClient::plain(),
@@ -256,9 +256,9 @@ pub(crate) async fn whole(reply: PluginReply) -> Bytes {
 
 /// Waits until a condition holds.
 pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while !condition().await {
-        assert!(begun.elapsed() < WAIT_TIMEOUT, "waited in vain: {what}");
+        assert!(started.elapsed() < WAIT_TIMEOUT, "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -161,8 +161,8 @@ async fn steps_that_are_refused_now_do_not_keep_the_rest_from_coming_back() {
     done(&cardinal("backup", &login, &file));
     let (admin, login) = place.empty_database().await;
     let restored = cardinal("restore", &login, &file);
-    let said = left_out(&restored);
-    assert!(said.contains("Not restored: the tables of coded") && said.contains("DO at line 1"), "{said}");
+    let message = left_out(&restored);
+    assert!(message.contains("Not restored: the tables of coded") && message.contains("DO at line 1"), "{message}");
     let database = super::database::Database::prepared(admin, &login).await;
     for plugin in ["mended", "plain"] {
         let made = database.provision(plugin, tables).await.unwrap();
@@ -175,9 +175,9 @@ async fn steps_that_are_refused_now_do_not_keep_the_rest_from_coming_back() {
 /// What a command says that had to leave a plugin out.
 #[track_caller]
 pub(super) fn left_out(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(65), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    said
+    let message = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(65), "{message}{}", String::from_utf8_lossy(&output.stderr));
+    message
 }
 
 /// Rows that are older than a rule for them, or fit one for a while, come back, and the rule holds for new ones.
@@ -202,9 +202,9 @@ async fn rows_that_break_their_own_rules_come_back() {
     let (admin, login) = place.empty_database().await;
     let restored = cardinal("restore", &login, &file);
     done(&restored);
-    let said = String::from_utf8_lossy(&restored.stderr).into_owned();
+    let message = String::from_utf8_lossy(&restored.stderr).into_owned();
     for open in ["check soon of table items", "check later of domain short"] {
-        assert!(said.contains(open), "{said}");
+        assert!(message.contains(open), "{message}");
     }
     let database = super::database::Database::prepared(admin, &login).await;
     let made = database.provision("ruled", table).await.unwrap();
@@ -243,10 +243,10 @@ async fn a_plugin_that_cannot_be_restored_is_left_out() {
     let source = login;
     let (admin, login) = place.empty_database().await;
     let unknown = cardinal_with(&["restore", "--without-plugin", "other"], &login, &file);
-    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    assert!(!unknown.status.success() && said.contains("--without-plugin other"), "{said}");
-    let said = left_out(&cardinal("restore", &login, &file));
-    assert!(said.contains("Not restored: the tables of broken") && said.contains("items_pkey"), "{said}");
+    let message = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(!unknown.status.success() && message.contains("--without-plugin other"), "{message}");
+    let message = left_out(&cardinal("restore", &login, &file));
+    assert!(message.contains("Not restored: the tables of broken") && message.contains("items_pkey"), "{message}");
     let database = super::database::Database::prepared(admin, &login).await;
     let made = database.provision("plain", table).await.unwrap();
     let session = connect::connect(&made.connect).await.unwrap();
@@ -254,18 +254,18 @@ async fn a_plugin_that_cannot_be_restored_is_left_out() {
     assert!(database.tables("plugin_broken").await.is_empty());
     // Its roles are the server's, and the database that is replaced still has its tables.
     let limits = async || -> Vec<i32> {
-        let asked = "SELECT rolconnlimit FROM pg_roles WHERE rolname ~ '_p_(plain|broken)$' ORDER BY 1";
-        connect::connect(&source).await.unwrap().query(asked, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+        let sql = "SELECT rolconnlimit FROM pg_roles WHERE rolname ~ '_p_(plain|broken)$' ORDER BY 1";
+        connect::connect(&source).await.unwrap().query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
     };
     let before = limits().await;
     let replaced = left_out(&cardinal_with(&["restore", "--replace"], &source, &file));
     assert!(replaced.contains("Not restored: the tables of broken"), "{replaced}");
     assert_eq!(limits().await, before, "hosts serve on meanwhile");
     let (admin, login) = place.empty_database().await;
-    let asked = cardinal_with(&["restore", "--without-plugin", "broken"], &login, &file);
-    done(&asked);
-    let said = String::from_utf8_lossy(&asked.stdout).into_owned();
-    assert!(said.contains("Not restored: the tables of broken"), "{said}");
+    let output = cardinal_with(&["restore", "--without-plugin", "broken"], &login, &file);
+    done(&output);
+    let message = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(message.contains("Not restored: the tables of broken"), "{message}");
     let database = super::database::Database::prepared(admin, &login).await;
     assert!(database.tables("plugin_broken").await.is_empty());
 }
@@ -289,13 +289,13 @@ async fn a_plugin_with_a_row_that_is_too_large_is_left_out() {
         }
     }
     let file = scratch().join("huge.tar");
-    let said = left_out(&cardinal("backup", &login, &file));
-    assert!(said.contains("Not in the backup: the tables of huge") && said.contains("items"), "{said}");
+    let message = left_out(&cardinal("backup", &login, &file));
+    assert!(message.contains("Not in the backup: the tables of huge") && message.contains("items"), "{message}");
     let (admin, login) = place.empty_database().await;
-    let said = left_out(&cardinal("restore", &login, &file));
+    let message = left_out(&cardinal("restore", &login, &file));
     assert!(
-        said.contains("Not restored: the tables of huge") && said.contains("the backup has none of them"),
-        "{said}"
+        message.contains("Not restored: the tables of huge") && message.contains("the backup has none of them"),
+        "{message}"
     );
     let database = super::database::Database::prepared(admin, &login).await;
     let made = database.provision("zero", table).await.unwrap();
@@ -378,8 +378,8 @@ async fn a_restore_that_fails_leaves_the_database_empty(place: Place) {
     }
     out.finish().unwrap();
     let output = cardinal("restore", &login, &bad);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && told.contains("rows of 99"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && message.contains("rows of 99"), "{message}");
     // So the good one goes in now.
     done(&cardinal("restore", &login, file));
 }
@@ -404,8 +404,8 @@ async fn a_database_that_takes_the_place_of_another_sorts_as_that() {
             .unwrap();
         dump::create_database(&admin, &new, &old).await.unwrap();
         let of = async |name: &str| -> String {
-            let asked = "SELECT (to_jsonb(d) - '{oid,datname,dattablespace,datfrozenxid,datminmxid,datacl}'::text[])::text FROM pg_database d WHERE datname = $1";
-            admin.query_one(asked, &[&name]).await.unwrap().get(0)
+            let sql = "SELECT (to_jsonb(d) - '{oid,datname,dattablespace,datfrozenxid,datminmxid,datacl}'::text[])::text FROM pg_database d WHERE datname = $1";
+            admin.query_one(sql, &[&name]).await.unwrap().get(0)
         };
         assert_eq!(of(&new).await, of(&old).await);
         for name in [&old, &new] {

@@ -5,7 +5,7 @@ use cardinal_schema::dump;
 
 use super::{
     backup::{cardinal, done, left_out},
-    database::{Login, Place, scratch},
+    database::{Login, Place, scratch, superuser_databases},
 };
 
 /// The backup reads with the plugin's own login.
@@ -20,10 +20,10 @@ async fn a_plugin_that_keeps_all_its_connections_is_left_out() {
         held.push(session);
     }
     let file = scratch().join("greedy.tar");
-    let said = left_out(&cardinal("backup", &login, &file));
+    let message = left_out(&cardinal("backup", &login, &file));
     assert!(
-        said.contains("Not in the backup: the tables of greedy") && said.contains("too many connections"),
-        "{said}"
+        message.contains("Not in the backup: the tables of greedy") && message.contains("too many connections"),
+        "{message}"
     );
     drop(held);
 }
@@ -62,8 +62,8 @@ async fn a_plugin_that_locks_its_tables_does_not_keep_a_backup_waiting() {
         let file = scratch().join(format!("locked-{number}.tar"));
         let output = cardinal("backup", &login, &file);
         done(&output);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("plugin locker has locked its table items: ended 1 of its sessions"), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.contains("plugin locker has locked its table items: ended 1 of its sessions"), "{message}");
         assert!(holder.batch_execute("SELECT 1").await.is_err(), "the session lives on");
     }
 }
@@ -99,8 +99,7 @@ async fn a_plugin_that_ends_its_own_sessions_does_not_end_a_backup() {
 /// Whoever reads a moment before a table was written anew finds no rows in it.
 #[tokio::test]
 async fn a_table_that_is_written_anew_meanwhile_is_not_backed_up_as_empty() {
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
-        let database = place.database().await;
+    for database in superuser_databases().await {
         let made = database.provision("anew", "CREATE TABLE items (v int); CREATE TABLE others (v int)").await.unwrap();
         let session = connect::connect(&made.connect).await.unwrap();
         session.batch_execute("INSERT INTO items VALUES (1); INSERT INTO others VALUES (1)").await.unwrap();

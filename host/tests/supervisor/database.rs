@@ -11,12 +11,14 @@ use cardinal_base::config::Secret;
 use cardinal_control::link::{PluginDatabase, ProvisionFault};
 use cardinal_database::connect::{self, ConnectParams, SocketDir};
 use cardinal_schema::{
-    plugin_schema::{SCHEMA_TIMEOUT, Step, StepError},
+    plugin_schema::{LockLimits, SCHEMA_TIMEOUT, Step, StepError},
     prepare::{self, Prepared, SecretSource},
 };
 use cardinal_supervisor::{data_dir::DataDir, launch::Launcher, postgres::PrivatePostgres};
 use tokio_postgres::Client;
 
+/// Where nobody waits for a step's locks: a busy machine needs longer than others may wait.
+pub(crate) const PATIENT: LockLimits = LockLimits { cards: SCHEMA_TIMEOUT, keyed: SCHEMA_TIMEOUT };
 pub(crate) const CARDINAL: &str = env!("CARGO_BIN_EXE_cardinal");
 
 /// A folder of this test run; those of earlier runs, which nothing removes at their end, are removed by the next.
@@ -50,7 +52,7 @@ fn server() -> &'static ConnectParams {
 
 /// A server for the whole run.
 fn shared_server(name: &'static str, programs: Option<PathBuf>) -> ConnectParams {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     // The server ends with the thread that started it, so that thread stays.
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -59,11 +61,11 @@ fn shared_server(name: &'static str, programs: Option<PathBuf>) -> ConnectParams
             let postgres =
                 PrivatePostgres::start(&data, &Launcher::program(CARDINAL), programs.as_deref()).await.unwrap();
             forget_crashes(postgres.superuser()).await;
-            tell.send(postgres.superuser().clone()).unwrap();
+            sender.send(postgres.superuser().clone()).unwrap();
             std::future::pending::<()>().await;
         });
     });
-    let login: ConnectParams = told.recv().unwrap();
+    let login: ConnectParams = receiver.recv().unwrap();
     // Kept for the whole run: the short way to the socket lives as long as this does.
     let dir = Box::leak(Box::new(SocketDir::open(&login.host, login.port).unwrap()));
     ConnectParams { dbname: "postgres".to_owned(), ..login.through(dir) }
@@ -130,6 +132,26 @@ impl Place {
         let (admin, login) = self.empty_database().await;
         Database::prepared(admin, &login).await
     }
+}
+
+/// Whether `scripts/test --long` runs.
+pub(crate) fn is_long_run() -> bool {
+    std::env::var_os("LONG_TESTS").is_some()
+}
+
+/// For what depends on neither version nor login: the newest server, and the oldest as well in a long run.
+pub(crate) fn superuser_places() -> impl Iterator<Item = Place> {
+    let majors: &[u32] = if is_long_run() { &[15, 18] } else { &[18] };
+    majors.iter().filter_map(|major| Place::new(*major, Login::Superuser))
+}
+
+/// An empty database at each of them.
+pub(crate) async fn superuser_databases() -> Vec<Database> {
+    let mut databases = Vec::new();
+    for place in superuser_places() {
+        databases.push(place.database().await);
+    }
+    databases
 }
 
 /// Debian's, or fetched by the function of the scripts.
@@ -284,11 +306,31 @@ impl Database {
         self.provision_within(SCHEMA_TIMEOUT, plugin, schema_sql).await
     }
 
+    /// The same, for a file that does much while it locks the cards.
+    pub(crate) async fn provision_patiently(
+        &self,
+        plugin: &str,
+        schema_sql: &str,
+    ) -> Result<PluginDatabase, ProvisionFault> {
+        let provisioner = self.login(&self.prepared.names.provision());
+        let step = Step { lock_limits: PATIENT, ..self.step(&provisioner, plugin, schema_sql) };
+        step.make().await.map_err(fault)
+    }
+
     /// A step whose losses were agreed to.
     pub(crate) async fn replay(&self, plugin: &str, schema_sql: &str) -> PluginDatabase {
+        self.replay_within(PATIENT, plugin, schema_sql).await.unwrap_or_else(|error| panic!("{error:?}"))
+    }
+
+    pub(crate) async fn replay_within(
+        &self,
+        lock_limits: LockLimits,
+        plugin: &str,
+        schema_sql: &str,
+    ) -> Result<PluginDatabase, StepError> {
         let provisioner = self.login(&self.prepared.names.provision());
-        let step = Step { replay: true, ..self.step(&provisioner, plugin, schema_sql) };
-        step.make().await.unwrap_or_else(|trouble| panic!("{trouble:?}"))
+        let step = Step { replay: true, lock_limits, ..self.step(&provisioner, plugin, schema_sql) };
+        step.make().await
     }
 
     pub(crate) fn step<'a>(&'a self, provisioner: &'a ConnectParams, plugin: &'a str, schema_sql: &'a str) -> Step<'a> {
@@ -303,6 +345,7 @@ impl Database {
             passwords: &self.prepared.passwords,
             start_options: true,
             schema_timeout: SCHEMA_TIMEOUT,
+            lock_limits: LockLimits::default(),
             is_kept: false,
             replay: false,
         }
@@ -316,10 +359,7 @@ impl Database {
     ) -> Result<PluginDatabase, ProvisionFault> {
         let provisioner = self.login(&self.prepared.names.provision());
         let step = Step { schema_timeout, ..self.step(&provisioner, plugin, schema_sql) };
-        step.make().await.map_err(|trouble| match trouble {
-            StepError::Refused(fault) => fault,
-            StepError::Failed(error) => panic!("the step failed: {error:#}"),
-        })
+        step.make().await.map_err(fault)
     }
 
     /// Lets this session do by hand, as any role, what the fence keeps roles from that did not log in themselves.
@@ -337,8 +377,15 @@ impl Database {
     }
 
     pub(crate) async fn has_role(&self, role: &str) -> bool {
-        let asked = "SELECT 1 FROM pg_roles WHERE rolname = $1";
-        self.admin().await.query_opt(asked, &[&role]).await.unwrap().is_some()
+        let sql = "SELECT 1 FROM pg_roles WHERE rolname = $1";
+        self.admin().await.query_opt(sql, &[&role]).await.unwrap().is_some()
+    }
+}
+
+fn fault(error: StepError) -> ProvisionFault {
+    match error {
+        StepError::Refused(fault) => fault,
+        StepError::Failed(error) => panic!("the step failed: {error:#}"),
     }
 }
 
@@ -346,7 +393,11 @@ impl Database {
 #[track_caller]
 pub(crate) fn found_in(refused: Result<PluginDatabase, ProvisionFault>, code: &str) -> String {
     match refused {
-        Err(ProvisionFault::Refused { code: told, found, fix, .. }) if told == code && !fix.is_empty() => found,
+        Err(ProvisionFault::Refused { code: refused_code, found, fix, .. })
+            if refused_code == code && !fix.is_empty() =>
+        {
+            found
+        }
         other => panic!("not refused as {code}: {other:?}"),
     }
 }

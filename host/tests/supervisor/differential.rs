@@ -16,7 +16,7 @@ use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio_postgres::{Client, Transaction};
 
-use super::database::{Database, Login, Place};
+use super::database::{Database, Login, Place, is_long_run};
 
 const SCHEMA: &str = "plugin_fuzz";
 const CORPUS: [&str; 4] = [
@@ -31,7 +31,7 @@ const BATCH: usize = 50;
 /// The schema role at work in a transaction that is never committed.
 struct Walls<'a> {
     database: &'a Database,
-    work: Transaction<'a>,
+    tx: Transaction<'a>,
     since_look: Vec<String>,
     read: usize,
     accepted: usize,
@@ -41,15 +41,15 @@ struct Walls<'a> {
 impl<'a> Walls<'a> {
     async fn new(database: &'a Database, admin: &'a mut Client) -> Self {
         let role = database.prepared.names.plugin_schema("fuzz");
-        let work = admin.transaction().await.unwrap();
+        let tx = admin.transaction().await.unwrap();
         let begin = format!(
             "GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO {role}; GRANT USAGE ON SCHEMA public TO {role};
              GRANT SELECT, REFERENCES (id) ON public.master_cards TO {role};
              SET LOCAL statement_timeout = '2s'; SET LOCAL client_min_messages = error"
         );
-        database.open_fence(&work).await;
-        work.batch_execute(&begin).await.unwrap();
-        Self { database, work, since_look: Vec::new(), read: 0, accepted: 0, ran: 0 }
+        database.open_fence(&tx).await;
+        tx.batch_execute(&begin).await.unwrap();
+        Self { database, tx, since_look: Vec::new(), read: 0, accepted: 0, ran: 0 }
     }
 
     /// Runs what the reader makes of the file; a file that PostgreSQL refuses is undone.
@@ -59,14 +59,14 @@ impl<'a> Walls<'a> {
         self.accepted += 1;
         let role = self.database.prepared.names.plugin_schema("fuzz");
         let begin = format!("SAVEPOINT file; SET LOCAL ROLE {role}; SET LOCAL search_path = {SCHEMA}, pg_temp");
-        self.work.batch_execute(&begin).await.unwrap();
+        self.tx.batch_execute(&begin).await.unwrap();
         let mut ran = true;
         for statement in &statements {
             let sql = statement.with_keys(|_, key| key.definition());
-            ran = ran && self.work.batch_execute(&sql).await.is_ok();
+            ran = ran && self.tx.batch_execute(&sql).await.is_ok();
         }
         let end = if ran { "RESET ROLE; RELEASE file" } else { "ROLLBACK TO file; RESET ROLE; RELEASE file" };
-        self.work.batch_execute(end).await.unwrap();
+        self.tx.batch_execute(end).await.unwrap();
         if ran {
             self.ran += 1;
             self.since_look.push(file.to_owned());
@@ -78,9 +78,9 @@ impl<'a> Walls<'a> {
 
     async fn look(&mut self) {
         let names = &self.database.prepared.names;
-        self.work.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
+        self.tx.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
         let unknown =
-            catalog::unknown(&self.work, SCHEMA, &names.plugin_schema("fuzz"), &names.plugin_runtime("fuzz")).await;
+            catalog::unknown(&self.tx, SCHEMA, &names.plugin_schema("fuzz"), &names.plugin_runtime("fuzz")).await;
         let mut unknown: Vec<Unknown> = unknown.unwrap();
         // What expressions cost is a matter of types, which the reader does not know.
         unknown.retain(|it| {
@@ -98,13 +98,13 @@ impl<'a> Walls<'a> {
                  BEGIN EXECUTE format('DROP TYPE %s CASCADE', o.it); EXCEPTION WHEN undefined_object THEN NULL; END;
                END LOOP; END $$"
         );
-        self.work.batch_execute(&clear).await.unwrap();
+        self.tx.batch_execute(&clear).await.unwrap();
     }
 
-    async fn finish(mut self, least: usize) {
+    async fn finish(mut self, min_ran: usize) {
         self.look().await;
         println!("{} files read, {} accepted, {} ran", self.read, self.accepted, self.ran);
-        assert!(self.ran >= least, "only {} of {} accepted files ran", self.ran, self.accepted);
+        assert!(self.ran >= min_ran, "only {} of {} accepted files ran", self.ran, self.accepted);
     }
 }
 
@@ -172,7 +172,7 @@ fn mutation(random: &mut StdRng, statements: &[&str], words: &[&str]) -> String 
     file.replace("plugin_x", SCHEMA).replace("plugin_evil", SCHEMA)
 }
 
-async fn mutations(place: Place, seed: u64, files: usize, least: usize) {
+async fn mutations(place: Place, seed: u64, files: usize, min_ran: usize) {
     let database = database(place).await;
     let statements: Vec<&str> =
         CORPUS.iter().flat_map(|text| text.split(";\n").flat_map(|part| part.split("; "))).collect();
@@ -184,7 +184,7 @@ async fn mutations(place: Place, seed: u64, files: usize, least: usize) {
     for _ in 0..files {
         walls.try_file(&mutation(&mut random, &statements, &words)).await;
     }
-    walls.finish(least).await;
+    walls.finish(min_ran).await;
 }
 
 /// A condition on the columns of [`beside_a_key`], mostly of matching types.
@@ -247,12 +247,12 @@ fn beside_a_key(random: &mut StdRng) -> String {
 /// The reader finds by words what costs too much beside `ON DELETE SET NULL`, the look at the catalog by types.
 #[tokio::test]
 async fn both_walls_agree_on_what_stands_beside_a_key_that_sets_a_value() {
-    const FILES: u64 = 400;
+    let files = if is_long_run() { 400 } else { 100 };
     let Some(place) = newest() else { return };
     let database = place.database().await;
     let provisioner = database.login(&database.prepared.names.provision());
     let (mut accepted, mut made, mut differ) = (0, 0, Vec::new());
-    for seed in 0..FILES {
+    for seed in 0..files {
         let file = beside_a_key(&mut StdRng::seed_from_u64(seed));
         if schema_sql::read("plugin_beside", &file).is_err() {
             continue;
@@ -269,8 +269,8 @@ async fn both_walls_agree_on_what_stands_beside_a_key_that_sets_a_value() {
         }
     }
     assert!(differ.is_empty(), "{} of {accepted} differ:\n{}", differ.len(), differ.join("\n"));
-    println!("{FILES} files, {accepted} accepted, {made} made");
-    assert!(made > 10, "only {made} of {accepted} accepted files were made");
+    println!("{files} files, {accepted} accepted, {made} made");
+    assert!(made > files / 40, "only {made} of {accepted} accepted files were made");
 }
 
 fn newest() -> Option<Place> {
@@ -282,6 +282,7 @@ fn oldest() -> Option<Place> {
 }
 
 #[tokio::test]
+#[ignore = "long: scripts/test --long"]
 async fn everything_of_the_oldest_server() {
     if let Some(place) = oldest() {
         everything_of_the_server(place).await;
@@ -330,7 +331,8 @@ async fn no_other_function_is_reached_behind_a_dot(place: Place) {
 
 #[tokio::test]
 async fn no_other_function_is_reached_on_any_server() {
-    for major in 15..=18 {
+    let majors: &[u32] = if is_long_run() { &[15, 16, 17, 18] } else { &[15, 18] };
+    for &major in majors {
         if let Some(place) = Place::new(major, Login::Superuser) {
             no_other_function_is_reached_behind_a_dot(place).await;
         }
@@ -344,10 +346,10 @@ async fn functions_on_the_list_have_no_side_effects() {
         ["clock_timestamp", "currval", "gen_random_uuid", "lastval", "nextval", "random", "setval", "uuidv4", "uuidv7"];
     let Some(place) = newest() else { return };
     let session = connect::connect(&database(place).await.admin).await.unwrap();
-    let asked = "SELECT proname::text, bool_or(provolatile = 'v'), bool_or(prosrc ~ 'SPI|xml|large') FROM pg_proc
+    let sql = "SELECT proname::text, bool_or(provolatile = 'v'), bool_or(prosrc ~ 'SPI|xml|large') FROM pg_proc
                  WHERE pronamespace = 'pg_catalog'::regnamespace GROUP BY 1";
     let mut accepted = 0;
-    for row in session.query(asked, &[]).await.unwrap() {
+    for row in session.query(sql, &[]).await.unwrap() {
         let (name, is_volatile, is_odd) = (row.get::<_, String>(0), row.get::<_, bool>(1), row.get::<_, bool>(2));
         if schema_sql::read(SCHEMA, &format!("SELECT \"{name}\"()")).is_ok() {
             accepted += 1;

@@ -2,10 +2,10 @@
 
 use cardinal_control::link::PluginDatabase;
 use cardinal_database::connect;
-use cardinal_schema::plugin_schema::{Step, StepError};
+use cardinal_schema::plugin_schema::{SCHEMA_TIMEOUT, Step, StepError};
 use tokio_postgres::error::SqlState;
 
-use super::database::{CONNECTIONS, Database, Login, Place, found_in};
+use super::database::{CONNECTIONS, Database, found_in, superuser_databases};
 
 const LINKED: &str = "CREATE TABLE items (card_id uuid REFERENCES public.master_cards (id))";
 /// Connections that a plugin's login may have: those of two generations.
@@ -13,8 +13,7 @@ const MAX_CONNECTIONS: usize = 2 * CONNECTIONS as usize;
 
 async fn servers() -> Vec<(Database, PluginDatabase)> {
     let mut servers = Vec::new();
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
-        let database = place.database().await;
+    for database in superuser_databases().await {
         let made = database.provision("flood", LINKED).await.unwrap();
         servers.push((database, made));
     }
@@ -226,7 +225,7 @@ async fn a_schema_with_too_many_relations_is_refused_and_others_go_on() {
     let many: String = (0..501).map(|number| format!("CREATE TABLE t_{number} (a int UNIQUE);")).collect();
     for (database, _) in servers().await {
         for (sql, found) in [(bomb.as_str(), "it took more"), (many.as_str(), "1002 in schema plugin_many")] {
-            let mut step = std::pin::pin!(database.provision("many", sql));
+            let mut step = std::pin::pin!(database.provision_within(SCHEMA_TIMEOUT * 4, "many", sql));
             let refused = loop {
                 let sku = uuid::Uuid::now_v7().to_string();
                 tokio::select! {

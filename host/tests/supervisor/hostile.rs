@@ -118,7 +118,7 @@ async fn refused_files_leave_nothing(place: Place) {
 
 async fn everything_on_the_list_works(place: Place) {
     let database = place.database().await;
-    let made = database.provision("x", WORKING).await.unwrap_or_else(|fault| panic!("{fault:?}"));
+    let made = database.provision_patiently("x", WORKING).await.unwrap_or_else(|fault| panic!("{fault:?}"));
     let (card, other) = (database.card("a").await, database.card("b").await);
     let plugin = connect::connect(&made.connect).await.unwrap();
     let insert = "INSERT INTO items (card_id, price, mark) VALUES ($1, 2, 'Mark') RETURNING weekday, number, name";
@@ -148,7 +148,7 @@ async fn everything_on_the_list_works(place: Place) {
     assert!(database.admin().await.query_one(validated, &[]).await.unwrap().get::<_, bool>(0));
     // A later file, over what is there.
     let more = "ALTER TABLE items ADD COLUMN IF NOT EXISTS later size; CREATE INDEX ON items (later); CREATE TABLE IF NOT EXISTS more (m mood)";
-    database.provision("x", more).await.unwrap_or_else(|fault| panic!("{fault:?}"));
+    database.provision_patiently("x", more).await.unwrap_or_else(|fault| panic!("{fault:?}"));
 }
 
 async fn look(database: &Database, session: &impl GenericClient, plugin: &str) -> Vec<Unknown> {
@@ -163,9 +163,9 @@ async fn what_only_the_catalog_shows_is_found(place: Place) {
     database.provision("evil", ITEMS).await.unwrap();
     let names = &database.prepared.names;
     let mut admin = database.admin().await;
-    let work = admin.transaction().await.unwrap();
-    assert_eq!(look(&database, &work, "evil").await, []);
-    work.rollback().await.unwrap();
+    let tx = admin.transaction().await.unwrap();
+    assert_eq!(look(&database, &tx, "evil").await, []);
+    tx.rollback().await.unwrap();
     let mut droppable = 0;
     for (expected, sql) in cases(UNKNOWN) {
         let fill = |text: &str| {
@@ -177,8 +177,8 @@ async fn what_only_the_catalog_shows_is_found(place: Place) {
             Some(expected) => (fill(expected), true),
             None => (fill(expected), false),
         };
-        let work = admin.transaction().await.unwrap();
-        database.open_fence(&work).await;
+        let tx = admin.transaction().await.unwrap();
+        database.open_fence(&tx).await;
         let as_role = format!(
             "GRANT USAGE, CREATE ON SCHEMA plugin_evil TO {role}; GRANT USAGE ON SCHEMA public TO {role};
              GRANT SELECT, REFERENCES (id) ON public.master_cards TO {role};
@@ -186,20 +186,20 @@ async fn what_only_the_catalog_shows_is_found(place: Place) {
             role = names.plugin_schema("evil")
         );
         if !by_superuser {
-            work.batch_execute(&as_role).await.unwrap();
+            tx.batch_execute(&as_role).await.unwrap();
         }
-        work.batch_execute(&fill(sql)).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-        work.batch_execute("RESET ROLE").await.unwrap();
-        let found = look(&database, &work, "evil").await;
+        tx.batch_execute(&fill(sql)).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        tx.batch_execute("RESET ROLE").await.unwrap();
+        let found = look(&database, &tx, "evil").await;
         let named: Vec<String> = found.iter().map(ToString::to_string).collect();
         let is_found = |line: &String| line.starts_with(&expected) || line.contains(&format!(": {expected}"));
         assert!(named.iter().any(is_found), "{expected} is not among {named:#?}\n{sql}");
         if let Some(object) = found.iter().find_map(|it| it.object.filter(|_| is_found(&it.to_string()))) {
-            let drop = work.query_one(DROP, &[&object.class, &object.object]).await.unwrap().get::<_, String>(0);
-            work.batch_execute(&format!("{drop} CASCADE")).await.unwrap_or_else(|error| panic!("{drop}: {error:?}"));
+            let drop = tx.query_one(DROP, &[&object.class, &object.object]).await.unwrap().get::<_, String>(0);
+            tx.batch_execute(&format!("{drop} CASCADE")).await.unwrap_or_else(|error| panic!("{drop}: {error:?}"));
             droppable += 1;
         }
-        work.rollback().await.unwrap();
+        tx.rollback().await.unwrap();
     }
     assert!(cases(UNKNOWN).len() > 60 && droppable > 25, "{droppable}");
 }
@@ -265,10 +265,9 @@ async fn drop_what_is_refused(step: &Step<'_>) {
 
 /// Whether the run-time role neither logs in nor gets into its schema.
 async fn is_shut_out(database: &Database, plugin: &str) -> bool {
-    let asked =
-        "SELECT NOT rolcanlogin AND NOT has_schema_privilege(oid, $2, 'USAGE') FROM pg_roles WHERE rolname = $1";
+    let sql = "SELECT NOT rolcanlogin AND NOT has_schema_privilege(oid, $2, 'USAGE') FROM pg_roles WHERE rolname = $1";
     let (role, schema) = (database.prepared.names.plugin_runtime(plugin), format!("plugin_{plugin}"));
-    database.admin().await.query_one(asked, &[&role, &schema]).await.unwrap().get(0)
+    database.admin().await.query_one(sql, &[&role, &schema]).await.unwrap().get(0)
 }
 
 /// As a host that did not look left it.
@@ -300,12 +299,12 @@ async fn what_comes_about_after_the_commit_is_not_let_in(place: Place) {
 
 /// Holds the step before its keys, then between its commit and its look at what was committed.
 async fn make_function_behind_commit(database: &Database, plugin: &str) {
-    let (turn, role, admin) = (database.provisioner().await, database.admin().await, database.admin().await);
-    turn.batch_execute("BEGIN; LOCK TABLE public.plugin_schema_state IN SHARE UPDATE EXCLUSIVE MODE").await.unwrap();
-    until_somebody_waits_for(&admin, &turn).await;
+    let (holder, role, admin) = (database.provisioner().await, database.admin().await, database.admin().await);
+    holder.batch_execute("BEGIN; LOCK TABLE public.plugin_schema_state IN SHARE UPDATE EXCLUSIVE MODE").await.unwrap();
+    until_somebody_waits_for(&admin, &holder).await;
     let schema_role = database.prepared.names.plugin_schema(plugin);
     role.batch_execute(&format!("BEGIN; ALTER ROLE {schema_role} CONNECTION LIMIT 4")).await.unwrap();
-    turn.batch_execute("ROLLBACK").await.unwrap();
+    holder.batch_execute("ROLLBACK").await.unwrap();
     until_somebody_waits_for(&admin, &role).await;
     let function = format!("CREATE FUNCTION plugin_{plugin}.late() RETURNS int LANGUAGE sql AS 'select 1'");
     admin.batch_execute(&function).await.unwrap();

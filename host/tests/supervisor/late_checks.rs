@@ -8,20 +8,15 @@ use std::time::Duration;
 use cardinal_database::connect;
 use tokio_postgres::Client;
 
-use super::database::{Database, Login, Place, found_in};
+use super::database::{Database, found_in, superuser_databases};
 use super::removals::beside_removals;
+use super::slow_expression::{BIG, NEEDLE, alone, searches_that_take};
 
 const TABLE: &str = "CREATE TABLE keyed (v text, card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE)";
 /// As promised to operators, with what a busy machine adds.
 const PROMISED: Duration = Duration::from_secs(4);
-
-async fn places() -> Vec<Database> {
-    let mut databases = Vec::new();
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
-        databases.push(place.database().await);
-    }
-    databases
-}
+/// Of each of two rows.
+const SLOW: Duration = Duration::from_secs(3);
 
 /// The plugin's first version, and its session.
 async fn plugin(database: &Database, first: &str) -> Client {
@@ -31,19 +26,21 @@ async fn plugin(database: &Database, first: &str) -> Client {
 
 /// The plugin's checks, with a mark at those that are not valid.
 async fn checks(database: &Database) -> Vec<String> {
-    let asked = "SELECT conname || CASE WHEN convalidated THEN '' ELSE ' open' END FROM pg_constraint
+    let sql = "SELECT conname || CASE WHEN convalidated THEN '' ELSE ' open' END FROM pg_constraint
                  WHERE contype = 'c' AND connamespace = 'plugin_late'::regnamespace ORDER BY conname";
-    database.admin().await.query(asked, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    database.admin().await.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
 /// PostgreSQL needs seconds for these rows: longer than a step may keep removals waiting.
 #[tokio::test]
 async fn a_check_that_takes_long_keeps_no_card_from_being_removed() {
-    let slow = ["strpos(v, 'baaaaaaa') = 0"; 8].join(" AND ");
-    for database in places().await {
+    let _alone = alone().await;
+    for database in superuser_databases().await {
+        let searches = searches_that_take(&database, SLOW).await;
+        let slow = vec![format!("strpos(v, {NEEDLE}) = 0"); searches].join(" AND ");
         let session = plugin(&database, TABLE).await;
         session
-            .batch_execute("INSERT INTO keyed (v) SELECT repeat('a', 40 << 20) FROM generate_series(1, 3)")
+            .batch_execute(&format!("INSERT INTO keyed (v) WITH {BIG} SELECT v FROM big, generate_series(1, 2)"))
             .await
             .unwrap();
         let file = format!("ALTER TABLE keyed ADD CHECK ({slow})");
@@ -57,7 +54,7 @@ async fn a_check_that_takes_long_keeps_no_card_from_being_removed() {
 
 #[tokio::test]
 async fn a_row_that_breaks_a_new_check_is_found_before_anything_stays() {
-    for database in places().await {
+    for database in superuser_databases().await {
         let session = plugin(&database, TABLE).await;
         session.batch_execute("INSERT INTO keyed (v) VALUES ('a'), (NULL), ('b')").await.unwrap();
         for check in ["v ~ 'a'", "v = 'a'"] {
@@ -87,10 +84,10 @@ async fn late_checks_come_out_as_they_are_written() {
         ALTER TABLE other RENAME TO renamed; ALTER TABLE renamed RENAME CONSTRAINT own TO mine; ALTER TABLE parts ADD CHECK (v ~ 'e');
         ALTER TABLE renamed ADD CONSTRAINT gone CHECK (v ~ 'f'); ALTER TABLE renamed DROP CONSTRAINT gone;
         ALTER TABLE IF EXISTS missing ADD CHECK (v ~ 'g'); CREATE TABLE new (v text); ALTER TABLE new ADD CHECK (v ~ 'h')";
-    for database in places().await {
+    for database in superuser_databases().await {
         plugin(&database, first).await;
         database.replay("late", second).await;
-        let asked = "SELECT string_agg(format('%s %s %s %s %s', conrelid::regclass, conname, convalidated, connoinherit, pg_get_expr(conbin, conrelid)), E'\\n'
+        let sql = "SELECT string_agg(format('%s %s %s %s %s', conrelid::regclass, conname, convalidated, connoinherit, pg_get_expr(conbin, conrelid)), E'\\n'
                        ORDER BY conrelid::regclass::text, conname) FROM pg_constraint WHERE contype = 'c' AND connamespace = $1::text::regnamespace";
         let admin = database.admin().await;
         admin
@@ -100,7 +97,7 @@ async fn late_checks_come_out_as_they_are_written() {
         let mut seen = Vec::new();
         for schema in ["plugin_late", "theirs"] {
             admin.batch_execute(&format!("SET search_path = {schema}")).await.unwrap();
-            seen.push(admin.query_one(asked, &[&schema]).await.unwrap().get::<_, String>(0));
+            seen.push(admin.query_one(sql, &[&schema]).await.unwrap().get::<_, String>(0));
         }
         assert_eq!(seen[0], seen[1]);
     }

@@ -5,7 +5,7 @@ use cardinal_database::connect;
 use cardinal_schema::isolation;
 use tokio_postgres::Client;
 
-use super::database::{Database, Login, Place, found_in};
+use super::database::{Database, Login, Place, found_in, superuser_databases, superuser_places};
 
 /// Each view doubles what it reads: the text, the rows, or the tables that it joins.
 const BOMBS: [(&str, &str); 3] = [
@@ -35,7 +35,7 @@ async fn provisioned(place: Place) -> (Database, PluginDatabase) {
 
 async fn servers() -> Vec<(Database, PluginDatabase)> {
     let mut servers = Vec::new();
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
+    for place in superuser_places() {
         servers.push(provisioned(place).await);
     }
     servers
@@ -56,8 +56,8 @@ async fn a_bomb_ends_its_own_statement_alone() {
             let bomb = format!("SELECT count(v) FROM {name}_{}", DOUBLINGS - 1);
             let (one, two) = tokio::join!(plugin.simple_query(&bomb), other.simple_query(&bomb));
             for refused in [one.unwrap_err(), two.unwrap_err()] {
-                let said = refused.as_db_error().unwrap_or_else(|| panic!("{name}: {refused}"));
-                assert_eq!((said.code().code(), said.message()), ("53200", "out of memory"), "{name}");
+                let db_error = refused.as_db_error().unwrap_or_else(|| panic!("{name}: {refused}"));
+                assert_eq!((db_error.code().code(), db_error.message()), ("53200", "out of memory"), "{name}");
             }
             core.execute("UPDATE public.master_cards SET title = 'b' WHERE id = $1", &[&card]).await.unwrap();
         }
@@ -132,8 +132,7 @@ async fn databases_of_one_server_start_side_by_side_without_a_bound() {
 /// What a cursor keeps behind its transaction counts, too.
 #[tokio::test]
 async fn sorts_and_cursors_stay_within_the_bound() {
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
-        let database = place.database().await;
+    for database in superuser_databases().await {
         let made = database.provision("sorts", "CREATE TABLE items (v text)").await.unwrap();
         let less =
             format!("ALTER ROLE {} IN DATABASE {} SET temp_file_limit = '1MB'", made.role, database.admin.dbname);

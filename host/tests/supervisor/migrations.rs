@@ -19,7 +19,7 @@ async fn hosts_that_start_together_migrate_once() {
     }
     // The secret is one for all of them, and good.
     assert!(passwords.iter().all(|password| *password == passwords[0]));
-    let names = roles::RoleNames::of_database(&login.dbname);
+    let names = roles::RoleNames::new(&login.dbname);
     let core = connect::connect(&login.with_login(names.core(), passwords[0].clone())).await.unwrap();
     let row = core.query_one("SELECT count(*) FROM public.core_migrations", &[]).await.unwrap();
     assert!(row.get::<_, i64>(0) >= 2);

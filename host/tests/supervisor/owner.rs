@@ -21,7 +21,7 @@ everywhere! {
 fn preparation(login: &ConnectParams, secret: SecretSource) -> Preparation {
     Preparation {
         login: login.clone(),
-        names: RoleNames::of_database(&login.dbname),
+        names: RoleNames::new(&login.dbname),
         secret,
         migrations: migrate::COUNT,
         is_beside: false,
@@ -81,9 +81,9 @@ async fn what_the_owner_left_runs_as_nobody_else(place: Place) {
         assert!(owner.batch_execute(place).await.is_err(), "{place}");
     }
     let caught = async || -> bool {
-        let asked = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_sequences WHERE sequencename OPERATOR(pg_catalog.=) 'caught'::name
+        let sql = "SELECT pg_catalog.count(*) FROM pg_catalog.pg_sequences WHERE sequencename OPERATOR(pg_catalog.=) 'caught'::name
                      AND last_value IS NOT NULL";
-        database.admin().await.query_one(asked, &[]).await.unwrap().get::<_, i64>(0) > 0
+        database.admin().await.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) > 0
     };
 
     // Whatever becomes of it: the owner has broken its own tables.
@@ -98,7 +98,7 @@ async fn what_the_owner_left_runs_as_nobody_else(place: Place) {
         if let Ok(owner) = &owner {
             let user = owner.query_one("SELECT session_user::text", &[]).await.unwrap();
             assert_eq!(user.get::<_, String>(0), names.owner());
-            let _ = migrate::marks(owner).await;
+            let _ = migrate::applied(owner).await;
         }
         let session = preparation.session().await.unwrap();
         assert!(dump::is_used(&session).await.unwrap());
@@ -151,7 +151,7 @@ async fn a_newer_database_is_refused_before_its_roles_are_touched() {
         let login = empty_database().await;
         prepare::prepare(&login, source.clone()).await.unwrap();
         let admin = connect::connect(&login).await.unwrap();
-        let core = RoleNames::of_database(&login.dbname).core();
+        let core = RoleNames::new(&login.dbname).core();
         let newer = format!(
             "INSERT INTO public.core_migrations (version, name, checksum, core) VALUES (999, '0999_future', '', '7.0.0');
              ALTER ROLE {core} CONNECTION LIMIT 7"

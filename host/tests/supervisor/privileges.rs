@@ -354,11 +354,11 @@ async fn the_provisioner_can_remove_a_plugin_whole(place: Place) {
 
 async fn the_reaper_removes_marked_cards_and_does_nothing_else(place: Place) {
     let database = place.database().await;
-    let (kept, marked) = (database.card("kept").await, database.card("marked").await);
+    let (kept, deleted) = (database.card("kept").await, database.card("marked").await);
     let index = "INSERT INTO public.card_source_index (card_id, source_key, plugin, kind, bytes) VALUES ($1, 'a:1', 'a', 'k', 1)";
     let core = database.core().await;
-    core.execute(index, &[&marked]).await.unwrap();
-    core.execute("UPDATE public.master_cards SET deleted_at = now() WHERE id = $1", &[&marked]).await.unwrap();
+    core.execute(index, &[&deleted]).await.unwrap();
+    core.execute("UPDATE public.master_cards SET deleted_at = now() WHERE id = $1", &[&deleted]).await.unwrap();
     let reaper = database.reaper().await;
     may_not(
         &reaper,
@@ -373,7 +373,7 @@ async fn the_reaper_removes_marked_cards_and_does_nothing_else(place: Place) {
         ],
     )
     .await;
-    let purged = reaper.execute("DELETE FROM public.master_cards WHERE id = $1", &[&marked]).await.unwrap();
+    let purged = reaper.execute("DELETE FROM public.master_cards WHERE id = $1", &[&deleted]).await.unwrap();
     assert_eq!(purged, 1);
     let left = core.query("SELECT id FROM public.master_cards", &[]).await.unwrap();
     assert_eq!(left.iter().map(|row| row.get::<_, uuid::Uuid>(0)).collect::<Vec<_>>(), [kept]);

@@ -156,17 +156,17 @@ fn the_worker_knows_nothing_of_the_supervisors_environment_and_credentials() {
 #[test]
 fn a_second_host_is_kept_off_the_data() {
     let host = Host::start("in-use");
-    let (code, told) = failure(&mut command(&host.data_dir));
+    let (code, message) = failure(&mut command(&host.data_dir));
     assert_eq!(code, 1);
-    assert!(told.contains(&format!("process {}", host.child.id())) && told.contains("DATA_DIR"), "{told}");
+    assert!(message.contains(&format!("process {}", host.child.id())) && message.contains("DATA_DIR"), "{message}");
 }
 
 #[test]
 fn bad_settings_are_all_named_before_anything_is_made() {
     let data_dir = scratch().join("never-made");
-    let (code, told) = failure(command(&data_dir).args(["--base-url", "nonsense", "--log-level", "loud"]));
+    let (code, message) = failure(command(&data_dir).args(["--base-url", "nonsense", "--log-level", "loud"]));
     assert_eq!(code, 64);
-    assert!(told.contains("BASE_URL") && told.contains("LOG_LEVEL"), "{told}");
+    assert!(message.contains("BASE_URL") && message.contains("LOG_LEVEL"), "{message}");
     assert!(!data_dir.exists());
     assert_eq!(failure(command(&data_dir).arg("--no-such-flag")).0, 64);
 }
@@ -175,9 +175,9 @@ fn bad_settings_are_all_named_before_anything_is_made() {
 fn a_port_that_is_taken_is_told_by_its_setting() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let (code, told) = failure(command(&scratch().join("unbound")).args(["--listen-addr", &address]));
+    let (code, message) = failure(command(&scratch().join("unbound")).args(["--listen-addr", &address]));
     assert_eq!(code, 1);
-    assert!(told.contains(&format!("LISTEN_ADDR: cannot listen on {address}")), "{told}");
+    assert!(message.contains(&format!("LISTEN_ADDR: cannot listen on {address}")), "{message}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use cardinal_store::{
     reaper,
 };
 
-use super::database::{Database, Login, Place};
+use super::database::{Database, Login, Place, superuser_databases, superuser_places};
 
 const BATCH_TIMEOUT: Duration = Duration::from_millis(1500);
 const CARD_TIMEOUT: Duration = Duration::from_millis(500);
@@ -56,9 +56,7 @@ async fn until_its_sessions_end(database: &Database) {
 
 #[tokio::test]
 async fn a_card_that_takes_long_to_remove_stops_no_other() {
-    for major in [15, 18] {
-        let Some(place) = Place::new(major, Login::Superuser) else { continue };
-        let database = place.database().await;
+    for database in superuser_databases().await {
         let table = "CREATE TABLE items (card_id uuid REFERENCES public.master_cards ON DELETE SET NULL, v text)";
         database.provision("old", table).await.unwrap();
         let slow = slow_card(&database).await;
@@ -67,11 +65,11 @@ async fn a_card_that_takes_long_to_remove_stops_no_other() {
         core.execute("UPDATE public.master_cards SET deleted_at = now() - interval '1 day'", &[]).await.unwrap();
         let pools = pools(&database);
         let mut expiry = Expiry::new(BATCH_TIMEOUT, CARD_TIMEOUT);
-        let begun = Instant::now();
+        let started = Instant::now();
         let removed = expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap();
         // The session that was given up still has the other card, which was in the same batch.
         assert_eq!(removed, ExpiryReport { slow: 2, ..ExpiryReport::default() });
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
         assert!(pools.reaper.status().size <= 1);
         until_its_sessions_end(&database).await;
         let removed = expiry.remove(&pools.reaper, time::OffsetDateTime::now_utc()).await.unwrap();
@@ -92,8 +90,8 @@ async fn a_card_that_takes_long_to_remove_stops_no_other() {
 }
 
 async fn reaper_sessions(database: &Database) -> i64 {
-    let asked = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1";
-    database.admin().await.query_one(asked, &[&database.prepared.names.reaper()]).await.unwrap().get(0)
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1";
+    database.admin().await.query_one(sql, &[&database.prepared.names.reaper()]).await.unwrap().get(0)
 }
 
 /// A session that does not end is given up. A card has one at most, however often its removal is tried, and others' cards go
@@ -101,9 +99,7 @@ async fn reaper_sessions(database: &Database) -> i64 {
 #[tokio::test]
 async fn removals_by_hand_that_do_not_end_keep_one_session_each() {
     const SLOW: usize = 5;
-    for major in [15, 18] {
-        let Some(place) = Place::new(major, Login::Superuser) else { continue };
-        let database = place.database().await;
+    for database in superuser_databases().await {
         let table = "CREATE TABLE items (card_id uuid REFERENCES public.master_cards ON DELETE SET NULL, v text)";
         database.provision("old", table).await.unwrap();
         let slow = slow_cards(&database, SLOW, LONG / 2).await;
@@ -111,7 +107,7 @@ async fn removals_by_hand_that_do_not_end_keep_one_session_each() {
         let delete = "UPDATE public.master_cards SET deleted_at = now()";
         database.core().await.execute(delete, &[]).await.unwrap();
         let pools = pools(&database);
-        let begun = Instant::now();
+        let started = Instant::now();
         for _try in 0..2 {
             let removals = slow.chunks(1).map(|card| reaper::remove_cards(&pools.reaper, card, CARD_TIMEOUT));
             for refused in futures_util::future::join_all(removals).await {
@@ -120,7 +116,7 @@ async fn removals_by_hand_that_do_not_end_keep_one_session_each() {
         }
         // Those of the second try wait for the first, and end when they are asked to.
         while reaper_sessions(&database).await > SLOW as i64 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "more sessions than slow cards");
+            assert!(started.elapsed() < Duration::from_secs(20), "more sessions than slow cards");
             tokio::task::yield_now().await;
         }
         cards::purge(&pools.reaper, other).await.unwrap();
@@ -161,8 +157,7 @@ async fn a_card_whose_removal_runs_out_of_memory_stops_no_other() {
 /// Cards that a plugin's open transaction keeps: those of the same batch go while they wait.
 #[tokio::test]
 async fn a_card_that_waits_does_not_keep_those_of_its_batch_waiting() {
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
-        let database = place.database().await;
+    for database in superuser_databases().await {
         let made = database.provision("open", "CREATE TABLE items (card_id uuid REFERENCES public.master_cards)").await;
         let kept = database.card("kept").await;
         let other = database.card("other").await;
@@ -196,7 +191,7 @@ async fn a_card_whose_plugin_cannot_compute_its_row_is_in_use() {
         "n int, g int GENERATED ALWAYS AS (CASE WHEN card_id IS NULL THEN 1 / n END) STORED",
         "n int, m int CHECK (card_id IS NOT NULL OR (n + 2147483647) > 0)",
     ];
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
+    for place in superuser_places() {
         for (columns, value) in computed.iter().zip(["0", "0", "1"]) {
             let database = place.database().await;
             let table = format!(

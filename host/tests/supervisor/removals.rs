@@ -11,7 +11,8 @@ use cardinal_database::{connect, pool::Pools};
 use cardinal_schema::plugin_schema::{StepError, catalog, close, purge::Purge};
 use cardinal_store::{plugin_state, reaper};
 
-use super::database::{Database, Login, Place, found_in};
+use super::database::{Database, found_in, superuser_databases};
+use super::slow_expression::beside_nothing_slow;
 
 const KEYED: &str = "CREATE TABLE keyed (n int, card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE);
                      CREATE TABLE other (n int)";
@@ -19,14 +20,6 @@ const KEYED: &str = "CREATE TABLE keyed (n int, card_id uuid REFERENCES public.m
 const PROMISED: Duration = Duration::from_secs(4);
 /// A try to lock takes a tenth of a second; the rest is a busy machine's.
 const SHORT: Duration = Duration::from_millis(900);
-
-async fn places() -> Vec<Database> {
-    let mut databases = Vec::new();
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
-        databases.push(place.database().await);
-    }
-    databases
-}
 
 fn pools(database: &Database) -> Pools {
     let names = &database.prepared.names;
@@ -43,9 +36,9 @@ pub(super) async fn beside_removals<T>(database: &Database, work: impl Future<Ou
         let removal = async {
             let card = database.card(&uuid::Uuid::now_v7().to_string()).await;
             core.execute("UPDATE public.master_cards SET deleted_at = now() WHERE id = $1", &[&card]).await.unwrap();
-            let begun = Instant::now();
+            let started = Instant::now();
             while !matches!(reaper::remove_cards(&pools.reaper, &[card], reaper::CARD_TIMEOUT).await, Ok(1)) {}
-            begun.elapsed()
+            started.elapsed()
         };
         let mut removal = std::pin::pin!(removal);
         let (done, waited) = tokio::select! {
@@ -62,7 +55,7 @@ pub(super) async fn beside_removals<T>(database: &Database, work: impl Future<Ou
 /// As it is where an older version made the key.
 #[tokio::test]
 async fn a_key_without_an_index_is_named() {
-    for database in places().await {
+    for database in superuser_databases().await {
         let keys =
             format!("{KEYED}; CREATE TABLE parts (n int, c uuid REFERENCES public.master_cards) PARTITION BY LIST (n)");
         database.provision("named", &keys).await.unwrap();
@@ -81,7 +74,7 @@ async fn a_key_without_an_index_is_named() {
 async fn the_index_of_a_key_goes_with_the_key_alone() {
     const INDEXED: &str = "CREATE TABLE IF NOT EXISTS t (n int, c uuid REFERENCES public.master_cards);
                            CREATE INDEX IF NOT EXISTS i ON t (c); CREATE INDEX IF NOT EXISTS other ON t (n)";
-    for database in places().await {
+    for database in superuser_databases().await {
         database.provision("bare", INDEXED).await.unwrap();
         for lost in [
             "DROP INDEX i",
@@ -101,9 +94,10 @@ async fn the_index_of_a_key_goes_with_the_key_alone() {
 /// A table whose key has no index would be read whole by the removal of any card, as often as it has keys.
 #[tokio::test]
 async fn a_key_has_an_index_by_which_the_rows_of_a_card_are_found() {
+    let _turn = beside_nothing_slow().await;
     const UNINDEXED: &str = "SELECT count(*) FROM pg_constraint k WHERE k.contype = 'f' AND k.connamespace = 'plugin_wide'::regnamespace
         AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = k.conrelid AND i.indkey[0] = k.conkey[1] AND i.indpred IS NULL)";
-    for database in places().await {
+    for database in superuser_databases().await {
         let keys: String =
             (0..29).map(|n| format!(", c{n} uuid REFERENCES public.master_cards ON DELETE CASCADE")).collect();
         let parts = "CREATE TABLE parts (n int, c uuid REFERENCES public.master_cards) PARTITION BY LIST (n);
@@ -112,7 +106,10 @@ async fn a_key_has_an_index_by_which_the_rows_of_a_card_are_found() {
         let admin = database.admin().await;
         assert_eq!(admin.query_one(UNINDEXED, &[]).await.unwrap().get::<_, i64>(0), 0);
         let plugin = connect::connect(&made.connect).await.unwrap();
-        plugin.execute("INSERT INTO wide (id) SELECT generate_series(1, 30000)", &[]).await.unwrap();
+        // In parts: each row has an entry in 29 indexes, and one statement may take 15 s.
+        for _ in 0..10 {
+            plugin.execute("INSERT INTO wide (id) SELECT generate_series(1, 3000)", &[]).await.unwrap();
+        }
         let ((), waited) = beside_removals(&database, async { tokio::task::yield_now().await }).await;
         assert!(waited < SHORT, "{waited:?}");
         // One that is there already will do; a partial one does not.
@@ -128,7 +125,8 @@ async fn a_key_has_an_index_by_which_the_rows_of_a_card_are_found() {
 /// As much as a plugin may have. The lock on the cards lies from the first of its keys to the end of the transaction.
 #[tokio::test]
 async fn the_largest_schema_is_dropped_beside_writers_of_cards() {
-    for database in places().await {
+    let _turn = beside_nothing_slow().await;
+    for database in superuser_databases().await {
         let keyed: String = (0..32)
             .map(|n| {
                 format!("CREATE TABLE k{n} (c uuid PRIMARY KEY REFERENCES public.master_cards ON DELETE CASCADE);")
@@ -152,7 +150,7 @@ async fn the_largest_schema_is_dropped_beside_writers_of_cards() {
 /// The tables with keys go first, each by itself: neither removals of cards nor a process that is killed keep the rest.
 #[tokio::test]
 async fn a_purge_that_is_broken_off_is_finished_by_the_next() {
-    for database in places().await {
+    for database in superuser_databases().await {
         database.provision("gone", KEYED).await.unwrap();
         let (names, pools) = (&database.prepared.names, pools(&database));
         let provisioner = database.login(&names.provision());
@@ -187,7 +185,8 @@ async fn a_purge_that_is_broken_off_is_finished_by_the_next() {
 /// Many wide tables take a while to go; whoever removes cards meanwhile does not keep them.
 #[tokio::test]
 async fn wide_tables_are_dropped_beside_removals_of_cards() {
-    for database in places().await {
+    let _turn = beside_nothing_slow().await;
+    for database in superuser_databases().await {
         let columns: String = (0..1_000).map(|n| format!(", a{n} int")).collect();
         let rest: String = (1..40).map(|n| format!("; CREATE TABLE b{n} (LIKE b0)")).collect();
         let key = "card_id uuid REFERENCES public.master_cards ON DELETE CASCADE";
@@ -208,7 +207,7 @@ async fn beside_a_writer<T>(database: &Database, work: impl Future<Output = T>) 
     let update = "UPDATE public.master_cards SET version = version + 1 WHERE id = $1";
     let (mut work, mut longest) = (std::pin::pin!(work), Duration::ZERO);
     loop {
-        let begun = Instant::now();
+        let started = Instant::now();
         let args: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&card];
         let mut write = std::pin::pin!(core.execute(update, &args));
         let done = tokio::select! {
@@ -221,7 +220,7 @@ async fn beside_a_writer<T>(database: &Database, work: impl Future<Output = T>) 
                 None
             }
         };
-        longest = longest.max(begun.elapsed());
+        longest = longest.max(started.elapsed());
         if let Some(done) = done {
             return (done, longest);
         }
@@ -231,7 +230,8 @@ async fn beside_a_writer<T>(database: &Database, work: impl Future<Output = T>) 
 /// Each removal of a card asks every key and is planned with every condition of an index, whichever version made them.
 #[tokio::test]
 async fn keys_and_conditions_of_indexes_are_bounded_over_all_versions() {
-    for database in places().await {
+    let _turn = beside_nothing_slow().await;
+    for database in superuser_databases().await {
         let key = |n: usize| {
             format!(
                 "ALTER TABLE t ADD CONSTRAINT k{n} FOREIGN KEY (c) REFERENCES public.master_cards (id) ON DELETE CASCADE;"
@@ -265,8 +265,9 @@ async fn keys_and_conditions_of_indexes_are_bounded_over_all_versions() {
 
 #[tokio::test]
 async fn a_step_keeps_its_lock_on_a_table_with_a_key_for_a_moment() {
+    let _turn = beside_nothing_slow().await;
     let slow = "INSERT INTO other SELECT generate_series(1, 100000000)";
-    for database in places().await {
+    for database in superuser_databases().await {
         database.provision("slow", KEYED).await.unwrap();
         for change in ["ALTER TABLE keyed ADD COLUMN x int", "CREATE INDEX ON keyed (n)"] {
             let file = format!("{change}; {slow}");
@@ -282,7 +283,8 @@ async fn a_step_keeps_its_lock_on_a_table_with_a_key_for_a_moment() {
 
 #[tokio::test]
 async fn a_reader_in_the_way_of_a_drop_is_named_and_others_go_on() {
-    for database in places().await {
+    let _turn = beside_nothing_slow().await;
+    for database in superuser_databases().await {
         database.provision("gone", KEYED).await.unwrap();
         let other = database.provision("reader", "CREATE TABLE other (n int)").await.unwrap();
         let reader = connect::connect(&other.connect).await.unwrap();
@@ -303,7 +305,7 @@ async fn a_reader_in_the_way_of_a_drop_is_named_and_others_go_on() {
 
 #[tokio::test]
 async fn what_a_killed_first_step_leaves_is_closed_and_can_be_dropped() {
-    for database in places().await {
+    for database in superuser_databases().await {
         let names = &database.prepared.names;
         let (provisioner, pools) = (database.login(&names.provision()), pools(&database));
         let admin = database.admin().await;
@@ -340,8 +342,7 @@ async fn what_a_killed_first_step_leaves_is_closed_and_can_be_dropped() {
 /// Rows that go with rows that go with a card are found without reading their whole table.
 #[tokio::test]
 async fn keys_below_keys_to_the_cards_have_their_index() {
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
-        let database = place.database().await;
+    for database in superuser_databases().await {
         let tables = "CREATE TABLE first (id int PRIMARY KEY, n int UNIQUE, m int, UNIQUE (id, m), card_id uuid REFERENCES public.master_cards (id) ON DELETE CASCADE);
             CREATE TABLE second (id int PRIMARY KEY, a int REFERENCES first (id) ON DELETE CASCADE, b int REFERENCES first (n));
             CREATE TABLE third (x int, y int, FOREIGN KEY (x, y) REFERENCES first (id, m), z int REFERENCES second (id));
@@ -350,9 +351,9 @@ async fn keys_below_keys_to_the_cards_have_their_index() {
         // A later file that adds one finds the others there.
         let later = "CREATE TABLE IF NOT EXISTS fourth (v int REFERENCES second (id))";
         database.provision("deep", later).await.unwrap();
-        let asked = "SELECT pg_get_indexdef(indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
+        let sql = "SELECT pg_get_indexdef(indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
                      WHERE c.relnamespace = 'plugin_deep'::regnamespace AND NOT i.indisunique ORDER BY 1";
-        let found = database.admin().await.query(asked, &[]).await.unwrap();
+        let found = database.admin().await.query(sql, &[]).await.unwrap();
         let mut found: Vec<String> = found.iter().map(|row| row.get::<_, String>(0)).collect();
         found.iter_mut().for_each(|index| *index = index.split_once(" ON ").unwrap().1.replace("plugin_deep.", ""));
         found.sort();

@@ -12,8 +12,8 @@ const ENDLESS: &str =
 
 async fn sessions_of_the_schema_role(database: &Database, plugin: &str) -> i64 {
     let role = database.prepared.names.plugin_schema(plugin);
-    let asked = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1";
-    database.admin().await.query_one(asked, &[&role]).await.unwrap().get(0)
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1";
+    database.admin().await.query_one(sql, &[&role]).await.unwrap().get(0)
 }
 
 #[tokio::test]

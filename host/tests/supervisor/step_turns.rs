@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cardinal_control::link::ProvisionFault;
 use futures_util::future::join_all;
 
-use super::database::{Database, Login, Place, found_in};
+use super::database::{Database, found_in, superuser_databases};
 
 /// As promised to operators, and what a busy machine adds.
 const PROMISED: Duration = Duration::from_millis(2_500);
@@ -13,14 +13,6 @@ const PROMISED: Duration = Duration::from_millis(2_500);
 const MAX_WAIT: Duration = Duration::from_millis(100);
 const KEYED: &str =
     "CREATE TABLE keyed (a int, card_id uuid CONSTRAINT k REFERENCES public.master_cards (id) ON DELETE CASCADE)";
-
-async fn places() -> Vec<Database> {
-    let mut databases = Vec::new();
-    for place in [15, 18].into_iter().filter_map(|major| Place::new(major, Login::Superuser)) {
-        databases.push(place.database().await);
-    }
-    databases
-}
 
 /// How long a writer of cards waited in all beside this.
 async fn beside_a_writer<T>(database: &Database, work: impl Future<Output = T>) -> (T, Duration) {
@@ -30,7 +22,7 @@ async fn beside_a_writer<T>(database: &Database, work: impl Future<Output = T>) 
     let update = "UPDATE public.master_cards SET version = version + 1 WHERE id = $1";
     let (mut work, mut waited) = (std::pin::pin!(work), Duration::ZERO);
     loop {
-        let begun = Instant::now();
+        let started = Instant::now();
         let args: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&card];
         let mut write = std::pin::pin!(core.execute(update, &args));
         let done = tokio::select! {
@@ -43,8 +35,8 @@ async fn beside_a_writer<T>(database: &Database, work: impl Future<Output = T>) 
                 None
             }
         };
-        if begun.elapsed() > MAX_WAIT {
-            waited += begun.elapsed();
+        if started.elapsed() > MAX_WAIT {
+            waited += started.elapsed();
         }
         if let Some(done) = done {
             return (done, waited);
@@ -58,7 +50,7 @@ fn comments(count: usize) -> String {
 
 #[tokio::test]
 async fn few_statements_run_behind_a_dropped_key() {
-    for database in places().await {
+    for database in superuser_databases().await {
         database.provision("slow", KEYED).await.unwrap();
         let many = format!("ALTER TABLE keyed DROP CONSTRAINT k; {}", comments(3_000));
         let (refused, waited) = beside_a_writer(&database, database.provision("slow", &many)).await;
@@ -77,7 +69,7 @@ async fn few_statements_run_behind_a_dropped_key() {
 #[tokio::test]
 async fn steps_that_lock_the_cards_take_turns() {
     const PLUGINS: usize = 6;
-    for database in places().await {
+    for database in superuser_databases().await {
         let names: Vec<String> = (0..PLUGINS).map(|number| format!("turn-{number}")).collect();
         for name in &names {
             database.provision(name, KEYED).await.unwrap();
@@ -97,7 +89,7 @@ async fn steps_that_lock_the_cards_take_turns() {
 
 #[tokio::test]
 async fn a_step_that_waits_in_vain_says_for_whom_and_keeps_no_writer_waiting() {
-    for database in places().await {
+    for database in superuser_databases().await {
         let card = database.card("busy").await;
         let mut core = database.core().await;
         let busy = core.transaction().await.unwrap();
@@ -123,7 +115,7 @@ async fn a_step_that_waits_in_vain_says_for_whom_and_keeps_no_writer_waiting() {
 
 #[tokio::test]
 async fn a_file_that_is_too_long_behind_a_lock_names_the_place() {
-    for database in places().await {
+    for database in superuser_databases().await {
         database.provision("slow", KEYED).await.unwrap();
         // So quick that the clock does not end it first.
         let many = format!("ALTER TABLE keyed DROP CONSTRAINT k;\n{}", "COMMENT ON TABLE keyed IS '';\n".repeat(201));

@@ -137,8 +137,8 @@ async fn a_key_without_cascade_holds_the_card_and_names_the_plugin() {
     database.core().await.execute("UPDATE public.master_cards SET deleted_at = now()", &[]).await.unwrap();
     let held =
         database.reaper().await.execute("DELETE FROM public.master_cards WHERE id = $1", &[&card]).await.unwrap_err();
-    let said = held.as_db_error().unwrap();
-    assert_eq!((said.code().code(), said.schema()), ("23503", Some("plugin_alpha")));
+    let db_error = held.as_db_error().unwrap();
+    assert_eq!((db_error.code().code(), db_error.schema()), ("23503", Some("plugin_alpha")));
 }
 
 /// What the key's action breaks names the schema, too.
@@ -159,8 +159,8 @@ async fn a_constraint_that_holds_the_card_names_the_plugin() {
         database.core().await.execute("UPDATE public.master_cards SET deleted_at = now()", &[]).await.unwrap();
         let delete = "DELETE FROM public.master_cards WHERE id = $1";
         let held = database.reaper().await.execute(delete, &[&card]).await.unwrap_err();
-        let said = held.as_db_error().unwrap();
-        assert_eq!((said.code().code(), said.schema()), (code, Some("plugin_alpha")));
+        let db_error = held.as_db_error().unwrap();
+        assert_eq!((db_error.code().code(), db_error.schema()), (code, Some("plugin_alpha")));
     }
 }
 

@@ -50,8 +50,8 @@ async fn made_by_hand(database: &Database, statements: &str) -> Client {
 }
 
 fn code(error: &tokio_postgres::Error) -> String {
-    let said = error.as_db_error().unwrap_or_else(|| panic!("{error:?}"));
-    format!("{} {}", said.code().code(), said.message())
+    let message = error.as_db_error().unwrap_or_else(|| panic!("{error:?}"));
+    format!("{} {}", message.code().code(), message.message())
 }
 
 async fn a_cast_in_a_foreign_key_runs_as_a_role_that_can_do_nothing(place: Place) {
@@ -65,8 +65,8 @@ async fn a_cast_in_a_foreign_key_runs_as_a_role_that_can_do_nothing(place: Place
     };
 
     let who = "DO $$ BEGIN RAISE EXCEPTION 'runs as %', current_user; END $$";
-    let said = through(who).await.unwrap_err();
-    assert!(said.ends_with(&format!("runs as {}", names.cards())), "{said}");
+    let message = through(who).await.unwrap_err();
+    assert!(message.ends_with(&format!("runs as {}", names.cards())), "{message}");
     assert_eq!(through("SELECT id FROM public.master_cards").await, Ok(1), "the door works");
 
     let runtime = names.plugin_runtime("evil");
@@ -146,7 +146,8 @@ async fn a_cast_in_a_foreign_key_runs_as_a_role_that_can_do_nothing(place: Place
     .collect();
     for sql in &sealed {
         let outcome = through(sql).await;
-        let refused = outcome.as_ref().is_err_and(|said| ["42501", "0A000", "55006", "22012"].contains(&&said[..5]));
+        let refused =
+            outcome.as_ref().is_err_and(|message| ["42501", "0A000", "55006", "22012"].contains(&&message[..5]));
         assert!(refused, "{sql}: {outcome:?}");
     }
     // It owns the table, so these take a superuser's fence.
@@ -164,7 +165,7 @@ async fn a_cast_in_a_foreign_key_runs_as_a_role_that_can_do_nothing(place: Place
     ] {
         if place.login != Login::Owner {
             let outcome = through(&sql).await;
-            assert!(outcome.as_ref().is_err_and(|said| said.starts_with("42501")), "{sql}: {outcome:?}");
+            assert!(outcome.as_ref().is_err_and(|message| message.starts_with("42501")), "{sql}: {outcome:?}");
         }
     }
 }
@@ -209,8 +210,8 @@ async fn a_referential_action_makes_nothing_after_the_step(place: Place) {
         plugin.execute("DELETE FROM parent", &[]).await.map_err(|error| code(&error))
     };
     let who = "DO $$ BEGIN RAISE EXCEPTION 'runs as %', current_user; END $$";
-    let said = act(who).await.unwrap_err();
-    assert!(said.ends_with(&database.prepared.names.plugin_schema("evil")), "{said}");
+    let message = act(who).await.unwrap_err();
+    assert!(message.ends_with(&database.prepared.names.plugin_schema("evil")), "{message}");
     let made =
         ["CREATE TABLE plugin_evil.z (id uuid REFERENCES public.master_cards (id))", "CREATE TABLE plugin_evil.z ()"];
     let changed = [
@@ -221,11 +222,11 @@ async fn a_referential_action_makes_nothing_after_the_step(place: Place) {
     ];
     for sql in made.iter().chain(changed.iter().filter(|_| place.login != Login::Owner)) {
         let outcome = act(sql).await;
-        assert!(outcome.as_ref().is_err_and(|said| said.starts_with("42501")), "{sql}: {outcome:?}");
+        assert!(outcome.as_ref().is_err_and(|message| message.starts_with("42501")), "{sql}: {outcome:?}");
     }
     // Keys to cards are for its step alone, fence or not.
     let linked = act("ALTER TABLE plugin_evil.acts ADD id uuid REFERENCES public.master_cards (id)").await;
-    assert!(linked.as_ref().is_err_and(|said| said.starts_with("42501")), "{linked:?}");
+    assert!(linked.as_ref().is_err_and(|message| message.starts_with("42501")), "{linked:?}");
 }
 
 async fn a_closed_schema_role_keeps_what_its_tables_need(place: Place) {
@@ -269,13 +270,13 @@ async fn a_closed_schema_role_keeps_what_its_tables_need(place: Place) {
 
 async fn is_closed(database: &Database) -> bool {
     let names = &database.prepared.names;
-    let asked = "SELECT r.rolcanlogin OR has_schema_privilege(r.oid, 'plugin_evil', 'CREATE') OR pg_has_role(r.oid, $2, 'MEMBER')
+    let sql = "SELECT r.rolcanlogin OR has_schema_privilege(r.oid, 'plugin_evil', 'CREATE') OR pg_has_role(r.oid, $2, 'MEMBER')
                  OR pg_has_role(r.oid, $3, 'MEMBER') OR EXISTS (SELECT FROM pg_stat_activity WHERE usename = r.rolname)
                  OR (SELECT count(*) > 1 FROM pg_auth_members m WHERE m.roleid = r.oid)
                  FROM pg_roles r WHERE r.rolname = $1";
     let schema_role = names.plugin_schema("evil");
     let row =
-        database.admin().await.query_one(asked, &[&schema_role, &names.plugin_ddl(), &names.plugin()]).await.unwrap();
+        database.admin().await.query_one(sql, &[&schema_role, &names.plugin_ddl(), &names.plugin()]).await.unwrap();
     !row.get::<_, bool>(0)
 }
 
@@ -301,7 +302,7 @@ async fn a_session_of_the_schema_role_is_ended_with_its_step(place: Place) {
     until_asleep(&database, &database.prepared.names.plugin_schema("evil")).await;
     step.close_writer(&closer).await.unwrap();
     let ended = asleep.await.unwrap();
-    assert!(ended.as_ref().is_err_and(|said| said.starts_with("57P01")), "{ended:?}");
+    assert!(ended.as_ref().is_err_and(|message| message.starts_with("57P01")), "{ended:?}");
     assert!(is_closed(&database).await);
     database.card("written").await;
     // The others of the plugin live on, and nobody else may end anybody.
@@ -395,8 +396,8 @@ async fn cards_of_an_older_version_get_their_role(place: Place) {
         database.admin().await.batch_execute(&format!("ALTER ROLE {owner} NOLOGIN PASSWORD NULL")).await.unwrap();
     }
     prepare::prepare(&login, secret()).await.unwrap();
-    let asked = "SELECT relowner::regrole::text, has_schema_privilege(relowner, 'public', 'CREATE') FROM pg_class WHERE oid = 'public.master_cards'::regclass";
-    let row = database.admin().await.query_one(asked, &[]).await.unwrap();
+    let sql = "SELECT relowner::regrole::text, has_schema_privilege(relowner, 'public', 'CREATE') FROM pg_class WHERE oid = 'public.master_cards'::regclass";
+    let row = database.admin().await.query_one(sql, &[]).await.unwrap();
     assert_eq!((row.get::<_, String>(0), row.get::<_, bool>(1)), (cards, false));
     // A start closes the logins of plugins that no host has in service.
     connect::connect(&made.connect).await.unwrap_err();

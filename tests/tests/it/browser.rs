@@ -28,11 +28,23 @@ async fn playwright(host: &Host, specs: &[&str], environment: &[(&str, &str)]) {
     assert!(output.status.success(), "{failed}");
 }
 
+/// Half of the files, side by side with the other half.
+async fn half_of_all(number: u32) {
+    let host = Host::settings_of_shared().start().await;
+    // Some pages are about what is there, and say something else where nothing is.
+    host.owner().await.card("Something to list").await;
+    // That host lets its plugin `supplier` read pages of this machine.
+    playwright(&host, &[&format!("--shard={number}/2")], &[("CARDINAL_PRIVATE_PAGES", "1")]).await;
+}
+
 #[tokio::test]
-async fn the_admin_ui_works_in_chromium() {
-    let host = Host::shared().await;
-    // The shared host lets its plugin `supplier` read pages of this machine.
-    playwright(&host, &[], &[("CARDINAL_PRIVATE_PAGES", "1")]).await;
+async fn the_admin_ui_works_in_chromium_in_the_first_half_of_its_tests() {
+    half_of_all(1).await;
+}
+
+#[tokio::test]
+async fn the_admin_ui_works_in_chromium_in_the_second_half_of_its_tests() {
+    half_of_all(2).await;
 }
 
 #[tokio::test]

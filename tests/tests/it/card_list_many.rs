@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 use cardinal_tests::{Host, Package, PluginsFolder, User, unique};
 use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
 use tokio_postgres::Client;
 
 const CARDS: &str = "/v1/admin/master-cards";
@@ -32,13 +34,21 @@ SELECT c.id, 'p:' || k.kind || k.again, 'p' || CASE k.kind WHEN 'few' THEN 'f' E
 
 const BEGINS_WITH_L: &str = r"title ~ '(^|\n)L'";
 
+/// A host with these cards. Writing them takes longer than what is asked of them, so it is done once, and each test has a
+/// copy.
 async fn seeded() -> (Host, Client) {
-    let host = Host::settings().start().await;
+    static SEEDED: OnceCell<TempDir> = OnceCell::const_new();
+    let seeded = SEEDED.get_or_init(|| async {
+        let host = Host::settings().start().await;
+        let database = host.database().await;
+        database.execute(SEED, &[]).await.unwrap();
+        database.execute(SOURCES, &[]).await.unwrap();
+        let analyze = "ANALYZE public.master_cards, public.card_source_index, public.card_list_index, public.card_words, public.card_times";
+        database.batch_execute(analyze).await.unwrap();
+        host.stop().await
+    });
+    let host = Host::settings().copy_of(seeded.await).start().await;
     let database = host.database().await;
-    database.execute(SEED, &[]).await.unwrap();
-    database.execute(SOURCES, &[]).await.unwrap();
-    let analyze = "ANALYZE public.master_cards, public.card_source_index, public.card_list_index, public.card_words, public.card_times";
-    database.batch_execute(analyze).await.unwrap();
     (host, database)
 }
 

@@ -7,7 +7,7 @@ use http::Method;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::cli_author::{BUILDING, new, path, target};
+use super::cli_author::{BUILDING, build_environment, new, path};
 
 /// A crate that is watched.
 struct Dev {
@@ -21,7 +21,11 @@ impl Dev {
     }
 
     async fn of_crate(folder: &Path, crate_folder: PathBuf) -> Dev {
-        let environment = [("CARGO_TARGET_DIR", target().into_os_string())];
+        let environment = build_environment().map(|(name, value)| (name, value.into_os_string()));
+        // The first build may be one of all that the crate needs, and takes the time that it takes.
+        let mut cargo = tokio::process::Command::new("cargo");
+        cargo.args(["build", "--lib", "--offline", "--quiet"]).current_dir(&crate_folder).envs(environment.clone());
+        assert!(cargo.status().await.unwrap().success());
         let kept = ["HOME", "POSTGRES_BIN_DIR", "CARGO_HOME", "RUSTUP_HOME"];
         let kept = kept.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
         let arguments = ["plugin", "dev", path(&crate_folder), "--listen", "127.0.0.1:0", "--", "--offline"];
@@ -76,7 +80,7 @@ impl Dev {
 
 #[tokio::test]
 async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
-    let _building = BUILDING.lock().await;
+    let _building = BUILDING.write().await;
     let folder = tempfile::tempdir().unwrap();
     let mut dev = Dev::start(folder.path()).await;
     let client = dev.client();
@@ -126,7 +130,7 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
 
 #[tokio::test]
 async fn its_host_ends_with_it_however_it_ends() {
-    let _building = BUILDING.lock().await;
+    let _building = BUILDING.write().await;
     let folder = tempfile::tempdir().unwrap();
     let mut dev = Dev::start(folder.path()).await;
     let family = descendants(dev.program.pid());

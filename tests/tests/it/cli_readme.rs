@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use cardinal_tests::{cardinal, cardinal_program, exited, repository};
+use cardinal_tests::{cardinal, cardinal_program, exited, has_browser, repository};
 
-use super::cli_author::{BUILDING, path, target};
+use super::cli_author::{BUILDING, build_environment, path, target};
 
 fn page() -> String {
     std::fs::read_to_string(repository().join("plugins/README.md")).unwrap()
@@ -25,29 +25,34 @@ fn shell(folder: &Path, script: &str) -> Output {
     let all = std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path))).unwrap();
     let mut bash = Command::new("bash");
     bash.args(["-e", "-c", script]).current_dir(folder).env("PATH", all);
-    bash.env("CARGO_NET_OFFLINE", "true").env("CARGO_TARGET_DIR", target());
+    bash.env("CARGO_NET_OFFLINE", "true").envs(build_environment());
     bash.output().unwrap()
 }
 
 #[test]
 fn the_five_minutes_are_as_the_page_says() {
-    let _building = BUILDING.blocking_lock();
+    let _building = BUILDING.blocking_write();
     let folder = tempfile::tempdir().unwrap();
     let (out, err) = exited(&shell(folder.path(), block(&page(), "## In five minutes")), 0);
-    for good in
-        ["ok       routes", "ok       database", "ok       tools", "ok       swap", "ok       end", "all checks passed"]
-    {
+    for good in [
+        "ok       routes",
+        "ok       database",
+        "ok       tools",
+        "ok       swap",
+        "ok       panics",
+        "ok       end",
+        "all checks passed",
+    ] {
         assert!(out.contains(good), "{good}: {out}");
     }
     assert!(!out.contains("FAILED") && !err.contains("LEFT OUT"), "{out}{err}");
     assert!(out.contains("2 listed, 1 called and answered, 1 asked to be confirmed"), "{out}");
-    let has_browser = Command::new("chromium").arg("--version").output().is_ok();
-    assert!(!has_browser || out.contains("draws `page notes`, `tab notes` for a card"), "{out}");
+    assert!(!has_browser() || out.contains("draws `page notes`, `tab notes` for a card"), "{out}");
 }
 
 #[test]
 fn the_files_of_the_page_are_a_plugin_that_a_host_takes() {
-    let _building = BUILDING.blocking_lock();
+    let _building = BUILDING.blocking_write();
     let (folder, page) = (tempfile::tempdir().unwrap(), page());
     std::os::unix::fs::symlink(repository(), folder.path().join("cardinal")).unwrap();
     let notes = folder.path().join("notes");

@@ -26,10 +26,6 @@ fn journal(host: &Host) -> Vec<Value> {
     book["crashes"].as_array().unwrap().clone()
 }
 
-async fn state(host: &Host, plugin: &str) -> Value {
-    host.owner().await.get(&format!("/v1/admin/plugin-registry/{plugin}")).await.expect(200)["item"].take()
-}
-
 /// Asks for a route that ends the worker; there is no answer, and a journal entry that there was none of before.
 async fn crash(host: &Host, route: &str) -> Value {
     let before = journal(host).len();
@@ -62,12 +58,12 @@ async fn every_way_to_end_the_worker_is_put_down_to_the_plugin_that_did_it() {
         assert_eq!(named, handler.then_some(format!("GET {route}")).as_deref(), "{route}: {first}");
         assert_eq!(first["plugin"]["offset"].is_string(), has_offset, "{route}: {first}");
         assert_eq!(first["plugin"]["version"], "1.0.0");
-        let item = state(&host, "crasher").await;
+        let item = host.plugin("crasher").await;
         assert_eq!((&item["state"], &item["crash"]["cause"]), (&"active".into(), &cause.into()), "once is forgiven");
         assert_eq!(first["plugin"]["sha256"], item["sha256"]);
 
         crash(&host, route).await;
-        let item = state(&host, "crasher").await;
+        let item = host.plugin("crasher").await;
         assert_eq!(item["state"], "quarantined", "{route}: {item}");
         assert_eq!(
             (&item["quarantine"]["crash"]["cause"], &item["quarantine"]["suspected"]),
@@ -75,7 +71,7 @@ async fn every_way_to_end_the_worker_is_put_down_to_the_plugin_that_did_it() {
         );
         assert!(item["reason"].as_str().is_some_and(|reason| reason.contains("ended the worker")), "{item}");
         host.owner().await.get(&format!("{CRASHER}/well")).await.refused(503, "plugin-unavailable");
-        assert_eq!(state(&host, "quick").await["state"], "active");
+        assert_eq!(host.plugin("quick").await["state"], "active");
         release(&host).await;
         assert_eq!(host.owner().await.get(&format!("{CRASHER}/well")).await.text(), "well");
     }
@@ -138,9 +134,9 @@ async fn under_load_a_crash_costs_what_was_in_flight_and_nothing_else() {
     println!("{answered} answered, {lost} lost in two crashes with {ASKING} clients asking");
     assert_eq!(*seen.other.lock().unwrap(), Vec::<String>::new(), "refused connections and wrong answers");
     assert!(lost <= 2 * ASKING, "{lost} requests were lost, and {ASKING} at a time were in flight");
-    assert_eq!(state(&host, "crasher").await["state"], "quarantined");
+    assert_eq!(host.plugin("crasher").await["state"], "quarantined");
     for plugin in ["quick", "echo"] {
-        assert_eq!(state(&host, plugin).await["state"], "active");
+        assert_eq!(host.plugin(plugin).await["state"], "active");
     }
     let last = journal(&host).pop().unwrap();
     assert!(last["in_flight"].as_array().unwrap().iter().any(|it| it["plugin"] == "crasher" && it["calls"] == 1));
@@ -154,7 +150,7 @@ async fn a_kill_from_outside_blames_nobody() {
         kill_process(Pid::from_raw(worker).unwrap(), signal).unwrap();
         let crash = eventually("it is written down", async || journal(&host).get(before).cloned()).await;
         assert_eq!((&crash["cause"], &crash["plugin"]), (&"killed".into(), &Value::Null), "{signal:?}: {crash}");
-        assert_eq!(state(&host, "crasher").await["state"], "active");
+        assert_eq!(host.plugin("crasher").await["state"], "active");
     }
 }
 
@@ -163,14 +159,14 @@ async fn a_quarantine_outlives_restarts_and_another_package_begins_with_a_clean_
     let host = Host::settings().plugins(plugins()).start().await;
     crash(&host, "/segfault").await;
     crash(&host, "/abort").await;
-    assert_eq!(state(&host, "crasher").await["state"], "quarantined", "two crashes, whatever their causes");
+    assert_eq!(host.plugin("crasher").await["state"], "quarantined", "two crashes, whatever their causes");
     let lines = host.owner().await.get("/v1/admin/plugin-registry/crasher/logs?level=error").await.expect(200);
     let told: Vec<_> =
         lines["items"].as_array().unwrap().iter().filter(|line| line["fields"]["handler"].is_string()).collect();
     assert_eq!(told[0]["fields"]["handler"], "GET /abort", "{lines}");
     assert_eq!(told[1]["fields"]["handler"], "GET /segfault", "{lines}");
     let host = host.restart(|settings| settings).await;
-    assert_eq!(state(&host, "crasher").await["state"], "quarantined");
+    assert_eq!(host.plugin("crasher").await["state"], "quarantined");
     let viewer = host.owner().await.make_user("viewer").await;
     viewer
         .call(Method::POST, "/v1/admin/plugin-registry/crasher/release")
@@ -182,15 +178,15 @@ async fn a_quarantine_outlives_restarts_and_another_package_begins_with_a_clean_
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("each of its routes", "each of the routes")).unwrap();
     host.owner().await.call(Method::POST, "/v1/admin/plugin-registry/rescan").send().await.expect(200);
-    assert_eq!(state(&host, "crasher").await["state"], "active", "another package of the same plugin");
+    assert_eq!(host.plugin("crasher").await["state"], "active", "another package of the same plugin");
     std::fs::write(&manifest, text).unwrap();
     host.owner().await.call(Method::POST, "/v1/admin/plugin-registry/rescan").send().await.expect(200);
-    assert_eq!(state(&host, "crasher").await["state"], "quarantined", "and back again");
+    assert_eq!(host.plugin("crasher").await["state"], "quarantined", "and back again");
 
     // On the machine itself, as an operator does at night.
     let released = cardinal(["plugin", "release", "crasher", "--data-dir", host.data().to_str().unwrap()]);
     assert!(released.status.success(), "{released:?}");
-    assert_eq!(state(&host, "crasher").await["state"], "active");
+    assert_eq!(host.plugin("crasher").await["state"], "active");
     let audit = host.owner().await.get("/v1/admin/audit?action=plugin.release").await.expect(200);
     assert_eq!(audit["items"][0]["target"], "crasher", "{audit}");
 }
@@ -205,7 +201,7 @@ async fn when_nobody_can_be_blamed_those_with_calls_under_way_are_suspected() {
             .map(|call| tokio::spawn(call.try_send()))
             .collect();
         eventually("calls are under way", async || {
-            (state(&host, "crasher").await["counters"]["in_flight"].as_u64() >= Some(3)).then_some(())
+            (host.plugin("crasher").await["counters"]["in_flight"].as_u64() >= Some(3)).then_some(())
         })
         .await;
         let crash = crash(&host, "/own-thread/unregistered-overflow").await;
@@ -214,12 +210,12 @@ async fn when_nobody_can_be_blamed_those_with_calls_under_way_are_suspected() {
         for call in waiting {
             assert!(call.await.unwrap().is_err());
         }
-        let item = state(&host, "crasher").await;
+        let item = host.plugin("crasher").await;
         let expected = if round == 1 { "active" } else { "quarantined" };
         assert_eq!(item["state"], expected, "{item}");
         assert_eq!(item["quarantine"]["suspected"], if round == 1 { Value::Null } else { true.into() });
     }
-    assert_eq!(state(&host, "quick").await["state"], "active");
+    assert_eq!(host.plugin("quick").await["state"], "active");
     release(&host).await;
 }
 
@@ -232,10 +228,10 @@ async fn a_library_that_crashes_only_the_worker_is_set_aside_before_long() {
         Some(library)
     });
     let host = Host::settings().plugins(plugins().with("late", &package)).start().await;
-    let item = state(&host, "bad-constructor").await;
+    let item = host.plugin("bad-constructor").await;
     assert_eq!(item["state"], "quarantined", "{item}");
     assert_eq!(journal(&host).len(), 2);
-    assert_eq!(state(&host, "crasher").await["state"], "active");
+    assert_eq!(host.plugin("crasher").await["state"], "active");
     println!("{}", host.log().lines().filter(|line| line.contains("worker")).collect::<Vec<_>>().join("\n"));
 }
 

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use cardinal_tests::{Host, HostSettings, Others, Package, PluginsFolder, User, cardinal, eventually};
+use cardinal_tests::{Host, HostSettings, Others, Package, PluginsFolder, cardinal, eventually};
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -31,10 +31,6 @@ fn journal(host: &Host) -> Vec<Value> {
     book["crashes"].as_array().unwrap().clone()
 }
 
-async fn state(user: &User, plugin: &str) -> Value {
-    user.get(&format!("/v1/admin/plugin-registry/{plugin}")).await.expect(200)["item"].take()
-}
-
 #[tokio::test]
 async fn when_a_plugin_has_taken_all_descriptors_new_clients_are_served() {
     let host = settings().start().await;
@@ -59,10 +55,10 @@ async fn when_a_plugin_has_taken_all_descriptors_new_clients_are_served() {
     })
     .await;
     assert!(warning.contains("unruly"), "{warning}");
-    let own = state(owner, "unruly").await["budgets"]["descriptors"].as_u64();
+    let own = host.plugin("unruly").await["budgets"]["descriptors"].as_u64();
     assert!(own >= Some(leaked / 10 * 9), "{own:?} of {leaked} are put down to the plugin that opened them");
     // Its own runtime has a few.
-    let quick = state(owner, "quick").await["budgets"]["descriptors"].as_u64();
+    let quick = host.plugin("quick").await["budgets"]["descriptors"].as_u64();
     assert!(quick < Some(20), "{quick:?} are put down to another plugin");
     assert_eq!(host.worker_pid(), worker);
     assert!(journal(&host).is_empty());
@@ -86,13 +82,13 @@ async fn whoever_changes_the_descriptors_of_the_host_is_named_at_once() {
             assert!(begun.elapsed() < NOTICED, "{sin} was noticed after {:?}", begun.elapsed());
             let named = (&crash["cause"], &crash["plugin"]["name"], &crash["plugin"]["handler"]);
             assert_eq!(named, (&json!("descriptors"), &json!("unruly"), &json!(handler)), "{sin}: {crash}");
-            let state = state(owner, "unruly").await["state"].take();
+            let state = host.plugin("unruly").await["state"].take();
             assert_eq!(state, if round == 0 { "active" } else { "quarantined" }, "{sin}");
+            assert_eq!(host.plugin("quick").await["state"], "active");
             assert_eq!(owner.get("/v1/admin/plugins/quick/hello").await.status, 200);
         }
         owner.call(Method::POST, &format!("{REPORT}/release")).send().await.expect(200);
     }
-    assert_eq!(state(owner, "quick").await["state"], "active");
 }
 
 #[tokio::test]
@@ -127,7 +123,7 @@ async fn a_worker_that_was_stopped_from_outside_blames_nobody() {
         let calls = (0..3).map(|_| owner.call(Method::GET, &format!("{UNRULY}/block/sleep?ms=60000")));
         let waiting: Vec<_> = calls.map(|call| tokio::spawn(call.try_send())).collect();
         eventually("calls are under way", async || {
-            (state(owner, "unruly").await["counters"]["in_flight"].as_u64() >= Some(3)).then_some(())
+            (host.plugin("unruly").await["counters"]["in_flight"].as_u64() >= Some(3)).then_some(())
         })
         .await;
         kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::STOP).unwrap();
@@ -137,7 +133,7 @@ async fn a_worker_that_was_stopped_from_outside_blames_nobody() {
             drop(call.await);
         }
         for plugin in ["unruly", "quick"] {
-            assert_eq!(state(owner, plugin).await["state"], "active", "{plugin}");
+            assert_eq!(host.plugin(plugin).await["state"], "active", "{plugin}");
         }
     }
     let crashes = owner.get("/v1/admin/system").await.expect(200)["unattributed_crashes"].take();

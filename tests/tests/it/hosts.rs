@@ -43,7 +43,7 @@ async fn new_database(host: &Host, migrations: usize) -> String {
     let url = format!("{}/{name}", server.strip_suffix("/cardinal").unwrap());
     if migrations > 0 {
         let login = ConnectParams::from_url(&Secret::new(url.clone())).unwrap();
-        let names = RoleNames::of_database(&login.dbname);
+        let names = RoleNames::new(&login.dbname);
         Preparation { login, names, secret: SecretSource::InDatabase, migrations, is_beside: false }
             .make()
             .await

@@ -118,6 +118,69 @@ async fn it_shows_first_what_it_would_do_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn it_sets_and_removes_an_attribute_of_each() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let (agent, word) = (owner.key(&SCOPES).await, unique("bulk"));
+    let ids = seed(owner, &word, 2).await;
+    let path = format!("/v1/admin/master-cards/{}", ids[0]);
+    let season = json!({"attributes": {"a/b": "summer", "n": 18_446_744_073_709_551_615_u64}});
+    owner.patch(&path, &season).await.expect(200);
+    let changes = async |action: &Value| {
+        let mut wanted = action.clone();
+        wanted["ids"] = json!(ids);
+        let shown = answered(&call(&agent, TOOL, &wanted).await);
+        let mut all: Vec<Value> =
+            shown["sample"].as_array().unwrap().iter().map(|card| card["changes"].clone()).collect();
+        all.sort_by_key(|changes| changes[0].get("before").is_none());
+        json!(all)
+    };
+    let set = json!({"action": "set_attribute", "key": "a/b", "value": ["winter"]});
+    let (at, after) = ("/attributes/a~1b", json!(["winter"]));
+    let shown = json!([[{"pointer": at, "before": "summer", "after": after}], [{"pointer": at, "after": after}]]);
+    assert_eq!(changes(&set).await, shown);
+    let remove = json!({"action": "remove_attribute", "key": "n"});
+    let shown = json!([[{"pointer": "/attributes/n", "before": 18_446_744_073_709_551_615_u64}], []]);
+    assert_eq!(changes(&remove).await, shown);
+
+    let wrong = [
+        (json!({"action": "set_attribute", "key": "a/b"}), "/args/value"),
+        (json!({"action": "set_attribute", "key": "sources", "value": {}}), "/args/key"),
+        (json!({"action": "remove_attribute"}), "/args/key"),
+        (json!({"action": "archive", "key": "n"}), "/args/key"),
+    ];
+    for (mut wanted, place) in wrong {
+        wanted["ids"] = json!(ids);
+        let result = call(&agent, TOOL, &wanted).await;
+        assert!(result["isError"] == true && text(&result).contains(place), "{result}");
+    }
+    // A number that would be rounded is refused, not altered.
+    let arguments = r#"{"action":"set_attribute","key":"n","value":[0.10000000000000000000001],"filter":{}}"#;
+    let message = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{TOOL}","arguments":{arguments}}}}}"#
+    );
+    let answer = host.client().bearer(&agent.token).call(http::Method::POST, "/api").body("application/json", message);
+    let result = answer.header("accept", "application/json").send().await.expect(200)["result"].clone();
+    assert!(result["isError"] == true && text(&result).contains("/value/0: "), "{result}");
+
+    let mut run = set.clone();
+    for (name, value) in [("ids", json!(ids)), ("dry_run", json!(false)), ("expected_count", json!(2))] {
+        run[name] = value;
+    }
+    let approval = waits(&call(&agent, TOOL, &run).await);
+    let item = owner.get(&approval).await.expect(200)["item"].clone();
+    let added = json!({"pointer": format!("/{word}~12{at}"), "after": after});
+    assert!(item["difference"]["changes"].as_array().unwrap().contains(&added), "{item}");
+    decide(owner, &approval, "approve").await.expect(200);
+    let started = answered(&call(&agent, TOOL, &run).await);
+    let job = over(&agent, &started["item"]["id"]).await;
+    assert_eq!((&job["state"], &job["done"]), (&json!("done"), &json!(2)), "{job}");
+    for id in &ids {
+        assert_eq!(owner.read_card(id).await["attributes"]["a/b"], after);
+    }
+}
+
+#[tokio::test]
 async fn a_person_confirms_it_and_it_becomes_a_job() {
     let host = Host::shared().await;
     let owner = host.owner().await;

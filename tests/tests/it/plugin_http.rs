@@ -259,11 +259,22 @@ async fn a_request_that_is_none_is_refused_before_it_goes_anywhere() {
     let (host, site) = (open_host().await, Site::start().await);
     let url = site.url("/hello");
     let with = |name: &str, value: &str| json!({"url": url, "headers": [[name, value]]});
+    let with_password = format!("http://user:secret@127.0.0.1:{}/", site.port);
+    for (url, told) in [
+        ("file:///etc/passwd", "must begin with https:// or http://, not with file:"),
+        ("ftp://x", "not with ftp:"),
+        ("not a url", "must begin with https:// or http://."),
+        ("http://", "is not valid: empty host"),
+        (&with_password, "must not have a user name or a password"),
+    ] {
+        let answer = ask(&host, json!({"url": url})).await;
+        assert_eq!(answer["failure"], "invalid-url", "{url}: {answer}");
+        let problem = host.owner().await.post(&format!("{ASK}/pass"), &json!({"url": url})).await;
+        let problem = problem.refused(422, "validation-failed");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(told) && !detail.contains("secret"), "{url}: {detail}");
+    }
     for what in [
-        json!({"url": "file:///etc/passwd"}),
-        json!({"url": "ftp://127.0.0.1/"}),
-        json!({"url": format!("http://user:secret@127.0.0.1:{}/", site.port)}),
-        json!({"url": "nonsense"}),
         json!({"url": url, "method": "CONNECT"}),
         json!({"url": url, "timeout_ms": 3_600_000}),
         with("host", "other.example"),

@@ -8,10 +8,26 @@ use cardinal_tests::{Host, Others, Package, PluginsFolder, cardinal, eventually,
 use http::Method;
 use serde_json::{Value, json};
 
-/// The state of every package, by its folder.
+/// The state of every package, by its folder, once none of them is being loaded: a host waits for that as it starts, but
+/// not for as long as a busy machine may take.
 async fn registry(host: &Host) -> Vec<Value> {
-    let items = host.owner().await.get("/v1/admin/plugin-registry").await.expect(200)["items"].take();
-    items.as_array().unwrap().clone()
+    eventually("every package has been loaded or refused", async || {
+        let items = host.owner().await.get("/v1/admin/plugin-registry").await.expect(200)["items"].take();
+        let items = items.as_array().unwrap().clone();
+        items.iter().all(|item| item["state"] != "checked").then_some(items)
+    })
+    .await
+}
+
+/// The same, once each that wanted a name while another one was being loaded with it has had its turn; `late` comes too
+/// late for good.
+async fn registry_after_turns(host: &Host, late: &str) -> Vec<Value> {
+    eventually("each package had its turn", async || {
+        let registry = registry(host).await;
+        let waits = |item: &Value| item["refusal"]["code"] == "duplicate-name" && item["package"] != late;
+        (!registry.iter().any(waits)).then_some(registry)
+    })
+    .await
 }
 
 fn entry<'r>(registry: &'r [Value], package: &str) -> &'r Value {
@@ -205,12 +221,7 @@ async fn a_library_that_ends_or_holds_its_process_never_does_so_to_the_host() {
     let host = Host::settings().plugins(plugins).start().await;
     let worker = host.worker_pid();
     // Four of them want one name: who holds its process keeps the others waiting for their turn.
-    let registry = eventually("each package had its turn", async || {
-        let registry = registry(&host).await;
-        let waits = |item: &Value| item["refusal"]["code"] == "duplicate-name";
-        (!registry.iter().any(waits)).then_some(registry)
-    })
-    .await;
+    let registry = registry_after_turns(&host, "").await;
     refused(
         &registry,
         &[
@@ -305,7 +316,7 @@ async fn a_library_gives_what_its_manifest_says_or_is_refused_and_then_owns_noth
         .with("6-good", &Package::fixture("echo"))
         .with("7-late", &Package::fixture("echo"));
     let host = Host::settings().plugins(plugins).start().await;
-    let registry = registry(&host).await;
+    let registry = registry_after_turns(&host, "7-late").await;
     refused(
         &registry,
         &[

@@ -1,22 +1,14 @@
 //! Spans of requests at a collector of the tests' own: what is sent, as a part of which trace, and what never is.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    convert::Infallible,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+mod collector;
 
-use bytes::Bytes;
-use cardinal_tests::{Answer, Host, HostSettings, Package, PluginsFolder, Upstream, eventually, unique};
-use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use cardinal_tests::{Host, Upstream, eventually, unique};
+use http::{Method, Response};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use self::collector::{Collector, settings};
 use super::mcp_sessions;
 
 const ECHO: &str = "/v1/admin/plugins/echo";
@@ -24,191 +16,6 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 /// A word that stands where no span may have it from.
 const HIDDEN: &str = "hunter2";
-
-/// What a collector was sent: the path, the headers, the body.
-type Export = (String, HeaderMap, String);
-
-/// A collector that takes everything, after it has answered what it is told to.
-struct Collector {
-    address: SocketAddr,
-    seen: Arc<Mutex<Vec<Export>>>,
-    answers: Arc<Mutex<VecDeque<Response<Full<Bytes>>>>>,
-}
-
-impl Collector {
-    async fn start() -> Collector {
-        Collector::at("127.0.0.1:0".parse().unwrap()).await
-    }
-
-    async fn at(address: SocketAddr) -> Collector {
-        let listener = TcpListener::bind(address).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (seen, answers) = (Arc::<Mutex<Vec<Export>>>::default(), Arc::<Mutex<VecDeque<_>>>::default());
-        let collector = Collector { address, seen: Arc::clone(&seen), answers: Arc::clone(&answers) };
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (seen, answers) = (Arc::clone(&seen), Arc::clone(&answers));
-                let taking = service_fn(move |request: Request<Incoming>| {
-                    let (seen, answers) = (Arc::clone(&seen), Arc::clone(&answers));
-                    async move {
-                        let (head, body) = request.into_parts();
-                        let body = body.collect().await.unwrap().to_bytes();
-                        let body = String::from_utf8(body.to_vec()).unwrap();
-                        assert_eq!(head.method, Method::POST);
-                        seen.lock().unwrap().push((head.uri.to_string(), head.headers, body));
-                        let answer = answers.lock().unwrap().pop_front();
-                        let taken = || Response::new(Full::from(r#"{"partialSuccess":{}}"#));
-                        Ok::<_, Infallible>(answer.unwrap_or_else(taken))
-                    }
-                });
-                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), taking));
-            }
-        });
-        collector
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address)
-    }
-
-    fn settings(&self) -> HostSettings {
-        settings(&self.url())
-    }
-
-    /// Answers the next batch like this.
-    fn answer(&self, answer: http::response::Builder, body: &str) {
-        self.answers.lock().unwrap().push_back(answer.body(Full::from(body.to_owned())).unwrap());
-    }
-
-    fn exports(&self) -> Vec<Export> {
-        self.seen.lock().unwrap().clone()
-    }
-
-    /// All spans so far, each looked at closely.
-    fn spans(&self) -> Vec<Span> {
-        self.exports().iter().flat_map(|(_, _, body)| read(body)).collect()
-    }
-
-    /// The span of a request, by its answer.
-    async fn span_of(&self, answer: &Answer) -> Span {
-        let id = answer.header("x-request-id").unwrap().to_owned();
-        eventually("the span has come", async || {
-            self.spans().into_iter().find(|span| span.attributes.get("cardinal.request_id") == Some(&json!(id)))
-        })
-        .await
-    }
-
-    /// The spans within another, which has come after them.
-    fn within(&self, outer: &Span) -> Vec<Span> {
-        self.spans().into_iter().filter(|span| span.parent.as_ref() == Some(&outer.id)).collect()
-    }
-}
-
-fn settings(endpoint: &str) -> HostSettings {
-    Host::settings()
-        .plugins(PluginsFolder::default().with("echo", &Package::fixture("echo")))
-        .set("LOG_FORMAT", "json")
-        .set("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-        .set("PLUGIN_NETWORKS", "echo=127.0.0.1")
-}
-
-#[derive(Debug, Clone)]
-struct Span {
-    trace: String,
-    id: String,
-    parent: Option<String>,
-    name: String,
-    kind: u64,
-    flags: u64,
-    began: u128,
-    ended: u128,
-    attributes: BTreeMap<String, Value>,
-    has_failed: bool,
-}
-
-impl Span {
-    #[track_caller]
-    fn has(&self, attributes: &[(&str, Value)]) {
-        for (key, value) in attributes {
-            assert_eq!(self.attributes.get(*key), Some(value), "{key} in {self:#?}");
-        }
-    }
-}
-
-/// The spans of a batch, as strictly as the protocol is written: nothing may stand there that it does not know.
-fn read(body: &str) -> Vec<Span> {
-    let export: Value = serde_json::from_str(body).unwrap();
-    keys(&export, &["resourceSpans"], &[]);
-    let [of_resource] = &**export["resourceSpans"].as_array().unwrap() else { panic!("{export}") };
-    keys(of_resource, &["resource", "scopeSpans"], &[]);
-    keys(&of_resource["resource"], &["attributes"], &[]);
-    let resource = attributes(&of_resource["resource"]["attributes"]);
-    assert_eq!((&resource["service.name"], &resource["service.version"]), (&json!("cardinal"), &json!("1.0.0")));
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    assert_eq!(resource["host.name"], machine.trim());
-    assert!(uuid::Uuid::try_parse(resource["service.instance.id"].as_str().unwrap()).is_ok(), "{resource:?}");
-    let [of_scope] = &**of_resource["scopeSpans"].as_array().unwrap() else { panic!("{export}") };
-    keys(of_scope, &["scope", "spans"], &[]);
-    assert_eq!(of_scope["scope"], json!({"name": "cardinal", "version": "1.0.0"}));
-    let spans = of_scope["spans"].as_array().unwrap();
-    assert!((1..=512).contains(&spans.len()), "{}", spans.len());
-    spans.iter().map(read_span).collect()
-}
-
-fn read_span(span: &Value) -> Span {
-    const NEEDED: [&str; 8] =
-        ["traceId", "spanId", "flags", "name", "kind", "startTimeUnixNano", "endTimeUnixNano", "attributes"];
-    keys(span, &NEEDED, &["parentSpanId", "traceState", "status"]);
-    let id = |value: &Value, digits: usize| {
-        let text = value.as_str().unwrap();
-        let is_hex = text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-        assert!(text.len() == digits && is_hex && text.bytes().any(|byte| byte != b'0'), "{span}");
-        text.to_owned()
-    };
-    // 64-bit numbers are strings.
-    let time = |name: &str| span[name].as_str().unwrap().parse::<u128>().unwrap();
-    let read = Span {
-        trace: id(&span["traceId"], 32),
-        id: id(&span["spanId"], 16),
-        parent: span.get("parentSpanId").map(|parent| id(parent, 16)),
-        name: span["name"].as_str().unwrap().to_owned(),
-        kind: span["kind"].as_u64().unwrap(),
-        flags: span["flags"].as_u64().unwrap(),
-        began: time("startTimeUnixNano"),
-        ended: time("endTimeUnixNano"),
-        attributes: attributes(&span["attributes"]),
-        has_failed: span.get("status").is_some(),
-    };
-    assert!(read.began > 1_700_000_000_000_000_000 && read.began <= read.ended, "{span}");
-    assert!(span.get("status").is_none_or(|status| *status == json!({"code": 2})), "{span}");
-    assert_eq!(read.flags & 1, 1, "only sampled ones are sent: {span}");
-    read
-}
-
-/// The object has the first keys, and of others only the second.
-#[track_caller]
-fn keys(object: &Value, needed: &[&str], possible: &[&str]) {
-    let found: BTreeSet<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
-    assert!(needed.iter().all(|key| found.contains(key)), "{needed:?} in {object}");
-    assert!(found.iter().all(|key| needed.contains(key) || possible.contains(key)), "{object}");
-}
-
-/// Attributes by name, each with one value of the type that it says.
-fn attributes(list: &Value) -> BTreeMap<String, Value> {
-    let mut read = BTreeMap::new();
-    for attribute in list.as_array().unwrap() {
-        keys(attribute, &["key", "value"], &[]);
-        let value = match attribute["value"].as_object().unwrap().iter().collect::<Vec<_>>()[..] {
-            [(kind, value @ Value::String(_))] if kind == "stringValue" => value.clone(),
-            [(kind, Value::String(digits))] if kind == "intValue" => json!(digits.parse::<i64>().unwrap()),
-            [(kind, value)] if kind == "doubleValue" && value.is_number() => value.clone(),
-            _ => panic!("{attribute}"),
-        };
-        let before = read.insert(attribute["key"].as_str().unwrap().to_owned(), value);
-        assert!(before.is_none(), "twice: {attribute}");
-    }
-    read
-}
 
 fn lines(host: &Host) -> Vec<Value> {
     host.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -355,6 +162,47 @@ async fn a_plugin_and_each_tool_call_have_spans_within_the_requests() {
     assert!(call.has_failed && !span.has_failed, "{call:#?} {span:#?}");
     call.has(&[("cardinal.outcome", json!("error")), ("error.type", json!("tool_error"))]);
     assert!(collector.exports().iter().all(|(_, _, body)| !body.contains(HIDDEN)));
+}
+
+#[tokio::test]
+async fn a_tool_call_joins_the_trace_that_its_message_names() {
+    let collector = Collector::start().await;
+    let host = collector.settings().start().await;
+    let owner = host.owner().await;
+    let user = host.client().bearer(&owner.token);
+    let session = mcp_sessions::session(&user).await;
+    let message = |parent: &str| {
+        let mut message = tool_call("plugin_echo_say", &json!({"text": "hello"}));
+        message["params"]["_meta"] = json!({"traceparent": parent});
+        message
+    };
+    let parent = |span: &str| format!("00-{TRACE}-{span}-01");
+    owner.mcp(&message(&parent("00f067aa0ba902b7"))).await.expect(200);
+    let held = mcp_sessions::send(&user, &session, &message(&parent("00f067aa0ba902b8"))).await;
+    assert_eq!(held.status, 200, "{held}");
+    for span in ["00f067aa0ba902b7", "00f067aa0ba902b8"] {
+        let call = eventually("the call's span", async || {
+            collector.spans().into_iter().find(|seen| seen.parent.as_deref() == Some(span))
+        })
+        .await;
+        assert_eq!((&*call.trace, &*call.name), (TRACE, "tools/call plugin_echo_say"));
+        assert_eq!((call.kind, call.flags), (2, 0x301), "served for a client elsewhere");
+    }
+
+    // The request's own trace comes first; what names none is none; who does not want its spans kept has none.
+    let call = owner.call(Method::POST, "/api").json(&message(&parent("00f067aa0ba902b9")));
+    let first = call.header("accept", "application/json").header("traceparent", &parent(PARENT)).send().await;
+    let others = ["nonsense", "00-0AF7651916CD43DD8448EB211C80319C-00f067aa0ba902b7-01"].map(message);
+    for answer in [first, owner.mcp(&others[0]).await, owner.mcp(&others[1]).await] {
+        let span = collector.span_of(&answer).await;
+        let within = eventually("the call's span", async || collector.within(&span).pop()).await;
+        assert_eq!((within.trace, within.kind), (span.trace, 1));
+    }
+    let unsampled = parent("00f067aa0ba902ba").replace("-01", "-00");
+    collector.span_of(&owner.mcp(&message(&unsampled)).await).await;
+    let spans = collector.spans();
+    let outside = ["00f067aa0ba902b9", "00f067aa0ba902ba"];
+    assert!(spans.iter().all(|span| !outside.contains(&span.parent.as_deref().unwrap_or_default())), "{spans:#?}");
 }
 
 #[tokio::test]
