@@ -142,18 +142,28 @@ pub(super) async fn decide(person: &User, approval: &str, what: &str) -> Answer 
     person.call(Method::POST, &format!("{approval}/{what}")).send().await
 }
 
-/// What waits for a person as soon as this call does, which is not waited for any longer.
+/// What waits for a person as soon as this call does, whose client then leaves. The host has noticed that: else the call
+/// that was left might run by itself when it is approved.
 pub(super) async fn asked(person: &User, arguments: &Value, call: impl Future<Output = Value>) -> Value {
     let waits = eventually("the call waits for a person", async || {
         let page = person.get(&format!("{APPROVALS}?limit=200")).await.expect(200);
         let items = page["items"].as_array().unwrap().clone();
         items.into_iter().find(|approval| approval["arguments"] == *arguments)
     });
-    tokio::select! {
+    let approval = tokio::select! {
         biased;
         approval = waits => approval,
         result = call => panic!("{result}"),
-    }
+    };
+    let [tool, caller] = [&approval["tool"], &approval["caller"]["id"]].map(|text| text.as_str().unwrap());
+    let calls = format!("/v1/admin/audit?action=tool.call&target={tool}&actor={caller}");
+    eventually("the call has ended", async || {
+        let page = person.get(&calls).await.expect(200);
+        let mut lines = page["items"].as_array().unwrap().iter();
+        lines.any(|line| line["request_id"] == approval["request_id"]).then_some(())
+    })
+    .await;
+    approval
 }
 
 pub(super) fn approval_path(approval: &Value) -> String {
