@@ -120,10 +120,11 @@ mod scope;
 mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod users;
 
 pub use card_events::{CardChange, CardEvent, CardEvents};
 pub use cardinal_plugin_macros::{FromRow, plugin};
-pub use cards::{Card, CardPage, CardQuery, Source, User, UserKind};
+pub use cards::{Card, CardPage, CardQuery, Source};
 pub use context::PluginContext;
 pub use cursor::{Cursor, Page};
 pub use database::{
@@ -143,6 +144,7 @@ pub use response::{Event, Response, RowFormat};
 pub use router::{Handler, HandlerFuture, IntoRouter, Router};
 pub use runtime::{Task, block_on};
 pub use stream::ByteStream;
+pub use users::{User, UserKind};
 
 pub use bytes;
 pub use futures_util as futures;
