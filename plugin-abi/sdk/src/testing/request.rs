@@ -1,4 +1,4 @@
-//! A request as a test makes it, and the users and cards of tests.
+//! A request as a test makes it, and the users of tests.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -6,7 +6,6 @@ use bytes::Bytes;
 use cardinal_plugin_abi::{self as abi, pairs, record, record::attr};
 use http::Method;
 use serde::Serialize;
-use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{User, UserKind};
@@ -506,30 +505,4 @@ impl abi::stream::Source for Pieces {
 pub fn test_user(name: &str, scopes: &[&str]) -> User {
     let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
     User { id: Uuid::new_v4(), name: name.to_owned(), kind: UserKind::User, scopes }
-}
-
-/// Makes a card for tests, as [`TestHost::add_card`](super::TestHost::add_card) takes it: with this title, an id and an SKU
-/// of its own, `active`, version 1, without sources.
-///
-/// Fields of `with` replace these; `id`, `sku`, `status`, `attributes`, `version` are those of [`Card`](crate::Card).
-///
-/// ```
-/// use cardinal_plugin::{json, testing::test_card};
-///
-/// let lamp = test_card("Lamp", json!({ "sku": "L1", "attributes": { "sources": {} } }));
-/// assert_eq!((&lamp["sku"], &lamp["status"]), (&json!("L1"), &json!("active")));
-/// ```
-pub fn test_card(title: &str, with: Value) -> Value {
-    let (id, now) = (Uuid::new_v4(), super::rules::now());
-    let mut card = serde_json::json!({
-        "id": id, "title": title, "sku": format!("TEST-{id}"), "status": "active", "attributes": {}, "version": 1,
-        "created_at": now, "updated_at": now,
-    });
-    for (name, value) in with.as_object().cloned().unwrap_or_default() {
-        card[name] = value;
-    }
-    if !card["attributes"]["sources"].is_object() {
-        card["attributes"]["sources"] = serde_json::json!({});
-    }
-    card
 }
