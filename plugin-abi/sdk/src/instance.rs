@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::{
     Error, PluginContext, Request, Result, Router,
     context::{Core, InCall},
+    handler::BoxedFuture,
     memory,
     router::Entry,
     runtime::Threads,
@@ -217,13 +218,7 @@ impl Instance {
         }
     }
 
-    fn begin(
-        &self,
-        handler: u32,
-        call: CallId,
-        mut request: abi::Request,
-        scope: &Scope,
-    ) -> Result<crate::router::BoxedFuture> {
+    fn begin(&self, handler: u32, call: CallId, mut request: abi::Request, scope: &Scope) -> Result<BoxedFuture> {
         let entry = usize::try_from(handler).ok().and_then(|at| self.entries.get(at));
         let entry = entry.ok_or_else(|| Error::over("there is no handler of this number"))?;
         let head = bytes_in(std::mem::take(&mut request.head));

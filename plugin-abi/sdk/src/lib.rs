@@ -101,6 +101,7 @@ mod context;
 mod cursor;
 mod database;
 mod error;
+mod handler;
 mod http_client;
 mod input;
 mod instance;
@@ -132,6 +133,7 @@ pub use database::{
     Transaction,
 };
 pub use error::{Error, Result, StdError};
+pub use handler::{Handler, HandlerFuture};
 pub use http_client::{HttpClient, HttpFailure, HttpRequest, HttpResponse};
 pub use jobs::{Job, JobHandler};
 #[cfg(any(feature = "log", feature = "tracing"))]
@@ -141,7 +143,7 @@ pub use notifications::{Notification, Notifications};
 pub use observe::{Level, Metrics};
 pub use request::{CsvRows, Multipart, Part, Request};
 pub use response::{Event, Response, RowFormat};
-pub use router::{Handler, HandlerFuture, IntoRouter, Router};
+pub use router::{IntoRouter, Router};
 pub use runtime::{Task, block_on};
 pub use stream::ByteStream;
 pub use users::{User, UserKind};

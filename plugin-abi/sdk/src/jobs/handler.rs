@@ -9,7 +9,7 @@ use std::{
 use super::Job;
 use crate::{
     Level, PluginContext, Request, Response, Result,
-    router::{Asynchronous, BoxedFuture},
+    handler::{Asynchronous, BoxedFuture},
 };
 
 /// What the handler of a job is called in the list that the host reads.
