@@ -7,55 +7,14 @@ mod tasks;
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex},
 };
 
 use bytes::Bytes;
-use cardinal_plugin_abi::{Answer, CallId, CtxId, Fut, HostApiRef};
+use cardinal_plugin_abi::{Answer, CallId, Fut};
 use serde::de::DeserializeOwned;
-use uuid::Uuid;
 
-use crate::{
-    Error, Result, User,
-    database::shape::Shapes,
-    instance::About,
-    panics::Registration,
-    runtime::{Register, Runtime, Threads},
-    scope::Scope,
-};
-
-/// One instance of the plugin, shared by all its contexts.
-pub(crate) struct Core {
-    pub(crate) host: HostApiRef,
-    pub(crate) ctx: CtxId,
-    pub(crate) about: About,
-    pub(crate) runtime: Runtime,
-    pub(crate) shapes: Shapes,
-    /// The plugin's own user, once it was asked for.
-    service_user: OnceLock<Uuid>,
-    _registration: Registration,
-}
-
-impl Core {
-    pub(crate) fn new(host: HostApiRef, ctx: CtxId, about: About, threads: Threads) -> Self {
-        let (registration, register) = (Registration::new(ctx, host), Register::with(host, ctx));
-        let runtime = Runtime::new(register, threads);
-        #[cfg(any(feature = "log", feature = "tracing"))]
-        crate::log_bridge::install(&about.name);
-        let (shapes, service_user) = (Shapes::default(), OnceLock::new());
-        Self { host, ctx, about, runtime, shapes, service_user, _registration: registration }
-    }
-
-    /// A scope without a runtime.
-    pub(crate) fn scope(&self, call: CallId) -> Scope {
-        Scope { ctx: self.ctx, call, runtime: None }
-    }
-
-    /// The scope of a call: starts the runtime when it is the first.
-    pub(crate) fn call_scope(&self, call: CallId) -> Result<Scope> {
-        Ok(Scope { runtime: Some(self.runtime.handle(&self.about.name)?), ..self.scope(call) })
-    }
-}
+use crate::{Error, Result, User, core::Core};
 
 /// The call that a context is bound to.
 pub(crate) struct InCall {

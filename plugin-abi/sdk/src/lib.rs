@@ -98,6 +98,7 @@
 mod card_events;
 mod cards;
 mod context;
+mod core;
 mod cursor;
 mod database;
 mod error;

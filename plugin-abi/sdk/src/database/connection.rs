@@ -22,7 +22,7 @@ use super::{
     statement::{Source, Statement, StatementInner, ToStatement},
     transaction::Transaction,
 };
-use crate::{ByteStream, Error, PluginContext, Result, context::Core, stream};
+use crate::{ByteStream, Error, PluginContext, Result, stream};
 
 /// A connection of the plugin's own pool, to be used like tokio-postgres' `Client`.
 ///
@@ -73,13 +73,14 @@ const NO_SUCH_STATEMENT: &str = "26000";
 
 /// The connection's number; dropping it gives the connection back.
 struct Lease {
-    core: Arc<Core>,
+    /// The instance's own, which outlives the call.
+    ctx: PluginContext,
     id: ConnId,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        (self.core.host.db_release())(self.core.ctx, self.id);
+        (self.ctx.core.host.db_release())(self.ctx.core.ctx, self.id);
     }
 }
 
@@ -98,7 +99,7 @@ impl Connection {
         let answer = (ctx.core.host.db_connect())(ctx.core.ctx, ctx.call_id());
         // `map` makes the lease in the very poll that brings the number: no await lies between.
         answer.map(move |answer| {
-            let lease = Lease { core: ctx.core.clone(), id: answer.map_err(Error::of_host)?.number };
+            let lease = Lease { ctx: ctx.as_plugin(), id: answer.map_err(Error::of_host)?.number };
             Ok(Self { ctx, statements: Mutex::default(), after: Mutex::default(), lease: Some(lease) })
         })
     }
@@ -130,9 +131,9 @@ impl Connection {
             return Ok(statement.clone());
         }
         self.settle().await?;
-        let prepare = self.core().host.db_prepare();
-        let answer = prepare(self.core().ctx, self.id(), Slice::text(sql)).await;
-        let shape = self.core().shapes.get(answer.map_err(Error::of_host)?.get())?;
+        let prepare = self.ctx.core.host.db_prepare();
+        let answer = prepare(self.ctx.core.ctx, self.id(), Slice::text(sql)).await;
+        let shape = self.ctx.core.shapes.get(answer.map_err(Error::of_host)?.get())?;
         let statement = Statement { inner: Arc::new(StatementInner { conn: self.id(), shape }) };
         lock(&self.statements).insert(sql.to_owned(), statement.clone());
         Ok(statement)
@@ -158,8 +159,8 @@ impl Connection {
     {
         let statement = self.statement(statement).await?;
         let params = statement.encode(params)?;
-        let execute = self.core().host.db_execute();
-        let answer = execute(self.core().ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
+        let execute = self.ctx.core.host.db_execute();
+        let answer = execute(self.ctx.core.ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
         answer.await.map(|answer| answer.number).map_err(|error| self.fault(&statement, error))
     }
 
@@ -226,7 +227,7 @@ impl Connection {
         S: Stream<Item = Result<Bytes>> + Send + 'static,
     {
         self.settle().await?;
-        let core = self.core();
+        let core = &self.ctx.core;
         let scope = core.call_scope(self.ctx.call_id())?;
         let copy = core.host.db_copy_in();
         let answer = copy(core.ctx, self.id(), Slice::text(sql), stream::give(scope, pieces));
@@ -256,8 +257,8 @@ impl Connection {
     /// PostgreSQL's when the statement begins. Later ones come as an item of the stream.
     pub async fn copy_out(&self, sql: &str) -> Result<ByteStream> {
         self.settle().await?;
-        let copy = self.core().host.db_copy_out();
-        let answer = copy(self.core().ctx, self.id(), Slice::text(sql));
+        let copy = self.ctx.core.host.db_copy_out();
+        let answer = copy(self.ctx.core.ctx, self.id(), Slice::text(sql));
         answer.await.map(ByteStream::new).map_err(Error::of_host)
     }
 
@@ -285,7 +286,7 @@ impl Connection {
 
     /// Runs SQL without waiting for what dropped transactions left.
     pub(super) fn batch(&self, sql: &str) -> Fut<Answer> {
-        (self.core().host.db_batch())(self.core().ctx, self.id(), Slice::text(sql))
+        (self.ctx.core.host.db_batch())(self.ctx.core.ctx, self.id(), Slice::text(sql))
     }
 
     /// Rolls back at once what a dropped transaction began; nobody waits for it here.
@@ -324,10 +325,6 @@ impl Connection {
     /// The context that it was taken with.
     pub(crate) fn context(&self) -> &PluginContext {
         &self.ctx
-    }
-
-    fn core(&self) -> &Core {
-        &self.ctx.core
     }
 
     fn id(&self) -> ConnId {

@@ -106,8 +106,8 @@ impl Connection {
     {
         let statement = self.statement(statement).await?;
         let params = statement.encode(params)?;
-        let query = self.core().host.db_query();
-        let answer = query(self.core().ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
+        let query = self.ctx.core.host.db_query();
+        let answer = query(self.ctx.core.ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
         let batches = answer.await.map_err(|error| self.fault(&statement, error))?;
         Ok(RowStream::new(statement.inner.shape.columns.clone(), batches))
     }
