@@ -60,19 +60,15 @@ mod agreement;
 mod builder;
 mod calls;
 mod cards;
-mod database;
-mod events;
 mod failures;
 pub mod fake_host;
 mod jobs;
 mod lines;
-mod notifications;
 mod reply;
 mod request;
 mod rules;
 mod servers;
 mod settings;
-mod table;
 
 use std::{
     sync::{Arc, Mutex},

@@ -3,7 +3,10 @@
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{TestHost, fake_host::lock};
+use super::{
+    TestHost,
+    fake_host::{lock, now},
+};
 use crate::Card;
 
 impl TestHost {
@@ -110,7 +113,7 @@ impl TestHost {
 /// assert_eq!((&lamp["sku"], &lamp["status"]), (&json!("L1"), &json!("active")));
 /// ```
 pub fn test_card(title: &str, with: Value) -> Value {
-    let (id, now) = (Uuid::new_v4(), super::rules::now());
+    let (id, now) = (Uuid::new_v4(), now());
     let mut card = serde_json::json!({
         "id": id, "title": title, "sku": format!("TEST-{id}"), "status": "active", "attributes": {}, "version": 1,
         "created_at": now, "updated_at": now,

@@ -75,4 +75,34 @@ impl TestHost {
     pub fn release(&self, what: &str) {
         self.fake.finish(what);
     }
+
+    /// Lets every open stream of [`PluginContext::listen`] have a [`Notification::Gap`], as after an outage of the
+    /// database.
+    ///
+    /// ```
+    /// use cardinal_plugin::testing::{TestHost, lacks_database};
+    /// use cardinal_plugin::{Notification, PluginContext, Router, block_on};
+    ///
+    /// if lacks_database() {
+    ///     return; // this example needs PostgreSQL
+    /// }
+    /// let host = TestHost::builder(r#"{ "name": "orders", "version": "1.0.0" }"#);
+    /// let host = host.database("").start(|_: &PluginContext| Router::new());
+    /// let ctx = host.context();
+    /// block_on(async {
+    ///     let mut orders = ctx.listen("orders").await?;
+    ///     ctx.get_plugin_conn().await?.notify("orders", "7").await?;
+    ///     assert_eq!(orders.next().await, Some(Notification::Payload("7".to_owned())));
+    ///     host.lose_notifications();
+    ///     assert_eq!(orders.next().await, Some(Notification::Gap));
+    ///     Ok::<(), cardinal_plugin::Error>(())
+    /// })
+    /// .unwrap();
+    /// ```
+    ///
+    /// [`PluginContext::listen`]: crate::PluginContext::listen
+    /// [`Notification::Gap`]: crate::Notification::Gap
+    pub fn lose_notifications(&self) {
+        self.fake.lose_notifications();
+    }
 }

@@ -3,30 +3,19 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::Arc,
     task::{Context, Poll},
 };
 
-use cardinal_plugin_abi::{
-    self as abi, CallId, CtxId, Fut, Slice,
-    error::{self as codes},
-    extension::Jobs,
-    host::cancel,
-    record::{self, job_report, job_start},
-};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{
     TestCall, TestHost, TestReply, TestRequest,
-    fake_host::{FakeHost, host, lock},
+    fake_host::{JobRecord, lock},
 };
 use crate::{Error, User, jobs::HANDLER_PREFIX};
-
-/// What the extension's number leads to.
-pub(super) static EXTENSION: Jobs = Jobs { start, report, save };
 
 /// A job that a test starts, in the place of a host.
 ///
@@ -221,17 +210,6 @@ pub enum JobEnd {
     Stopped,
     /// The handler returned an error, or panicked ([`Error::is_panic`]).
     Failed(Box<Error>),
-}
-
-/// What was reported of a job so far.
-#[derive(Debug)]
-pub(super) struct JobRecord {
-    stop: watch::Sender<bool>,
-    done: Mutex<u64>,
-    total: Mutex<Option<u64>>,
-    text: Mutex<String>,
-    failures: Mutex<Vec<Value>>,
-    checkpoint: Mutex<Option<Value>>,
 }
 
 /// A run of a job under way, from [`TestHost::begin_job`].
@@ -462,14 +440,7 @@ impl TestHost {
         if let Some(user) = job.user {
             request = request.user(user);
         }
-        let record = Arc::new(JobRecord {
-            stop: watch::Sender::new(false),
-            done: Mutex::default(),
-            total: Mutex::default(),
-            text: Mutex::default(),
-            failures: Mutex::default(),
-            checkpoint: Mutex::new(job.checkpoint),
-        });
+        let record = Arc::new(JobRecord::new(job.checkpoint));
         let kept = Arc::clone(&record);
         let call = self.call_number_with(&instance, u32::try_from(at).unwrap_or(u32::MAX), request, |fake, call| {
             lock(&fake.jobs).insert(call, kept);
@@ -494,76 +465,5 @@ impl TestHost {
     /// ```
     pub fn started_jobs(&self) -> Vec<StartedJob> {
         lock(&self.fake.started_jobs).clone()
-    }
-}
-
-impl FakeHost {
-    pub(super) fn job(&self, call: CallId) -> Option<Arc<JobRecord>> {
-        lock(&self.jobs).get(&call).cloned()
-    }
-
-    /// Ready when the job is asked to stop.
-    pub(super) fn until_job_stops(&self, call: CallId) -> Option<Fut<abi::host::Answer>> {
-        let mut stop = self.job(call)?.stop.subscribe();
-        Some(Fut::new(async move {
-            match stop.wait_for(|is_asked| *is_asked).await {
-                Ok(_) => Ok(cancel::JOB.into()),
-                Err(_) => Ok(cancel::CALL_ENDED.into()),
-            }
-        }))
-    }
-}
-
-extern "C" fn start(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<abi::Bytes> {
-    let (host, field) =
-        (host(ctx), |number| String::from_utf8_lossy(record::field(request.get(), number)).into_owned());
-    let (name, args) = (field(job_start::NAME), field(job_start::ARGS));
-    host.note(format!("start job {name} {args}"));
-    host.clone().ask_fallible("start_job", || {
-        let jobs = host.rules.as_ref().and_then(|rules| rules.backend.as_ref()).map(|backend| &backend.jobs);
-        if jobs.is_some_and(|jobs| !jobs.iter().any(|job| job.name == name)) {
-            return Err(abi::Error::new(codes::NOT_FOUND, format!("The manifest declares no job `{name}`.")));
-        }
-        let user_id = lock(&host.callers).get(&call).map(|user| user.id);
-        let (id, args) = (Uuid::new_v4(), serde_json::from_str(&args).unwrap_or_default());
-        lock(&host.started_jobs).push(StartedJob { id, name, args, user_id });
-        Ok(json!({ "id": id }).to_string().into())
-    })
-}
-
-extern "C" fn report(ctx: CtxId, call: CallId, report: Slice<'_>) {
-    if let Some(job) = host(ctx).job(call) {
-        take(&job, report.get());
-    }
-}
-
-extern "C" fn save(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<abi::host::Answer> {
-    let host = host(ctx);
-    let Some(job) = host.job(call) else {
-        return Fut::ready(Err(abi::Error::new(codes::UNSUPPORTED, "this call is not a job")));
-    };
-    take(&job, report.get());
-    let checkpoint = serde_json::from_slice(record::field(report.get(), job_report::CHECKPOINT)).ok();
-    host.ask("save_job", || {
-        if checkpoint.is_some() {
-            *lock(&job.checkpoint) = checkpoint;
-        }
-        u64::from(*job.stop.borrow()).into()
-    })
-}
-
-fn take(job: &JobRecord, report: &[u8]) {
-    let text = |number| std::str::from_utf8(record::field(report, number)).unwrap_or_default();
-    if let Ok(done) = text(job_report::DONE).parse() {
-        *lock(&job.done) = done;
-    }
-    if let Ok(total) = text(job_report::TOTAL).parse() {
-        *lock(&job.total) = Some(total);
-    }
-    if !text(job_report::TEXT).is_empty() {
-        text(job_report::TEXT).clone_into(&mut lock(&job.text));
-    }
-    if let Ok(failure) = serde_json::from_str(text(job_report::ERROR)) {
-        lock(&job.failures).push(failure);
     }
 }
