@@ -7,17 +7,16 @@ use std::{future::Future, sync::Arc};
 
 use cardinal_plugin_abi::{
     self as abi, Answer, Bytes, CallId, CtxId, Fut, HostApiRef, PluginModule, PluginModuleRef, Slice,
-    abi_stable::prefix_type::PrefixTypeTrait,
-    door,
-    record::{self, instance as about_instance},
+    abi_stable::prefix_type::PrefixTypeTrait, door,
 };
 use futures_util::FutureExt;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     Error, PluginContext, Request, Result, Router,
-    context::{Core, InCall},
+    context::InCall,
+    core::{About, Core},
+    handler::BoxedFuture,
     memory,
     router::Entry,
     runtime::Threads,
@@ -137,29 +136,6 @@ fn caught(body: impl FnOnce() -> Bytes) -> Bytes {
     bytes
 }
 
-/// The part of the manifest that the library itself reads.
-#[derive(Default, Deserialize)]
-pub(crate) struct About {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    /// The host's, empty when it does not say.
-    #[serde(skip)]
-    pub(crate) core_version: String,
-}
-
-impl About {
-    fn read(manifest: &[u8]) -> Result<Self> {
-        serde_json::from_slice(manifest)
-            .map_err(|error| Error::internal(format!("the embedded manifest.json cannot be read: {error}")))
-    }
-
-    /// With what the host says of the instance.
-    fn with(self, about: &[u8]) -> Self {
-        let core_version = record::field(about, about_instance::CORE_VERSION);
-        Self { core_version: String::from_utf8_lossy(core_version).into_owned(), ..self }
-    }
-}
-
 pub(crate) struct Instance {
     pub(crate) core: Arc<Core>,
     pub(crate) entries: Vec<Entry>,
@@ -217,13 +193,7 @@ impl Instance {
         }
     }
 
-    fn begin(
-        &self,
-        handler: u32,
-        call: CallId,
-        mut request: abi::Request,
-        scope: &Scope,
-    ) -> Result<crate::router::BoxedFuture> {
+    fn begin(&self, handler: u32, call: CallId, mut request: abi::Request, scope: &Scope) -> Result<BoxedFuture> {
         let entry = usize::try_from(handler).ok().and_then(|at| self.entries.get(at));
         let entry = entry.ok_or_else(|| Error::over("there is no handler of this number"))?;
         let head = bytes_in(std::mem::take(&mut request.head));

@@ -1,9 +1,10 @@
 //! Work outside of calls, which the host keeps a record of: [`Job`], and how a plugin starts one.
 
+mod handler;
+
 use std::{
     fmt::Display,
     future::Future,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,80 +21,12 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use self::handler::JobHandler;
+pub(crate) use self::handler::{HANDLER_PREFIX, as_handler};
 use crate::{
-    Error, Level, PluginContext, Request, Response, Result,
+    Error, PluginContext, Request, Result,
     context::{parse, without_value},
-    router::{Asynchronous, BoxedFuture},
 };
-
-/// What the handler of a job is called in the list that the host reads.
-pub(crate) const HANDLER_PREFIX: &str = "job:";
-/// What a job that was asked to stop answers.
-const STOPPED: u16 = 202;
-
-/// The handler of a job: `async fn(PluginContext, Job) -> Result<()>`, given to [`Router::job`](crate::Router::job).
-///
-/// Every such function and closure implements it; don't implement it by hand. It runs on the same threads as a
-/// [`Handler`](crate::Handler), and must not block them either. `Ok` means that the job is done, an error that it failed:
-/// the error's text is for the operator.
-///
-/// ```
-/// use cardinal_plugin::{Job, JobHandler, PluginContext, Result};
-///
-/// async fn refresh(ctx: PluginContext, job: Job) -> Result<()> {
-///     ctx.log(cardinal_plugin::Level::Info, format!("job {} has nothing to do", job.id()));
-///     Ok(())
-/// }
-///
-/// /// Compiles for what `Router::job` takes.
-/// fn is_handler(_: impl JobHandler) {}
-/// is_handler(refresh);
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not the handler of a job",
-    note = "the handler of a job is `async fn(PluginContext, Job) -> cardinal_plugin::Result<()>`, and its future is `Send`"
-)]
-pub trait JobHandler: Send + Sync + 'static {
-    /// Runs the handler up to its future, which the host polls.
-    ///
-    /// The SDK calls it. An author may, too, to do something around a handler:
-    ///
-    /// ```
-    /// use cardinal_plugin::{Job, JobHandler, Level, PluginContext, Result};
-    ///
-    /// /// Logs how the handler has ended.
-    /// fn logged<H: JobHandler + Clone>(handler: H) -> impl JobHandler {
-    ///     move |ctx: PluginContext, job: Job| {
-    ///         let handler = handler.clone();
-    ///         async move {
-    ///             let outcome: Result<()> = handler.run(ctx.clone(), job).await;
-    ///             ctx.log(Level::Info, format!("the job has ended: {outcome:?}"));
-    ///             outcome
-    ///         }
-    ///     }
-    /// }
-    /// # use cardinal_plugin::{Router, block_on, testing::{JobEnd, TestHost, TestJob}};
-    /// # async fn import(_: PluginContext, _: Job) -> Result<()> {
-    /// #     Ok(())
-    /// # }
-    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", logged(import)));
-    /// # assert!(matches!(block_on(host.begin_job(TestJob::new("import"))), JobEnd::Done));
-    /// # assert_eq!(host.log()[0].message, "the job has ended: Ok(())");
-    /// ```
-    fn run(&self, ctx: PluginContext, job: Job) -> Pin<Box<dyn Future<Output = Result<()>> + Send>>;
-}
-
-impl<F, Fut> JobHandler for F
-where
-    F: Fn(PluginContext, Job) -> Fut + Send + Sync + 'static,
-    Fut: Asynchronous + Future<Output = Result<()>> + Send + 'static,
-{
-    fn run(&self, ctx: PluginContext, job: Job) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
-        Box::pin(self(ctx, job))
-    }
-}
-
 /// A run of a job, as its handler has it.
 ///
 /// The host queues jobs, runs one of a name at a time on one host of the database, shows how far they are to whoever may
@@ -385,28 +318,6 @@ fn record_of(fields: &[(u32, &str)]) -> Vec<u8> {
 
 fn host_jobs(ctx: &PluginContext) -> Result<&'static Jobs> {
     ctx.core.host.jobs().ok_or_else(|| Error::internal("this host has no jobs; say \"requires\": [\"backend.jobs\"]"))
-}
-
-/// The handler of a job as that of a call.
-pub(crate) fn as_handler<H: JobHandler>(handler: H) -> impl Fn(PluginContext, Request) -> BoxedFuture + Send + Sync {
-    let handler = Arc::new(handler);
-    move |ctx, req| {
-        let handler = handler.clone();
-        Box::pin(async move {
-            let job = Job::receive(ctx.clone(), req).await?;
-            let is_told_to_stop = Arc::clone(&job.is_told_to_stop);
-            match handler.run(ctx.clone(), job).await {
-                Ok(()) => Ok(Response::empty()),
-                Err(error) if is_told_to_stop.load(Ordering::Relaxed) || ctx.cancelled() => {
-                    if !error.is_cancelled() {
-                        ctx.log(Level::Warn, format!("the job failed as it was to stop: {error:?}"));
-                    }
-                    Ok(Response::empty().status(STOPPED))
-                }
-                Err(error) => Err(error),
-            }
-        })
-    }
 }
 
 impl PluginContext {

@@ -98,9 +98,11 @@
 mod card_events;
 mod cards;
 mod context;
+mod core;
 mod cursor;
 mod database;
 mod error;
+mod handler;
 mod http_client;
 mod input;
 mod instance;
@@ -120,10 +122,11 @@ mod scope;
 mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod users;
 
 pub use card_events::{CardChange, CardEvent, CardEvents};
 pub use cardinal_plugin_macros::{FromRow, plugin};
-pub use cards::{Card, CardPage, CardQuery, Source, User, UserKind};
+pub use cards::{Card, CardPage, CardQuery, Source};
 pub use context::PluginContext;
 pub use cursor::{Cursor, Page};
 pub use database::{
@@ -131,6 +134,7 @@ pub use database::{
     Transaction,
 };
 pub use error::{Error, Result, StdError};
+pub use handler::{Handler, HandlerFuture};
 pub use http_client::{HttpClient, HttpFailure, HttpRequest, HttpResponse};
 pub use jobs::{Job, JobHandler};
 #[cfg(any(feature = "log", feature = "tracing"))]
@@ -140,9 +144,10 @@ pub use notifications::{Notification, Notifications};
 pub use observe::{Level, Metrics};
 pub use request::{CsvRows, Multipart, Part, Request};
 pub use response::{Event, Response, RowFormat};
-pub use router::{Handler, HandlerFuture, IntoRouter, Router};
+pub use router::{IntoRouter, Router};
 pub use runtime::{Task, block_on};
 pub use stream::ByteStream;
+pub use users::{User, UserKind};
 
 pub use bytes;
 pub use futures_util as futures;

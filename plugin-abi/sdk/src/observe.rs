@@ -3,7 +3,7 @@
 use cardinal_plugin_abi::{CallId, Slice};
 use serde_json::{Map, Value};
 
-use crate::context::Core;
+use crate::core::Core;
 
 /// How much a log line matters. Levels compare by their number: `Error` is the least, `Trace` the greatest.
 ///

@@ -1,32 +1,28 @@
 //! What a handler is asked: [`Request`], and its body as bytes, JSON, CSV or a form.
 
+mod body;
+mod call;
 mod csv;
 mod multipart;
 
 use std::{
-    net::IpAddr,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use cardinal_plugin_abi::{
     self as abi, pairs,
     record::{self, attr},
 };
 use http::Method;
 use serde::de::DeserializeOwned;
-use uuid::Uuid;
 
 pub use self::{
     csv::CsvRows,
     multipart::{Multipart, Part},
 };
-use crate::{
-    ByteStream, Error, Result,
-    input::{self, Fields},
-    stream::bytes_in,
-};
+use crate::{Error, Result, input, stream::bytes_in};
 
 /// One call of a handler: an HTTP request below the plugin's prefix, or the call of a tool.
 ///
@@ -289,347 +285,6 @@ impl Request {
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         texts(&self.headers)
     }
-
-    /// Returns whether this is the call of a tool. Its arguments, a JSON object, are the body.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Request, Response, json};
-    ///
-    /// /// A page for people, numbers for programs.
-    /// fn price(req: &Request, cents: i64) -> Response {
-    ///     match req.is_tool() {
-    ///         true => Response::json(&json!({ "cents": cents })),
-    ///         false => Response::text(format!("It is {cents} cents.")),
-    ///     }
-    /// }
-    /// # use cardinal_plugin::{PluginContext, Router, block_on, testing::{TestHost, TestRequest}};
-    /// # async fn handler(_: PluginContext, req: Request) -> cardinal_plugin::Result<Response> {
-    /// #     Ok(price(&req, 990))
-    /// # }
-    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
-    /// # assert_eq!(block_on(host.call(handler, TestRequest::get("/"))).text(), "It is 990 cents.");
-    /// ```
-    pub fn is_tool(&self) -> bool {
-        text(&self.head, attr::CALL_KIND) == "tool"
-    }
-
-    /// The job whose handler is called, and the checkpoint of its run before.
-    pub(crate) fn job(&self) -> Option<(Uuid, Bytes)> {
-        let id = text(&self.head, attr::JOB).parse().ok()?;
-        Some((id, self.head.slice_ref(record::field(&self.head, attr::CHECKPOINT))))
-    }
-
-    /// Returns the name of the tool that is called, as in the manifest: `plugin_notes_add`. `None` for a route. It tells
-    /// two tools with one handler apart.
-    ///
-    /// ```
-    /// # use cardinal_plugin::{Error, Request, Result};
-    /// fn is_dry_run(req: &Request) -> bool {
-    ///     req.tool() == Some("plugin_notes_try")
-    /// }
-    /// ```
-    pub fn tool(&self) -> Option<&str> {
-        Some(text(&self.head, attr::TOOL)).filter(|name| !name.is_empty())
-    }
-
-    /// Returns the language that the client prefers most, a tag such as `de-AT`, from its `Accept-Language`. `None` when it
-    /// named none.
-    ///
-    /// ```
-    /// # use cardinal_plugin::Request;
-    /// fn greeting(req: &Request) -> &'static str {
-    ///     if req.locale().is_some_and(|tag| tag.starts_with("de")) { "Hallo" } else { "Hello" }
-    /// }
-    /// ```
-    pub fn locale(&self) -> Option<&str> {
-        Some(text(&self.head, attr::LOCALE)).filter(|tag| !tag.is_empty())
-    }
-
-    /// Returns the id that is in every log line, error body and reply header (`x-request-id`) of this request.
-    ///
-    /// ```
-    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
-    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
-    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
-    /// // To find the call again in the log of another system.
-    /// let note = format!("changed by request {}", req.request_id());
-    /// assert_eq!(note, "changed by request r1");
-    /// # Ok(Response::empty())
-    /// # }
-    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
-    /// # let reply = block_on(host.call(handler, TestRequest::post("/").request_id("r1")));
-    /// # assert_eq!(reply.status(), 204, "{reply:?}");
-    /// ```
-    pub fn request_id(&self) -> &str {
-        text(&self.head, attr::REQUEST_ID)
-    }
-
-    /// Returns the W3C `traceparent` of the call. [`PluginContext::http`](crate::PluginContext::http) sends it by itself;
-    /// send it along with requests that the plugin makes in another way.
-    ///
-    /// ```
-    /// use cardinal_plugin::Request;
-    ///
-    /// /// For a client of the plugin's own.
-    /// fn add_trace(req: &Request, headers: &mut Vec<(&'static str, String)>) {
-    ///     headers.extend(req.trace_parent().map(|trace| ("traceparent", trace.to_owned())));
-    /// }
-    /// ```
-    pub fn trace_parent(&self) -> Option<&str> {
-        Some(text(&self.head, attr::TRACE_PARENT)).filter(|text| !text.is_empty())
-    }
-
-    /// Returns the client's address, when it is known.
-    ///
-    /// ```
-    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
-    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
-    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
-    /// let is_local = req.peer().is_some_and(|address| address.is_loopback());
-    /// # assert!(is_local);
-    /// # Ok(Response::empty())
-    /// # }
-    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
-    /// # let reply = block_on(host.call(handler, TestRequest::get("/").peer([127, 0, 0, 1].into())));
-    /// # assert_eq!(reply.status(), 204, "{reply:?}");
-    /// ```
-    pub fn peer(&self) -> Option<IpAddr> {
-        text(&self.head, attr::PEER).parse().ok()
-    }
-
-    /// Returns when the host stops waiting; the handler's future is dropped then. It is 30 seconds after the call began, or
-    /// `timeout_ms` of the manifest. `None` when the host does not say.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
-    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
-    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
-    ///
-    /// // Asks one more supplier only when there is time for it.
-    /// let left = req.deadline().map(|end| end.saturating_duration_since(Instant::now()));
-    /// let asks_on = left.is_none_or(|left| left > Duration::from_secs(5));
-    /// # assert!(!asks_on);
-    /// # Ok(Response::empty())
-    /// # }
-    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
-    /// # let reply = block_on(host.call(handler, TestRequest::get("/").deadline(Duration::from_secs(1))));
-    /// # assert_eq!(reply.status(), 204, "{reply:?}");
-    /// ```
-    pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-
-    /// Reads the whole body; a tool's arguments as JSON text. It can be asked for again.
-    ///
-    /// ```
-    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
-    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
-    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
-    /// let body = req.body().await?;
-    /// assert_eq!(&body[..], b"sku,cents\nL1,990\n");
-    /// assert_eq!(req.body().await?, body); // the same bytes again
-    /// # Ok(Response::empty())
-    /// # }
-    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
-    /// # let reply = block_on(host.call(handler, TestRequest::post("/").body("text/csv", "sku,cents\nL1,990\n")));
-    /// # assert_eq!(reply.status(), 204, "{reply:?}");
-    /// ```
-    ///
-    /// # Errors
-    /// * 400 or 413 when the client breaks off, or sends more than the route allows
-    /// * an internal error when the body was taken as a stream, or an earlier read of it was dropped half-way
-    pub async fn body(&self) -> Result<Bytes> {
-        let taken = std::mem::replace(&mut *self.lock(), Body::Taken);
-        let bytes = match taken {
-            Body::Full(bytes) => bytes,
-            Body::Stream(stream) => collect(ByteStream::new(stream)).await?,
-            Body::Taken => return Err(Error::internal("the request's body has already been taken")),
-        };
-        *self.lock() = Body::Full(bytes.clone());
-        Ok(bytes)
-    }
-
-    /// Reads the whole body as JSON of any kind, whatever its `content-type`. [`input`](Self::input) reads an object and
-    /// names the fields at fault.
-    ///
-    /// ```
-    /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
-    /// # use cardinal_plugin::testing::{TestHost, TestRequest};
-    /// # async fn handler(ctx: PluginContext, req: Request) -> Result<Response> {
-    /// let skus: Vec<String> = req.json().await?; // any JSON, here a list
-    /// assert_eq!(skus, ["L1", "L2"]);
-    /// # Ok(Response::empty())
-    /// # }
-    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
-    /// # let reply = block_on(host.call(handler, TestRequest::post("/").json(&["L1", "L2"])));
-    /// # assert_eq!(reply.status(), 204, "{reply:?}");
-    /// ```
-    ///
-    /// # Errors
-    /// 400 `invalid-json` when it is not JSON, 422 when it does not fit `T`, and the errors of [`body`](Self::body).
-    pub async fn json<T: DeserializeOwned>(&self) -> Result<T> {
-        input::from_json(&self.body().await?)
-    }
-
-    /// Reads the input from everywhere at once: the query, the JSON object in the body, the parameters of the path. A later
-    /// one wins over an earlier one of the same name. In a tool call it reads the arguments.
-    ///
-    /// Text from query and path becomes what `T` asks for: numbers, booleans (`true` and `false`), enums, and lists of a
-    /// name that repeats. JSON values stay as strict as JSON is: `"10"` is not a number. Fields that `T` does not have are
-    /// ignored, unless it says `#[serde(deny_unknown_fields)]`. An empty body counts as an empty object.
-    ///
-    /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, Uuid, block_on, json};
-    /// use cardinal_plugin::testing::{TestHost, TestRequest};
-    ///
-    /// #[derive(serde::Deserialize)]
-    /// struct Find {
-    ///     card_id: Uuid,       // of the path
-    ///     limit: Option<u32>,  // of the query
-    ///     #[serde(default)]
-    ///     tags: Vec<String>,   // of the body; of a tool's arguments like the other two
-    /// }
-    ///
-    /// async fn find(_ctx: PluginContext, req: Request) -> Result<Response> {
-    ///     let Find { card_id, limit, tags } = req.input().await?;
-    ///     Ok(Response::json(&json!({ "card": card_id, "limit": limit.unwrap_or(20), "tags": tags })))
-    /// }
-    ///
-    /// let manifest = r#"{ "name": "finder", "version": "1.0.0", "backend": {} }"#;
-    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/find/{card_id}", find));
-    /// let id = "0190d3a0-0000-7000-8000-000000000001";
-    /// let ask = |limit| TestRequest::post(&format!("/find/{id}?limit={limit}")).json(&json!({ "tags": ["oak"] }));
-    /// assert_eq!(block_on(host.send(ask("5"))).json(), json!({ "card": id, "limit": 5, "tags": ["oak"] }));
-    /// assert_eq!(block_on(host.send(ask("five"))).json()["errors"][0]["pointer"], "/limit");
-    /// ```
-    ///
-    /// # Errors
-    /// * 400 `invalid-json` for a body that is not JSON
-    /// * 422 for a body that is not an object, and for a field that does not fit, with its pointer
-    /// * 404 when that field is a parameter of the path
-    /// * the errors of [`body`](Self::body)
-    pub async fn input<T: DeserializeOwned>(&self) -> Result<T> {
-        let body = self.body().await?;
-        let mut fields = Fields::default();
-        fields.add_query(self.query());
-        fields.set_json(input::object(&body)?);
-        self.params().for_each(|(name, value)| fields.set_param(name, value));
-        fields.read()
-    }
-
-    /// Takes the body as a stream of pieces, as they arrive. Nothing is read before it is asked for.
-    ///
-    /// A route that allows more than 1 MiB streams from the client; the body of any other is there already, as one piece.
-    /// The stream belongs to the call and ends with it. [`ByteStream`] has an example.
-    ///
-    /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result};
-    ///
-    /// /// Looks at a file of any size, a piece at a time.
-    /// async fn count_lines(_: PluginContext, req: Request) -> Result<Response> {
-    ///     let (mut file, mut lines) = (req.body_stream()?, 0);
-    ///     while let Some(piece) = file.next().await {
-    ///         lines += piece?.iter().filter(|byte| **byte == b'\n').count();
-    ///     }
-    ///     Ok(Response::text(format!("{lines} lines")))
-    /// }
-    /// # use cardinal_plugin::{Router, block_on, testing::{TestHost, TestRequest}};
-    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
-    /// # let reply = block_on(host.call(count_lines, TestRequest::put("/").pieces(["sku,ce", "nts\nL1,990\n"])));
-    /// # assert_eq!(reply.text(), "2 lines");
-    /// ```
-    ///
-    /// # Errors
-    /// An internal error when the body has already been taken as a stream.
-    pub fn body_stream(&self) -> Result<ByteStream> {
-        match std::mem::replace(&mut *self.lock(), Body::Taken) {
-            Body::Stream(stream) => Ok(ByteStream::new(stream)),
-            Body::Full(bytes) => Ok(ByteStream::from_bytes(bytes)),
-            Body::Taken => Err(Error::internal("the request's body has already been taken")),
-        }
-    }
-
-    /// Reads the header row of a CSV body and returns the rows behind it, which are read as they arrive.
-    ///
-    /// `separator` is one ASCII character, as a rule `b','` or `b';'`. Fields may be in double quotes (RFC 4180), lines end
-    /// with LF or CRLF, the text is UTF-8, with or without a byte order mark. At most one row is held in memory.
-    /// `max_body_bytes` of the route says how large a file may be.
-    ///
-    /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
-    /// use cardinal_plugin::testing::{TestHost, TestRequest};
-    /// use serde::Deserialize;
-    ///
-    /// #[derive(Deserialize)]
-    /// struct Price {
-    ///     sku: String,
-    ///     price: f64,
-    /// }
-    ///
-    /// async fn import(_ctx: PluginContext, req: Request) -> Result<Response> {
-    ///     let (mut rows, mut sum) = (req.csv(b',').await?, 0.0);
-    ///     while let Some(Price { sku: _, price }) = rows.next().await? {
-    ///         sum += price;
-    ///     }
-    ///     Ok(Response::json(&json!({ "sum": sum })))
-    /// }
-    ///
-    /// let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": {} }"#;
-    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/import", import));
-    /// let send = |text: &'static str| block_on(host.send(TestRequest::post("/import").body("text/csv", text)));
-    /// assert_eq!(send("sku,price\nL1,1.5\nL2,2\n").json(), json!({ "sum": 3.5 }));
-    /// assert_eq!(send("sku,price\nL1,cheap\n").json()["errors"][0]["pointer"], "/2/price");
-    /// ```
-    ///
-    /// # Errors
-    /// * 422 for an empty file, and for a header row with a column that has no name or the name of another
-    /// * 413 for a header row of over 1 MiB or 1,000 fields
-    /// * an internal error when the body has been taken as a stream, and the errors of [`ByteStream::next`]
-    pub async fn csv(&self, separator: u8) -> Result<CsvRows> {
-        CsvRows::open(self.body_stream()?, separator).await
-    }
-
-    /// Returns the parts of a `multipart/form-data` body, as browsers send forms with files.
-    ///
-    /// They are read as they arrive, one after the other: no more than a piece of one is held in memory, unless
-    /// [`Part::bytes`] is asked for.
-    ///
-    /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
-    /// use cardinal_plugin::testing::{TestHost, TestRequest};
-    ///
-    /// async fn upload(_ctx: PluginContext, req: Request) -> Result<Response> {
-    ///     let (mut form, mut size) = (req.multipart()?, 0);
-    ///     while let Some(mut part) = form.next().await? {
-    ///         match part.name() {
-    ///             "file" => while let Some(piece) = part.chunk().await? {
-    ///                 size += piece.len();
-    ///             },
-    ///             _ => drop(part.text(1_000).await?),
-    ///         }
-    ///     }
-    ///     Ok(Response::json(&json!({ "size": size })))
-    /// }
-    ///
-    /// let manifest = r#"{ "name": "files", "version": "1.0.0", "backend": {} }"#;
-    /// let host = TestHost::new(manifest, |_: &PluginContext| Router::new().post("/upload", upload));
-    /// let form = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n";
-    /// let request = TestRequest::post("/upload").body("multipart/form-data; boundary=x", form);
-    /// assert_eq!(block_on(host.send(request)).json(), json!({ "size": 5 }));
-    /// ```
-    ///
-    /// # Errors
-    /// 415 `unsupported-media-type` when the `content-type` is another, or has no usable boundary. An internal error when
-    /// the body has been taken as a stream.
-    pub fn multipart(&self) -> Result<Multipart> {
-        let content_type = self.header("content-type").unwrap_or_default().to_owned();
-        Multipart::open(self.body_stream()?, &content_type)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Body> {
-        self.body.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl std::fmt::Debug for Request {
@@ -679,15 +334,4 @@ fn checked_pairs(buffer: Bytes, what: &str) -> Result<Bytes> {
 fn texts(buffer: &[u8]) -> impl Iterator<Item = (&str, &str)> {
     let text = |bytes| std::str::from_utf8(bytes).ok();
     pairs::read(buffer).into_iter().flatten().filter_map(move |(name, value)| Some((text(name)?, text(value)?)))
-}
-
-async fn collect(mut pieces: ByteStream) -> Result<Bytes> {
-    let Some(first) = pieces.next().await.transpose()? else { return Ok(Bytes::new()) };
-    let Some(second) = pieces.next().await.transpose()? else { return Ok(first) };
-    let mut whole = BytesMut::from(first);
-    whole.extend_from_slice(&second);
-    while let Some(piece) = pieces.next().await {
-        whole.extend_from_slice(&piece?);
-    }
-    Ok(whole.freeze())
 }

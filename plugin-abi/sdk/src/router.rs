@@ -1,14 +1,10 @@
 //! The table that `routes` returns: which handler answers which method and path.
 
-mod handler;
-
 use std::{any::TypeId, collections::HashMap, sync::Arc};
 
 use http::Method;
 
-pub(crate) use self::handler::{Asynchronous, BoxedFuture, DynHandler};
-pub use self::handler::{Handler, HandlerFuture};
-use crate::{Error, JobHandler, Result, jobs};
+use crate::{Error, Handler, JobHandler, Result, handler::DynHandler, jobs};
 
 /// What the plugin offers: routes below its prefix, handlers that only tools reach, and handlers of jobs.
 ///

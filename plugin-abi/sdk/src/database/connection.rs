@@ -3,6 +3,8 @@
 //! What a dropped transaction leaves behind (a rollback that is under way, or a savepoint to go back to) is settled before
 //! the next statement, so dropping never blocks and the next statement never sees the old transaction.
 
+mod query;
+
 use std::{
     collections::HashMap,
     fmt,
@@ -17,11 +19,10 @@ use futures_util::{FutureExt, Stream};
 use postgres_types::ToSql;
 
 use super::{
-    row::{OwnedRows, Row, RowStream},
     statement::{Source, Statement, StatementInner, ToStatement},
     transaction::Transaction,
 };
-use crate::{ByteStream, Error, PluginContext, Result, context::Core, stream};
+use crate::{ByteStream, Error, PluginContext, Result, stream};
 
 /// A connection of the plugin's own pool, to be used like tokio-postgres' `Client`.
 ///
@@ -72,13 +73,14 @@ const NO_SUCH_STATEMENT: &str = "26000";
 
 /// The connection's number; dropping it gives the connection back.
 struct Lease {
-    core: Arc<Core>,
+    /// The instance's own, which outlives the call.
+    ctx: PluginContext,
     id: ConnId,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        (self.core.host.db_release())(self.core.ctx, self.id);
+        (self.ctx.core.host.db_release())(self.ctx.core.ctx, self.id);
     }
 }
 
@@ -97,7 +99,7 @@ impl Connection {
         let answer = (ctx.core.host.db_connect())(ctx.core.ctx, ctx.call_id());
         // `map` makes the lease in the very poll that brings the number: no await lies between.
         answer.map(move |answer| {
-            let lease = Lease { core: ctx.core.clone(), id: answer.map_err(Error::of_host)?.number };
+            let lease = Lease { ctx: ctx.as_plugin(), id: answer.map_err(Error::of_host)?.number };
             Ok(Self { ctx, statements: Mutex::default(), after: Mutex::default(), lease: Some(lease) })
         })
     }
@@ -129,140 +131,12 @@ impl Connection {
             return Ok(statement.clone());
         }
         self.settle().await?;
-        let prepare = self.core().host.db_prepare();
-        let answer = prepare(self.core().ctx, self.id(), Slice::text(sql)).await;
-        let shape = self.core().shapes.get(answer.map_err(Error::of_host)?.get())?;
+        let prepare = self.ctx.core.host.db_prepare();
+        let answer = prepare(self.ctx.core.ctx, self.id(), Slice::text(sql)).await;
+        let shape = self.ctx.core.shapes.get(answer.map_err(Error::of_host)?.get())?;
         let statement = Statement { inner: Arc::new(StatementInner { conn: self.id(), shape }) };
         lock(&self.statements).insert(sql.to_owned(), statement.clone());
         Ok(statement)
-    }
-
-    /// Runs a statement and collects its rows in memory. [`query_stream`](Self::query_stream) reads results of any size.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Connection, Result};
-    ///
-    /// async fn skus_below(conn: &Connection, cents: i64) -> Result<Vec<String>> {
-    ///     let rows = conn.query("SELECT sku FROM prices WHERE cents < $1 ORDER BY sku", &[&cents]).await?;
-    ///     rows.iter().map(|row| row.try_get("sku")).collect()
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// * PostgreSQL's ([`Error::sqlstate`]). Passed on with `?` they are 500 `internal-error` for the client, or 504 for a
-    ///   statement that took too long.
-    /// * An internal error for a wrong number of parameters, or one whose Rust type does not fit the statement's.
-    /// * [`Error::is_retryable`] when the connection is lost, [`Error::is_cancelled`] when the call is over.
-    pub async fn query<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>>
-    where
-        T: ToStatement + ?Sized,
-    {
-        let mut stream = self.query_stream(statement, params).await?;
-        let mut rows = Vec::new();
-        while let Some(row) = stream.next().await {
-            rows.push(row?);
-        }
-        Ok(rows)
-    }
-
-    /// Runs a statement that gives exactly one row.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Connection, Result};
-    ///
-    /// async fn count(conn: &Connection) -> Result<i64> {
-    ///     Ok(conn.query_one("SELECT count(*) FROM prices", &[]).await?.get(0))
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`query`](Self::query), and an internal error for no row or more than one.
-    pub async fn query_one<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Row>
-    where
-        T: ToStatement + ?Sized,
-    {
-        let row = self.query_opt(statement, params).await?;
-        row.ok_or_else(|| Error::internal("the statement gave no row where one was expected"))
-    }
-
-    /// Runs a statement that gives one row or none.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Connection, Error, Result};
-    ///
-    /// async fn price(conn: &Connection, sku: &str) -> Result<i64> {
-    ///     let row = conn.query_opt("SELECT cents FROM prices WHERE sku = $1", &[&sku]).await?;
-    ///     row.ok_or_else(|| Error::not_found("There is no price for this SKU."))?.try_get("cents")
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`query`](Self::query), and an internal error for more than one row.
-    pub async fn query_opt<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>>
-    where
-        T: ToStatement + ?Sized,
-    {
-        let mut rows = self.query_stream(statement, params).await?;
-        let first = rows.next().await.transpose()?;
-        match rows.next().await.transpose()? {
-            None => Ok(first),
-            Some(_) => Err(Error::internal("the statement gave more than one row")),
-        }
-    }
-
-    /// Runs a statement and returns its rows as they come, in constant memory.
-    ///
-    /// The host sends them in batches of up to 256 rows or 64 KiB, and asks PostgreSQL for more as they are read. The
-    /// connection is busy until the last row was read, or the stream is dropped.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Connection, Result};
-    ///
-    /// /// Of a table of any size, a batch at a time.
-    /// async fn total(conn: &Connection) -> Result<i64> {
-    ///     let (mut rows, mut total) = (conn.query_stream("SELECT cents FROM prices", &[]).await?, 0);
-    ///     while let Some(row) = rows.next().await {
-    ///         total += row?.try_get::<_, i64>("cents")?;
-    ///     }
-    ///     Ok(total)
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`query`](Self::query), up to the first answer of the server. Later ones come as an item of the stream.
-    pub async fn query_stream<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<RowStream>
-    where
-        T: ToStatement + ?Sized,
-    {
-        let statement = self.statement(statement).await?;
-        let params = statement.encode(params)?;
-        let query = self.core().host.db_query();
-        let answer = query(self.core().ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
-        let batches = answer.await.map_err(|error| self.fault(&statement, error))?;
-        Ok(RowStream::new(statement.inner.shape.columns.clone(), batches))
-    }
-
-    /// Runs a statement like [`query_stream`](Self::query_stream) and keeps the connection with its rows, for a reply that
-    /// is made of them. [`Response::rows`](crate::Response::rows) does so for JSON and CSV.
-    ///
-    /// ```
-    /// use cardinal_plugin::{PluginContext, Request, Response, Result, Row, bytes::Bytes, futures::StreamExt};
-    ///
-    /// async fn export(ctx: PluginContext, _req: Request) -> Result<Response> {
-    ///     let rows = ctx.get_plugin_conn().await?.into_rows("SELECT text FROM notes", &[]).await?;
-    ///     let line = |row: Result<Row>| Ok(Bytes::from(format!("{}\n", row?.try_get::<_, String>("text")?)));
-    ///     Ok(Response::stream("text/plain; charset=utf-8", rows.map(line)))
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`query_stream`](Self::query_stream). The connection is given back then.
-    pub async fn into_rows<T>(self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<OwnedRows>
-    where
-        T: ToStatement + ?Sized,
-    {
-        let rows = self.query_stream(statement, params).await?;
-        Ok(OwnedRows::new(rows, self))
     }
 
     /// Runs a statement and returns how many rows it changed: 0 for one that changes none, and the number of rows for a
@@ -285,8 +159,8 @@ impl Connection {
     {
         let statement = self.statement(statement).await?;
         let params = statement.encode(params)?;
-        let execute = self.core().host.db_execute();
-        let answer = execute(self.core().ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
+        let execute = self.ctx.core.host.db_execute();
+        let answer = execute(self.ctx.core.ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
         answer.await.map(|answer| answer.number).map_err(|error| self.fault(&statement, error))
     }
 
@@ -353,7 +227,7 @@ impl Connection {
         S: Stream<Item = Result<Bytes>> + Send + 'static,
     {
         self.settle().await?;
-        let core = self.core();
+        let core = &self.ctx.core;
         let scope = core.call_scope(self.ctx.call_id())?;
         let copy = core.host.db_copy_in();
         let answer = copy(core.ctx, self.id(), Slice::text(sql), stream::give(scope, pieces));
@@ -383,8 +257,8 @@ impl Connection {
     /// PostgreSQL's when the statement begins. Later ones come as an item of the stream.
     pub async fn copy_out(&self, sql: &str) -> Result<ByteStream> {
         self.settle().await?;
-        let copy = self.core().host.db_copy_out();
-        let answer = copy(self.core().ctx, self.id(), Slice::text(sql));
+        let copy = self.ctx.core.host.db_copy_out();
+        let answer = copy(self.ctx.core.ctx, self.id(), Slice::text(sql));
         answer.await.map(ByteStream::new).map_err(Error::of_host)
     }
 
@@ -412,7 +286,7 @@ impl Connection {
 
     /// Runs SQL without waiting for what dropped transactions left.
     pub(super) fn batch(&self, sql: &str) -> Fut<Answer> {
-        (self.core().host.db_batch())(self.core().ctx, self.id(), Slice::text(sql))
+        (self.ctx.core.host.db_batch())(self.ctx.core.ctx, self.id(), Slice::text(sql))
     }
 
     /// Rolls back at once what a dropped transaction began; nobody waits for it here.
@@ -451,10 +325,6 @@ impl Connection {
     /// The context that it was taken with.
     pub(crate) fn context(&self) -> &PluginContext {
         &self.ctx
-    }
-
-    fn core(&self) -> &Core {
-        &self.ctx.core
     }
 
     fn id(&self) -> ConnId {

@@ -4,7 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use super::{Routes, Running, TestHost, database::Database, fake_host::FakeHost, rules::Rules, start};
+use super::{
+    Routes, Running, TestHost,
+    fake_host::{Database, FakeHost},
+    rules::Rules,
+    start,
+};
 use crate::{IntoRouter, PluginContext, runtime::Threads};
 
 /// What is set before the plugin of a [`TestHost`] starts: settings, a database, a stopped clock. [`TestHost::builder`]

@@ -6,6 +6,14 @@
 
 #![doc(hidden)]
 
+mod cards;
+mod database;
+mod events;
+mod jobs;
+mod notifications;
+mod servers;
+mod table;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     future::Future,
@@ -19,15 +27,14 @@ use std::{
 
 use cardinal_plugin_abi::{self as abi, Answer, Bytes, CallId, CtxId, Error, Fut, error as codes, host::cancel};
 use serde_json::Value;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use uuid::Uuid;
 
-use super::{
-    LogLine, MetricLine, StartedJob, database::Database, events::Events, jobs::JobRecord, rules::Rules,
-    servers::Servers,
-};
+pub use self::table::api;
+pub(super) use self::{database::Database, jobs::JobRecord};
+use self::{events::Events, notifications::Listener, servers::Servers};
+use super::{LogLine, MetricLine, StartedJob, rules::Rules};
 use crate::User;
-
-pub use super::table::api;
 
 /// What one plugin has to do with.
 #[derive(Default)]
@@ -68,7 +75,7 @@ pub struct FakeHost {
     pub(super) rules: Option<Rules>,
     /// Without one, statements are answered with what `statements` and `rows` hold.
     pub(super) database: Option<Database>,
-    pub(super) listeners: Mutex<Vec<super::notifications::Listener>>,
+    pub(super) listeners: Mutex<Vec<Listener>>,
     pub(super) held: Mutex<Vec<Arc<PendingCall>>>,
     /// What other servers answer.
     pub(super) servers: Mutex<Option<Servers>>,
@@ -258,6 +265,10 @@ fn hosts_mut() -> std::sync::RwLockWriteGuard<'static, HashMap<CtxId, Arc<FakeHo
 /// A number that nobody else has: of a context, a call, a connection.
 pub(super) fn number() -> u64 {
     NEXT.fetch_add(1, Ordering::SeqCst)
+}
+
+pub(super) fn now() -> String {
+    OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default()
 }
 
 /// A request as the host makes it.

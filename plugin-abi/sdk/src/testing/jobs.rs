@@ -1,32 +1,19 @@
 //! Jobs in tests: started by hand, watched, asked to stop.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Mutex},
-    task::{Context, Poll},
-};
+mod run;
 
-use cardinal_plugin_abi::{
-    self as abi, CallId, CtxId, Fut, Slice,
-    error::{self as codes},
-    extension::Jobs,
-    host::cancel,
-    record::{self, job_report, job_start},
-};
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use uuid::Uuid;
 
+pub use self::run::{JobEnd, TestJobRun};
 use super::{
-    TestCall, TestHost, TestReply, TestRequest,
-    fake_host::{FakeHost, host, lock},
+    TestHost, TestRequest,
+    fake_host::{JobRecord, lock},
 };
-use crate::{Error, User, jobs::HANDLER_PREFIX};
-
-/// What the extension's number leads to.
-pub(super) static EXTENSION: Jobs = Jobs { start, report, save };
+use crate::{User, jobs::HANDLER_PREFIX};
 
 /// A job that a test starts, in the place of a host.
 ///
@@ -195,240 +182,6 @@ pub struct StartedJob {
     pub user_id: Option<Uuid>,
 }
 
-/// How a run of a job ended.
-///
-/// ```
-/// use cardinal_plugin::{Error, Job, PluginContext, Result, Router, block_on};
-/// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
-///
-/// async fn import(_: PluginContext, job: Job) -> Result<()> {
-///     Err(Error::bad_gateway("The shop's page has no price."))
-/// }
-///
-/// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-/// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
-/// match block_on(&mut host.begin_job(TestJob::new("import"))) {
-///     JobEnd::Failed(error) => assert_eq!(error.status(), Some(502)),
-///     end => panic!("the job did not fail: {end:?}"),
-/// }
-/// ```
-#[derive(Debug)]
-pub enum JobEnd {
-    /// The handler returned `Ok`.
-    Done,
-    /// The handler returned an error after it was asked to stop. The host runs the job again from its checkpoint, or has
-    /// cancelled it.
-    Stopped,
-    /// The handler returned an error, or panicked ([`Error::is_panic`]).
-    Failed(Box<Error>),
-}
-
-/// What was reported of a job so far.
-#[derive(Debug)]
-pub(super) struct JobRecord {
-    stop: watch::Sender<bool>,
-    done: Mutex<u64>,
-    total: Mutex<Option<u64>>,
-    text: Mutex<String>,
-    failures: Mutex<Vec<Value>>,
-    checkpoint: Mutex<Option<Value>>,
-}
-
-/// A run of a job under way, from [`TestHost::begin_job`].
-///
-/// It runs when it is awaited or [asked](Self::is_waiting). Dropping it is what a host does with a job that does not stop.
-/// Await it as `&mut run` to look at its reports afterwards.
-///
-/// ```
-/// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
-/// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
-///
-/// async fn import(_: PluginContext, job: Job) -> Result<()> {
-///     job.progress(7, None, "Reading prices");
-///     Ok(())
-/// }
-///
-/// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-/// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
-/// let mut run = host.begin_job(TestJob::new("import"));
-/// assert!(matches!(block_on(&mut run), JobEnd::Done));
-/// assert_eq!((run.done(), run.text().as_str()), (7, "Reading prices"));
-/// ```
-#[derive(Debug)]
-#[must_use = "a job runs only when it is awaited"]
-pub struct TestJobRun {
-    call: TestCall,
-    record: Arc<JobRecord>,
-}
-
-impl TestJobRun {
-    /// Asks the job to stop: its next [`save`](crate::Job::save) fails, and [`is_stopping`](crate::Job::is_stopping) is
-    /// true.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
-    /// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
-    ///
-    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
-    ///     job.save(&7).await
-    /// }
-    ///
-    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
-    /// let mut run = host.begin_job(TestJob::new("import"));
-    /// run.stop();
-    /// assert!(matches!(block_on(&mut run), JobEnd::Stopped));
-    /// ```
-    pub fn stop(&self) {
-        self.record.stop.send_replace(true);
-    }
-
-    /// Lets the handler go on as far as it can; returns whether it waits for something then.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
-    /// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob};
-    ///
-    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
-    ///     job.save(&7).await
-    /// }
-    ///
-    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
-    /// host.hold("save_job"); // a database that takes its time
-    /// let mut run = host.begin_job(TestJob::new("import"));
-    /// assert!(run.is_waiting());
-    /// host.release("save_job");
-    /// assert!(!run.is_waiting());
-    /// # assert!(matches!(block_on(&mut run), JobEnd::Done));
-    /// ```
-    pub fn is_waiting(&mut self) -> bool {
-        self.call.is_waiting()
-    }
-
-    /// Returns the number of items that are done, by the latest report.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
-    /// use cardinal_plugin::testing::{TestHost, TestJob};
-    ///
-    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
-    ///     job.progress(7, None, "Reading prices");
-    ///     Ok(())
-    /// }
-    ///
-    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
-    /// let mut run = host.begin_job(TestJob::new("import"));
-    /// block_on(&mut run);
-    /// assert_eq!(run.done(), 7);
-    /// ```
-    pub fn done(&self) -> u64 {
-        *lock(&self.record.done)
-    }
-
-    /// Returns the number of items in all, by the latest report.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
-    /// use cardinal_plugin::testing::{TestHost, TestJob};
-    ///
-    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
-    ///     job.progress(7, Some(40), "Reading prices");
-    ///     Ok(())
-    /// }
-    ///
-    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
-    /// let mut run = host.begin_job(TestJob::new("import"));
-    /// assert_eq!(run.total(), None); // nothing has been reported
-    /// block_on(&mut run);
-    /// assert_eq!(run.total(), Some(40));
-    /// ```
-    pub fn total(&self) -> Option<u64> {
-        *lock(&self.record.total)
-    }
-
-    /// Returns the words of the latest report.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};
-    /// use cardinal_plugin::testing::{TestHost, TestJob};
-    ///
-    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
-    ///     job.progress(7, None, "Reading prices");
-    ///     Ok(())
-    /// }
-    ///
-    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
-    /// let mut run = host.begin_job(TestJob::new("import"));
-    /// block_on(&mut run);
-    /// assert_eq!(run.text(), "Reading prices");
-    /// ```
-    pub fn text(&self) -> String {
-        lock(&self.record.text).clone()
-    }
-
-    /// Returns the items that failed, each with its `code`, its `detail` and what else was said about it.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json};
-    /// use cardinal_plugin::testing::{TestHost, TestJob};
-    ///
-    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
-    ///     job.fail("price-invalid", "is below 0", &json!({ "line": 3 }));
-    ///     Ok(())
-    /// }
-    ///
-    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
-    /// let mut run = host.begin_job(TestJob::new("import"));
-    /// block_on(&mut run);
-    /// assert_eq!(run.failures(), [json!({ "line": 3, "code": "price-invalid", "detail": "is below 0" })]);
-    /// ```
-    pub fn failures(&self) -> Vec<Value> {
-        lock(&self.record.failures).clone()
-    }
-
-    /// Returns what was saved last, by this run or the one before.
-    ///
-    /// ```
-    /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json};
-    /// use cardinal_plugin::testing::{TestHost, TestJob};
-    ///
-    /// async fn import(_: PluginContext, job: Job) -> Result<()> {
-    ///     job.save(&7).await
-    /// }
-    ///
-    /// # let manifest = r#"{ "name": "prices", "version": "1.0.0", "backend": { "jobs": [{ "name": "import" }] } }"#;
-    /// # let host = TestHost::new(manifest, |_: &PluginContext| Router::new().job("import", import));
-    /// let mut run = host.begin_job(TestJob::new("import").checkpoint(&2));
-    /// assert_eq!(run.checkpoint(), Some(json!(2)));
-    /// block_on(&mut run);
-    /// assert_eq!(run.checkpoint(), Some(json!(7)));
-    /// ```
-    pub fn checkpoint(&self) -> Option<Value> {
-        lock(&self.record.checkpoint).clone()
-    }
-}
-
-impl Future for TestJobRun {
-    type Output = JobEnd;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<JobEnd> {
-        Pin::new(&mut self.call).poll(cx).map(end_of)
-    }
-}
-
-fn end_of(reply: TestReply) -> JobEnd {
-    match (reply.status(), reply.into_error()) {
-        (202, None) => JobEnd::Stopped,
-        (_, None) => JobEnd::Done,
-        (_, Some(error)) => JobEnd::Failed(Box::new(error)),
-    }
-}
-
 impl TestHost {
     /// Begins a job of the plugin, as a host does whose turn it is. A schedule of the manifest is ignored: begin what it
     /// would begin.
@@ -462,19 +215,12 @@ impl TestHost {
         if let Some(user) = job.user {
             request = request.user(user);
         }
-        let record = Arc::new(JobRecord {
-            stop: watch::Sender::new(false),
-            done: Mutex::default(),
-            total: Mutex::default(),
-            text: Mutex::default(),
-            failures: Mutex::default(),
-            checkpoint: Mutex::new(job.checkpoint),
-        });
+        let record = Arc::new(JobRecord::new(job.checkpoint));
         let kept = Arc::clone(&record);
         let call = self.call_number_with(&instance, u32::try_from(at).unwrap_or(u32::MAX), request, |fake, call| {
             lock(&fake.jobs).insert(call, kept);
         });
-        TestJobRun { call, record }
+        TestJobRun::new(call, record)
     }
 
     /// Returns the jobs that the plugin has started so far, in their order.
@@ -494,76 +240,5 @@ impl TestHost {
     /// ```
     pub fn started_jobs(&self) -> Vec<StartedJob> {
         lock(&self.fake.started_jobs).clone()
-    }
-}
-
-impl FakeHost {
-    pub(super) fn job(&self, call: CallId) -> Option<Arc<JobRecord>> {
-        lock(&self.jobs).get(&call).cloned()
-    }
-
-    /// Ready when the job is asked to stop.
-    pub(super) fn until_job_stops(&self, call: CallId) -> Option<Fut<abi::host::Answer>> {
-        let mut stop = self.job(call)?.stop.subscribe();
-        Some(Fut::new(async move {
-            match stop.wait_for(|is_asked| *is_asked).await {
-                Ok(_) => Ok(cancel::JOB.into()),
-                Err(_) => Ok(cancel::CALL_ENDED.into()),
-            }
-        }))
-    }
-}
-
-extern "C" fn start(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<abi::Bytes> {
-    let (host, field) =
-        (host(ctx), |number| String::from_utf8_lossy(record::field(request.get(), number)).into_owned());
-    let (name, args) = (field(job_start::NAME), field(job_start::ARGS));
-    host.note(format!("start job {name} {args}"));
-    host.clone().ask_fallible("start_job", || {
-        let jobs = host.rules.as_ref().and_then(|rules| rules.backend.as_ref()).map(|backend| &backend.jobs);
-        if jobs.is_some_and(|jobs| !jobs.iter().any(|job| job.name == name)) {
-            return Err(abi::Error::new(codes::NOT_FOUND, format!("The manifest declares no job `{name}`.")));
-        }
-        let user_id = lock(&host.callers).get(&call).map(|user| user.id);
-        let (id, args) = (Uuid::new_v4(), serde_json::from_str(&args).unwrap_or_default());
-        lock(&host.started_jobs).push(StartedJob { id, name, args, user_id });
-        Ok(json!({ "id": id }).to_string().into())
-    })
-}
-
-extern "C" fn report(ctx: CtxId, call: CallId, report: Slice<'_>) {
-    if let Some(job) = host(ctx).job(call) {
-        take(&job, report.get());
-    }
-}
-
-extern "C" fn save(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<abi::host::Answer> {
-    let host = host(ctx);
-    let Some(job) = host.job(call) else {
-        return Fut::ready(Err(abi::Error::new(codes::UNSUPPORTED, "this call is not a job")));
-    };
-    take(&job, report.get());
-    let checkpoint = serde_json::from_slice(record::field(report.get(), job_report::CHECKPOINT)).ok();
-    host.ask("save_job", || {
-        if checkpoint.is_some() {
-            *lock(&job.checkpoint) = checkpoint;
-        }
-        u64::from(*job.stop.borrow()).into()
-    })
-}
-
-fn take(job: &JobRecord, report: &[u8]) {
-    let text = |number| std::str::from_utf8(record::field(report, number)).unwrap_or_default();
-    if let Ok(done) = text(job_report::DONE).parse() {
-        *lock(&job.done) = done;
-    }
-    if let Ok(total) = text(job_report::TOTAL).parse() {
-        *lock(&job.total) = Some(total);
-    }
-    if !text(job_report::TEXT).is_empty() {
-        text(job_report::TEXT).clone_into(&mut lock(&job.text));
-    }
-    if let Ok(failure) = serde_json::from_str(text(job_report::ERROR)) {
-        lock(&job.failures).push(failure);
     }
 }

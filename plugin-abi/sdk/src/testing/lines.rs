@@ -1,9 +1,10 @@
-//! What the plugin has logged and measured.
+//! What the plugin has logged, measured and asked of the host.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::{TestHost, fake_host::lock};
 use crate::Level;
 
 /// A line of the plugin's log, from [`TestHost::log`](super::TestHost::log).
@@ -89,4 +90,56 @@ pub struct MetricLine {
     pub value: f64,
     /// The labels, by name.
     pub labels: BTreeMap<String, String>,
+}
+
+impl TestHost {
+    /// Returns the lines of the plugin's log so far, panics included. They are also written to standard error.
+    ///
+    /// No line is dropped, cut or masked here, and no level is left out.
+    ///
+    /// ```
+    /// use cardinal_plugin::Level;
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// ctx.log(Level::Warn, "A supplier sent no prices.");
+    /// let lines = host.log();
+    /// assert!(lines[0].is(Level::Warn) && lines[0].message == "A supplier sent no prices.");
+    /// ```
+    pub fn log(&self) -> Vec<LogLine> {
+        lock(&self.fake.log).clone()
+    }
+
+    /// Returns the changes of metrics so far, in their order. The host's bounds are not enforced here.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// ctx.metrics().count("prices_read", 3);
+    /// let seen = host.metrics();
+    /// assert_eq!((seen[0].name.as_str(), seen[0].value), ("prices_read", 3.0));
+    /// ```
+    pub fn metrics(&self) -> Vec<MetricLine> {
+        lock(&self.fake.metrics).clone()
+    }
+
+    /// Returns what the plugin has asked of the host so far, in order, in words: `read_card in call 3`, `http GET
+    /// https://...`, `connect`, the SQL of batches.
+    ///
+    /// It shows that something was not asked, or how often. Its words are for people and may change.
+    ///
+    /// ```
+    /// use cardinal_plugin::{CardQuery, block_on};
+    ///
+    /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
+    /// # let host = TestHost::new(r#"{ "name": "prices", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// block_on(ctx.list_cards(CardQuery::new().status("active"))).unwrap();
+    /// assert_eq!(host.journal().iter().filter(|line| line.starts_with("list")).count(), 1, "asked once");
+    /// ```
+    pub fn journal(&self) -> Vec<String> {
+        self.fake.journal()
+    }
 }

@@ -9,32 +9,18 @@ use std::{
 
 use bytes::Bytes;
 use cardinal_plugin_abi::{
-    self as abi, CallId, CtxId, Error, Fut, Slice, error as codes,
-    extension::HttpClient,
-    pairs,
+    self as abi, Error, error as codes, pairs,
     record::{self, http_answer, http_request},
     stream::Source,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use serde_json::{Value, json};
 
-use super::{
-    TestHost,
-    fake_host::{host, lock},
-};
+use super::{TestHost, fake_host::lock};
 use crate::{HttpFailure, stream::bytes_out};
 
 /// Bytes of a piece of a body.
 const PIECE: usize = 16 << 10;
-/// The host's own bound of a body when the request does not say.
-const DEFAULT_MAX_BYTES: u64 = 8 << 20;
-
-/// What the functions of the table find behind the extension's number.
-pub(super) static EXTENSION: HttpClient = HttpClient { send };
-
-/// Answers the plugin's requests.
-pub(super) type Servers = Arc<dyn Fn(&SentRequest) -> ServerAnswer + Send + Sync>;
-
 /// A request of the plugin's to another server, as [`TestHost::answer_http`] shows it.
 ///
 /// ```
@@ -76,7 +62,7 @@ pub struct SentRequest {
 }
 
 impl SentRequest {
-    fn read(record: &[u8]) -> Result<Self, Error> {
+    pub(super) fn read(record: &[u8]) -> Result<Self, Error> {
         let invalid = |reason: String| Error::new(codes::INVALID_ARGUMENT, reason);
         let text = |number| String::from_utf8_lossy(record::field(record, number)).into_owned();
         let url = text(http_request::URL);
@@ -279,7 +265,7 @@ impl ServerAnswer {
         self
     }
 
-    fn into_reply(self, max_bytes: u64) -> Result<abi::Reply, Error> {
+    pub(super) fn into_reply(self, max_bytes: u64) -> Result<abi::Reply, Error> {
         if let (0, Some(failure)) = (self.status, self.failure) {
             return Err(error_of(failure));
         }
@@ -349,21 +335,6 @@ impl Source for Pieces {
         self.max_bytes = max_bytes;
         Poll::Ready(Some(Ok(bytes_out(piece))))
     }
-}
-
-extern "C" fn send(ctx: CtxId, _call: CallId, request: Slice<'_>) -> Fut<abi::Reply> {
-    Fut::guarded(|| {
-        let (host, request) = (host(ctx), SentRequest::read(request.get()));
-        if let Ok(request) = &request {
-            host.note(format!("http {} {}", request.method, request.url));
-        }
-        let servers = lock(&host.servers).clone();
-        host.ask_fallible("http", || {
-            let request = request?;
-            let silent = || Error::new(codes::INTERNAL, "no server answers: the test says who does with `answer_http`");
-            servers.ok_or_else(silent)?(&request).into_reply(request.max_bytes.unwrap_or(DEFAULT_MAX_BYTES))
-        })
-    })
 }
 
 impl TestHost {

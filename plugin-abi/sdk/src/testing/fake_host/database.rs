@@ -32,11 +32,8 @@ use tokio::{
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement, config::Host};
 
 use self::encoding::{describe, push_row, read_params};
-use super::{
-    address,
-    fake_host::{FakeHost, lock, number},
-    notifications::PayloadSender,
-};
+use super::{FakeHost, lock, notifications::PayloadSender, number};
+use crate::testing::address;
 
 /// Connections of a plugin, as many as a host gives it, and how long one is waited for.
 const CONNECTIONS: usize = 4;
@@ -50,7 +47,7 @@ const CORE: &str = "
         id uuid PRIMARY KEY, title text NOT NULL, sku text NOT NULL, status text NOT NULL, attributes jsonb NOT NULL,
         version bigint NOT NULL, created_at timestamptz NOT NULL, updated_at timestamptz NOT NULL, deleted_at timestamptz)";
 
-pub(super) struct Database {
+pub(in crate::testing) struct Database {
     handle: Handle,
     shared: Arc<Shared>,
     /// Dropping it ends the thread, which drops the database.
@@ -79,7 +76,7 @@ struct Session {
 
 impl Database {
     /// Starts the thread that speaks to PostgreSQL; nothing is made before the first connection.
-    pub(super) fn new(plugin: &str, schema_sql: &str) -> std::io::Result<Self> {
+    pub(in crate::testing) fn new(plugin: &str, schema_sql: &str) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = Arc::new(Shared {
             server: address::address(),

@@ -18,10 +18,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::{
-    TestHost,
-    fake_host::{FakeHost, host, lock},
-};
+use super::{FakeHost, host, lock};
 
 /// What the functions of the table find behind the extension's number.
 pub(super) static EXTENSION: Channels = Channels { listen, channel };
@@ -30,7 +27,7 @@ pub(super) static EXTENSION: Channels = Channels { listen, channel };
 const MAX_NAME_BYTES: usize = 100;
 
 /// A stream that is open.
-pub(super) struct Listener {
+pub(in crate::testing) struct Listener {
     ctx: CtxId,
     call: CallId,
     pieces: UnboundedSender<Vec<u8>>,
@@ -118,48 +115,21 @@ impl FakeHost {
     }
 
     /// Ends the streams of a call.
-    pub(super) fn end_listeners_of_call(&self, call: CallId) {
+    pub(in crate::testing) fn end_listeners_of_call(&self, call: CallId) {
         self.end_listeners_that(|listener| listener.call == call);
+    }
+
+    /// As after an outage of the database.
+    pub(in crate::testing) fn lose_notifications(&self) {
+        for listener in lock(&self.listeners).iter() {
+            let _ = listener.pieces.send(record::write(&[(notification::GAP, b"reconnected")])); // it may be gone
+        }
     }
 
     fn end_listeners_that(&self, ends: impl Fn(&Listener) -> bool) {
         let ended: Vec<_> = lock(&self.listeners).extract_if(.., |listener| ends(listener)).collect();
         for listener in ended {
             listener.connection.abort(); // with which the last sender goes
-        }
-    }
-}
-
-impl TestHost {
-    /// Lets every open stream of [`PluginContext::listen`] have a [`Notification::Gap`], as after an outage of the
-    /// database.
-    ///
-    /// ```
-    /// use cardinal_plugin::testing::{TestHost, lacks_database};
-    /// use cardinal_plugin::{Notification, PluginContext, Router, block_on};
-    ///
-    /// if lacks_database() {
-    ///     return; // this example needs PostgreSQL
-    /// }
-    /// let host = TestHost::builder(r#"{ "name": "orders", "version": "1.0.0" }"#);
-    /// let host = host.database("").start(|_: &PluginContext| Router::new());
-    /// let ctx = host.context();
-    /// block_on(async {
-    ///     let mut orders = ctx.listen("orders").await?;
-    ///     ctx.get_plugin_conn().await?.notify("orders", "7").await?;
-    ///     assert_eq!(orders.next().await, Some(Notification::Payload("7".to_owned())));
-    ///     host.lose_notifications();
-    ///     assert_eq!(orders.next().await, Some(Notification::Gap));
-    ///     Ok::<(), cardinal_plugin::Error>(())
-    /// })
-    /// .unwrap();
-    /// ```
-    ///
-    /// [`PluginContext::listen`]: crate::PluginContext::listen
-    /// [`Notification::Gap`]: crate::Notification::Gap
-    pub fn lose_notifications(&self) {
-        for listener in lock(&self.fake.listeners).iter() {
-            let _ = listener.pieces.send(record::write(&[(notification::GAP, b"reconnected")])); // it may be gone
         }
     }
 }

@@ -14,10 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{
-    fake_host::{FakeHost, lock},
-    rules::now,
-};
+use super::{FakeHost, lock, now};
 
 /// Events on a page when the plugin does not say, and at most: the host's own bounds.
 const USUAL_LIMIT: usize = 100;
@@ -25,7 +22,7 @@ const MAX_LIMIT: usize = 500;
 
 /// The events so far, and who waits for more.
 #[derive(Default)]
-pub(super) struct Events {
+pub(in crate::testing) struct Events {
     all: Vec<Value>,
     /// How many of them are forgotten.
     forgotten: usize,
@@ -34,7 +31,7 @@ pub(super) struct Events {
 
 impl FakeHost {
     /// Lets those who follow know that something happened to a card.
-    pub(super) fn raise(&self, what: &str, card: &Value, more: &Value) {
+    pub(in crate::testing) fn raise(&self, what: &str, card: &Value, more: &Value) {
         let mut events = lock(&self.events);
         let mut event = json!({
             "id": events.all.len() + 1, "type": what, "at": now(), "card_id": card["id"], "version": card["version"],
@@ -47,13 +44,13 @@ impl FakeHost {
     }
 
     /// Forgets what has happened so far, as a host does after a week.
-    pub(super) fn forget_events(&self) {
+    pub(in crate::testing) fn forget_events(&self) {
         let mut events = lock(&self.events);
         events.forgotten = events.all.len();
     }
 
     /// Lets those who follow know of a change to more cards than are named one by one.
-    pub(super) fn raise_bulk(&self, action: &str, cards: usize) {
+    pub(in crate::testing) fn raise_bulk(&self, action: &str, cards: usize) {
         self.raise("card.bulk", &json!({ "id": Option::<Uuid>::None }), &json!({ "action": action, "cards": cards }));
     }
 }

@@ -1,7 +1,7 @@
 //! The functions that a host gives a plugin, answered by a [`FakeHost`].
 //!
 //! Each notes in the journal what it was asked, looks whether the test holds it or lets it fail, and answers by the host's
-//! rules (`rules.rs`), from PostgreSQL when the test has one (`database.rs`), else with what the test has laid down.
+//! rules (`cards.rs`), from PostgreSQL when the test has one (`database.rs`), else with what the test has laid down.
 
 use std::{
     pin::Pin,
@@ -19,10 +19,8 @@ use cardinal_plugin_abi::{
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{
-    LogLine, MetricLine, SERVICE_USER, events,
-    fake_host::{FakeHost, host, lock},
-};
+use super::{FakeHost, events, host, lock};
+use crate::testing::{LogLine, MetricLine, SERVICE_USER};
 
 /// The table, the same for all.
 #[doc(hidden)]
