@@ -5,12 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rmcp::model::{Implementation, JsonObject};
-use serde::Serialize;
+use rmcp::model::JsonObject;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use super::{Visit, client, tool::AnyTool};
+use super::{Visit, tool::AnyTool};
 use crate::audit::{Audit, AuditAction, ToolCall};
 use cardinal_base::codes;
 use cardinal_identity::auth::caller::CallerKind;
@@ -50,7 +49,7 @@ impl Calls {
         &self,
         visit: &mut Visit,
         trace: Option<Trace>,
-        client: Option<&Implementation>,
+        client: Option<Arc<str>>,
         arguments: Option<&JsonObject>,
     ) -> CallRecord {
         visit.join(trace);
@@ -61,7 +60,7 @@ impl Calls {
             calls: self.clone(),
             started: Instant::now(),
             span_started,
-            client: client.map_or_else(|| Arc::clone(&NO_CLIENT), describe),
+            client: client.unwrap_or_else(|| Arc::clone(&NO_CLIENT)),
             arguments: fingerprint(visit, arguments),
         }
     }
@@ -126,17 +125,6 @@ fn span(visit: &Visit, tool: &AnyTool, outcome: Outcome, started: OffsetDateTime
         attributes,
         is_error: error.is_some(),
     }
-}
-
-/// What a client says it is, as JSON.
-fn describe(info: &Implementation) -> Arc<str> {
-    #[derive(Serialize)]
-    struct ClientName {
-        name: String,
-        version: String,
-    }
-    let client = ClientName { name: client::shown(&info.name), version: client::shown(&info.version) };
-    serde_json::to_string(&client).map_or_else(|_| Arc::clone(&NO_CLIENT), Arc::from)
 }
 
 /// SHA-256 of the arguments as the tool gets them.

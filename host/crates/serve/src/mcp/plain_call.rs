@@ -65,8 +65,8 @@ impl Server {
     }
 }
 
-async fn run(server: &Server, call: PlainCall, tool: AnyTool, mut visit: Visit) -> Response {
-    let record = server.services.calls.begin(&mut visit, call.trace, call.client.as_ref(), Some(&call.arguments));
+async fn run(server: &Server, mut call: PlainCall, tool: AnyTool, mut visit: Visit) -> Response {
+    let record = server.services.calls.begin(&mut visit, call.trace, call.client.take(), Some(&call.arguments));
     let mut call_under_way = OpenCall { record, visit, tool, has_ended: false };
     let OpenCall { visit, tool, .. } = &call_under_way;
     // A handler that panics must neither take the connection with it nor leave no record.

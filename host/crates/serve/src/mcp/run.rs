@@ -204,8 +204,9 @@ impl Server {
         let (sender, reports) = progress::channel();
         visit.progress = token.is_some().then_some(sender);
         let record = {
-            let (trace, client) = (client::trace(context), client::info(&visit, context));
-            self.services.calls.begin(&mut visit, trace, client.as_ref(), request.arguments.as_ref())
+            let client = client::info(&visit, context).and_then(|info| client::describe_info(&info));
+            let trace = client::trace(context);
+            self.services.calls.begin(&mut visit, trace, client, request.arguments.as_ref())
         };
         let asker = Asker::new(context, &request, &visit);
         let (server, cancelled, ours) =

@@ -1,15 +1,15 @@
 //! What a message has to be for the short way.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Uri, header, uri::Authority};
-use rmcp::model::{ClientCapabilities, Implementation, JsonObject, ProtocolVersion, RequestId};
+use rmcp::model::{ClientCapabilities, JsonObject, ProtocolVersion, RequestId};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use crate::mcp::{
-    TOOL_CALL,
+    TOOL_CALL, client,
     server::knows_links,
     transport::{SESSION_ID, is_json},
 };
@@ -31,7 +31,8 @@ pub(in crate::mcp) struct PlainCall {
     pub arguments: JsonObject,
     /// The arguments as the tool gets them and the audit log compares them by.
     pub written: Bytes,
-    pub client: Option<Implementation>,
+    /// What the client says it is, as the audit log keeps it.
+    pub client: Option<Arc<str>>,
     /// The place in its own trace that the client calls from.
     pub trace: Option<Trace>,
     /// Of the revision without sessions.
@@ -118,13 +119,13 @@ impl PlainCall {
 
 impl Meta<'_> {
     /// Who calls, of a message of the newest revision; it has to tell its capabilities.
-    fn client(self, names_itself: bool) -> Option<Option<Implementation>> {
+    fn client(self, names_itself: bool) -> Option<Option<Arc<str>>> {
         let capabilities = self.capabilities.filter(|_| names_itself)?.get();
         if capabilities != "{}" {
             object::<ClientCapabilities>(capabilities)?;
         }
         match self.client {
-            Some(client) => object(client.get()).map(Some),
+            Some(client) => client::read(client.get()).map(Some),
             None => Some(None),
         }
     }
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!((&*call.written, call.is_modern, call.takes_links), (&br#"{"a":2,"b":[1]}"#[..], false, false));
         assert!(read(&[("mcp-protocol-version", "2025-06-18")], PLAIN).unwrap().takes_links);
         let call = read(&NAMED, MODERN).unwrap();
-        assert!(call.is_modern && call.takes_links && call.client.unwrap().name == "c");
+        assert!(call.is_modern && call.takes_links && &*call.client.unwrap() == r#"{"name":"c","version":"1"}"#);
         assert_eq!((&*call.written, call.id), (&b"{}"[..], RequestId::String("i".into())));
     }
 
