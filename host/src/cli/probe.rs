@@ -11,7 +11,7 @@ pub(super) struct Args {
     #[arg(long)]
     parent: u32,
     /// The settings that the plugin gets, as JSON.
-    #[arg(long, default_value = "{}")]
+    #[arg(long, env = probe::SETTINGS_VARIABLE, hide_env_values = true, default_value = "{}")]
     settings: String,
 }
 

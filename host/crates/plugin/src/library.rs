@@ -17,7 +17,7 @@ use std::{
     mem::MaybeUninit,
     ops::Range,
     os::{
-        fd::{AsRawFd, BorrowedFd, IntoRawFd},
+        fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::{FileExt, MetadataExt},
     },
     sync::Arc,
@@ -83,7 +83,7 @@ impl SealedLibrary {
 
     /// The sealed memory, for a probe process to inherit.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&self.file)
+        self.file.as_fd()
     }
 }
 
@@ -120,9 +120,16 @@ pub struct Library {
     description: Arc<Description>,
     sha256: [u8; 32],
     place: Range<usize>,
+    /// The sealed copy that it was opened from.
+    sealed: &'static File,
 }
 
 impl Library {
+    /// The sealed memory, for a probe process to inherit.
+    pub fn fd(&self) -> BorrowedFd<'static> {
+        self.sealed.as_fd()
+    }
+
     /// The addresses that it lies at; empty when the system does not say.
     pub fn place(&self) -> Range<usize> {
         self.place.clone()
@@ -183,24 +190,24 @@ impl Libraries {
 /// runs the library's constructors.
 pub fn open(sealed: SealedLibrary) -> Result<Library, Refusal> {
     let sha256 = sealed.sha256;
+    // glibc knows a library by the name that it was opened under. Were this descriptor closed, the
+    // next sealed copy could get its number, and dlopen would hand out this library again.
+    let sealed: &'static File = Box::leak(Box::new(sealed.file));
     let (entry, place) = map(sealed)?;
     check_entry(entry)?;
     check_layout(entry)?;
     let module = root_module(entry)?;
     let description = Arc::new(describe(module)?);
-    Ok(Library { module, description, sha256, place })
+    Ok(Library { module, description, sha256, place, sealed })
 }
 
-fn map(sealed: SealedLibrary) -> Result<(&'static Entry, Range<usize>), Refusal> {
-    let path = format!("/proc/self/fd/{}", sealed.file.as_raw_fd());
+fn map(sealed: &File) -> Result<(&'static Entry, Range<usize>), Refusal> {
+    let path = format!("/proc/self/fd/{}", sealed.as_raw_fd());
     // SAFETY: opening runs the library's constructors. That is what loading a plugin means: its
     // code is trusted code, looked at by preflight and tried by a probe process before.
     let library = unsafe { libloading::os::unix::Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| not_loadable(&error))?;
-    let place = find_mapping(&sealed.file);
-    // glibc knows a library by the name that it was opened under. Were this descriptor closed, the
-    // next sealed copy could get its number, and dlopen would hand out this library again.
-    let _kept_open = sealed.file.into_raw_fd();
+    let place = find_mapping(sealed);
     // SAFETY: only the symbol's address is taken here.
     let found = unsafe { library.get::<*const Entry>(ENTRY_SYMBOL.as_bytes()) }.map(|symbol| *symbol);
     std::mem::forget(library); // never dlclose: see `Library`

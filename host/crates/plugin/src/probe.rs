@@ -10,7 +10,7 @@ use std::{
     fs::File,
     io::{self, Write},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::{CommandExt as _, ExitStatusExt as _},
     },
     path::PathBuf,
@@ -43,8 +43,11 @@ const LINE_LIMIT: usize = 4 << 20;
 const COMPLAINT_LIMIT: usize = 4 << 10;
 /// How much of the complaints a refusal shows.
 const MAX_SHOWN_CHARS: usize = 300;
-/// Settings that are longer are not handed to the child: they are an argument, and the system bounds those.
+/// Settings that are longer are not handed to the child: they are a variable of its environment, and the system bounds
+/// those. An argument could be read by everybody on the machine, and settings have secrets.
 const SETTINGS_LIMIT: usize = 64 << 10;
+/// The variable's name.
+pub const SETTINGS_VARIABLE: &str = "CARDINAL_PROBE_SETTINGS";
 
 /// Has children started that open what they find on their standard input.
 #[derive(Clone, Debug)]
@@ -79,8 +82,8 @@ impl ProbeCommand {
 
     fn for_library(&self, library: OwnedFd, settings: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).arg("--settings").arg(settings);
-        command.env_clear().process_group(0).stdin(library);
+        command.args(&self.arguments).env_clear().env(SETTINGS_VARIABLE, settings);
+        command.process_group(0).stdin(library);
         command
     }
 }
@@ -92,8 +95,8 @@ enum Answer {
     Refused(Refusal),
     /// The instance was made; the list of its handlers.
     Made(String),
-    /// `routes` ended without a router.
-    NotMade(Refusal),
+    /// `routes` ended without a router, perhaps because of these settings.
+    NotMade(Refusal, Vec<(String, String)>),
 }
 
 /// What was heard of the child.
@@ -115,6 +118,8 @@ enum Step {
 pub struct ProbeOutcome {
     /// Its handlers, or why `routes` gave no router. A host that knows the operator's settings may see it give one.
     pub exports: Result<Vec<Export>, Refusal>,
+    /// Which settings `routes` says are wrong: a JSON pointer and what is wrong with it.
+    pub wrong_settings: Vec<(String, String)>,
 }
 
 impl Prober {
@@ -128,14 +133,14 @@ impl Prober {
         Self { by: StartedBy::Starter(Arc::new(starter)), limit: TIME_LIMIT }
     }
 
-    /// Opens the library in a child and runs its `routes` there, with the settings that hold when the operator has set
-    /// none. Cancelled or not, no child stays behind.
+    /// Opens the library in a child and runs its `routes` there, with these settings. Cancelled or not, no child stays
+    /// behind.
     pub async fn try_out(
         &self,
-        library: &SealedLibrary,
-        defaults: &Map<String, Value>,
+        library: BorrowedFd<'_>,
+        settings: &Map<String, Value>,
     ) -> Result<ProbeOutcome, Refusal> {
-        let mut child = self.start(library, defaults).map_err(|error| no_child(&error))?;
+        let mut child = self.start(library, settings).map_err(|error| no_child(&error))?;
         let (report, complaint) = self.listen(&mut child).await;
         match report {
             ProbeReport::ProbeOutcome(tried) => Ok(tried),
@@ -144,18 +149,35 @@ impl Prober {
         }
     }
 
-    fn start(&self, library: &SealedLibrary, defaults: &Map<String, Value>) -> io::Result<ProbeProcess> {
-        let mut settings = serde_json::to_string(defaults)?;
+    /// Why a library that can be opened does not take these settings: a refusal and the settings that it names. None when
+    /// it takes them, and when they are too long to be tried.
+    pub async fn refuses(
+        &self,
+        library: BorrowedFd<'_>,
+        settings: &Map<String, Value>,
+    ) -> Option<(Refusal, Vec<(String, String)>)> {
+        if serde_json::to_string(settings).is_ok_and(|text| text.len() > SETTINGS_LIMIT) {
+            return None;
+        }
+        match self.try_out(library, settings).await {
+            Ok(ProbeOutcome { exports: Ok(_), .. }) => None,
+            Ok(ProbeOutcome { exports: Err(refusal), wrong_settings }) => Some((refusal, wrong_settings)),
+            Err(refusal) => Some((refusal, Vec::new())),
+        }
+    }
+
+    fn start(&self, library: BorrowedFd<'_>, settings: &Map<String, Value>) -> io::Result<ProbeProcess> {
+        let mut settings = serde_json::to_string(settings)?;
         if settings.len() > SETTINGS_LIMIT {
             settings = "{}".to_owned();
         }
         match &self.by {
             StartedBy::This(command) => {
-                let mut command = command.for_library(library.fd().try_clone_to_owned()?, &settings);
+                let mut command = command.for_library(library.try_clone_to_owned()?, &settings);
                 command.stdout(Stdio::piped()).stderr(Stdio::piped());
                 Ok(ProbeProcess::own(tokio::process::Command::from(command).kill_on_drop(true).spawn()?))
             }
-            StartedBy::Starter(starter) => starter.start(library.fd(), &settings),
+            StartedBy::Starter(starter) => starter.start(library, &settings),
         }
     }
 
@@ -191,9 +213,12 @@ impl Prober {
         }
         match tokio::time::timeout(self.limit, answer(&mut output)).await {
             Ok(Some(Answer::Made(list))) => {
-                ProbeReport::ProbeOutcome(ProbeOutcome { exports: exports::parse(list.as_bytes()) })
+                let exports = exports::parse(list.as_bytes());
+                ProbeReport::ProbeOutcome(ProbeOutcome { exports, wrong_settings: Vec::new() })
             }
-            Ok(Some(Answer::NotMade(refusal))) => ProbeReport::ProbeOutcome(ProbeOutcome { exports: Err(refusal) }),
+            Ok(Some(Answer::NotMade(refusal, wrong_settings))) => {
+                ProbeReport::ProbeOutcome(ProbeOutcome { exports: Err(refusal), wrong_settings })
+            }
             Ok(_) => ProbeReport::Ended(Step::Routes),
             Err(_) => ProbeReport::Refused(routes_hang(self.limit)),
         }
@@ -292,7 +317,7 @@ pub fn child(settings: String) -> io::Result<()> {
     write_answer(&Answer::Opened)?;
     write_answer(&match trial::exports(&library, unanswered::host_api(settings)) {
         Ok(list) => Answer::Made(String::from_utf8_lossy(list.get()).into_owned()),
-        Err(reason) => Answer::NotMade(reason.into()),
+        Err(error) => Answer::NotMade(error.reason.into(), error.fields),
     })
 }
 
@@ -329,7 +354,7 @@ mod tests {
         let arguments = ["-c", script].map(OsString::from).into();
         let by = StartedBy::This(ProbeCommand { program: "/bin/sh".into(), arguments });
         let prober = Prober { by, limit };
-        prober.try_out(&SealedLibrary::seal(b"bytes").unwrap(), &Map::new()).await
+        prober.try_out(SealedLibrary::seal(b"bytes").unwrap().fd(), &Map::new()).await
     }
 
     /// A shell's line that gives an answer.
@@ -353,8 +378,10 @@ mod tests {
     #[tokio::test]
     async fn routes_that_give_no_router_are_no_reason_to_refuse_the_library() {
         let refusal = Refusal::new(Code::CreatePanicked, "It panicked.");
-        let script = answering(&Answer::Opened) + &answering(&Answer::NotMade(refusal.clone()));
-        assert_eq!(run(&script, LONG).await, Ok(ProbeOutcome { exports: Err(refusal) }));
+        let wrong_settings = vec![("/price".to_owned(), "is below 0".to_owned())];
+        let answer = Answer::NotMade(refusal.clone(), wrong_settings.clone());
+        let script = answering(&Answer::Opened) + &answering(&answer);
+        assert_eq!(run(&script, LONG).await, Ok(ProbeOutcome { exports: Err(refusal), wrong_settings }));
     }
 
     #[tokio::test]
@@ -408,9 +435,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_child_has_no_environment_and_the_library_as_input() {
+    async fn the_child_has_its_settings_for_environment_and_the_library_as_input() {
         // The shell itself sets PWD and a few more; what the host has (PATH, HOME) is not there.
-        let script = "test -z \"$HOME\" && test \"$(/bin/cat /proc/self/fd/0)\" = bytes && echo fine >&2; exit 3";
+        let script = "test -z \"$HOME\" && test \"$CARDINAL_PROBE_SETTINGS\" = {} && \
+                      test \"$(/bin/cat /proc/self/fd/0)\" = bytes && echo fine >&2; exit 3";
         let refusal = run(script, LONG).await.unwrap_err();
         assert_eq!(refusal.found.as_deref(), Some("exited with status 3; it said: fine"));
     }

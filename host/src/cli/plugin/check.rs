@@ -98,7 +98,7 @@ fn try_out(package: &Package) -> anyhow::Result<Result<(), Refusal>> {
     };
     let sealed = SealedLibrary::seal(&package.library).context("copying the library")?;
     let (prober, defaults) = (Prober::from_current_exe(), manifest.default_settings());
-    let tried = crate::cli::runtime()?.block_on(prober.try_out(&sealed, &defaults));
+    let tried = crate::cli::runtime()?.block_on(prober.try_out(sealed.fd(), &defaults));
     Ok(tried.and_then(|tried| agreement::check(&manifest, &tried.exports?)))
 }
 

@@ -233,10 +233,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_probe_gets_the_library_and_its_end_is_heard_of() {
-        let starter = starter("/bin/cat /proc/self/fd/0; echo \" $0 $1\"; kill -SEGV $$");
+        let starter = starter("/bin/cat /proc/self/fd/0; echo \" $CARDINAL_PROBE_SETTINGS\"; kill -SEGV $$");
         let library = SealedLibrary::seal(b"bytes").unwrap();
         let mut started = starter.start(library.fd(), "{}").unwrap();
-        assert_eq!(output(&mut started).await, "bytes --settings {}\n");
+        assert_eq!(output(&mut started).await, "bytes {}\n");
         assert_eq!(started.wait().await.unwrap().signal(), Some(libc::SIGSEGV));
     }
 

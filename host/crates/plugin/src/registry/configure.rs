@@ -15,6 +15,9 @@ use cardinal_store::{
     plugin_state::{self, Settings},
 };
 
+const CHANGED_MEANWHILE: &str =
+    "The settings were changed by somebody else while the plugin tried these. Read them again and repeat the change.";
+
 /// A plugin's settings without their secrets.
 pub struct Configuration {
     pub version: i64,
@@ -33,6 +36,8 @@ pub struct Configuration {
 
 /// Settings that may be stored.
 struct CheckedSettings {
+    /// What the plugin would get: all layers.
+    whole: Value,
     open: Value,
     /// By JSON pointer, not sealed yet.
     secrets: BTreeMap<String, Value>,
@@ -48,8 +53,8 @@ impl Registry {
         Ok(self.shown(plugin, schema, &settings))
     }
 
-    /// Stores settings in the place of all that were stored before; secrets that are sent back as they are shown stay.
-    /// Gives the settings as they are now and the names of those that have changed.
+    /// Stores settings in the place of all that were stored before, when schema and plugin take them; secrets that are sent
+    /// back as they are shown stay. Gives the settings as they are now and the names of those that have changed.
     pub async fn configure(
         &self,
         plugin: &str,
@@ -62,17 +67,24 @@ impl Registry {
             let detail = "The plugin has no settings: its manifest has no settings_schema.";
             return Err(RegistryError::setting(pointer, detail));
         }
-        let mut changed = Vec::new();
+        let core = &self.activation.loader.services.core;
+        let before = plugin_state::settings(core, plugin).await?;
+        precondition.check(before.version)?;
+        let accepted = self.accept(plugin, schema.as_ref(), Value::Object(sent), &before)?;
+        if !accepted.changed.is_empty() {
+            self.try_settings(plugin, &accepted.whole).await?;
+        }
+        let (tried, changed) = (before.version, accepted.changed);
         let change = |before: &Settings| {
-            let accepted = self.accept(plugin, schema.as_ref(), Value::Object(sent), before)?;
-            changed = accepted.changed;
+            if before.version != tried {
+                return Err(RegistryError::Conflict(CHANGED_MEANWHILE.to_owned()));
+            }
             if changed.is_empty() {
-                return Ok::<_, RegistryError>(None);
+                return Ok(None);
             }
             let sealed = self.policy.seal(plugin, accepted.secrets).map_err(RegistryError::internal)?;
             Ok(Some(Settings { open: accepted.open, sealed, version: 0 }))
         };
-        let core = &self.activation.loader.services.core;
         let (_, now) = plugin_state::change_settings(core, plugin, precondition, change).await??;
         Ok((self.shown(plugin, schema, &now), changed))
     }
@@ -91,14 +103,35 @@ impl Registry {
         let own = schema.map(|schema| secret::pointers(schema, &sent)).unwrap_or_default();
         secret::keep(&mut sent, &stored.document, &hidden, &own, &stored.unreadable)
             .map_err(RegistryError::settings)?;
+        let whole = settings::layered(schema, environment, Some(&sent));
         if let Some(schema) = schema {
-            check(schema, &settings::layered(Some(schema), environment, Some(&sent)))?;
+            check(schema, &whole)?;
         }
         let changed = changed(&stored, &sent);
         let mut secrets = schema.map(|schema| secret::pointers(schema, &sent)).unwrap_or_default();
         secrets.extend(before.sealed.keys().cloned());
         let secrets = secret::take(&mut sent, &secrets);
-        Ok(CheckedSettings { open: sent, secrets, changed })
+        Ok(CheckedSettings { whole, open: sent, secrets, changed })
+    }
+
+    /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service keeps
+    /// the plugin out of it from the host's next start on.
+    async fn try_settings(&self, plugin: &str, new: &Value) -> Result<(), RegistryError> {
+        // What lies in the folder and does not serve may be waiting for just these.
+        let Some(service) = self.snapshot().served_from_folder(plugin) else { return Ok(()) };
+        let (Some(new), Some(now)) = (new.as_object(), service.settings.as_object()) else { return Ok(()) };
+        let (prober, library) = (&self.activation.loader.services.prober, service.active.instance.library().fd());
+        let Some((refusal, fields)) = prober.refuses(library, new).await else { return Ok(()) };
+        // One that does not even take those that it works with needs more than a probe has.
+        if prober.refuses(library, now).await.is_some() {
+            return Ok(());
+        }
+        tracing::info!(plugin, %refusal, "a plugin does not take the settings that it was to get");
+        if !fields.is_empty() {
+            return Err(RegistryError::settings(fields));
+        }
+        let reason = refusal.found.unwrap_or(refusal.reason);
+        Err(RegistryError::setting("", format!("The plugin does not take these settings: {reason}")))
     }
 
     fn shown(&self, plugin: &str, schema: Option<Value>, settings: &Settings) -> Configuration {

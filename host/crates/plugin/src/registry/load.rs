@@ -174,7 +174,7 @@ impl Loader {
             sealed.map_err(|error| PackageError::Failed(format!("The library could not be copied: {error}")))?;
         if !self.quarantine.was_probed(candidate.sha256()) {
             // What `routes` makes of the operator's settings is seen when it gets them.
-            self.services.prober.try_out(&sealed, &candidate.manifest().default_settings()).await?;
+            self.services.prober.try_out(sealed.fd(), &candidate.manifest().default_settings()).await?;
             self.quarantine.probed(candidate.sha256());
         }
         Ok(Probed { candidate, tag, sealed })

@@ -119,7 +119,7 @@ async fn try_out(candidate: &Candidate, settings: &Value) -> Result<(), Refusal>
         Refusal::new(Code::ProbeFailed, "The library could not be copied.").found(error.to_string())
     })?;
     let defaults = manifest.default_settings();
-    match Prober::from_current_exe().try_out(&sealed, &defaults).await?.exports {
+    match Prober::from_current_exe().try_out(sealed.fd(), &defaults).await?.exports {
         Ok(exports) => agreement::check(manifest, &exports),
         // With the operator's settings its `routes` may do better.
         Err(_) if settings.as_object() != Some(&defaults) => Ok(()),

@@ -151,6 +151,12 @@ impl Snapshot {
         Some(entry.pending.as_deref().unwrap_or(&entry.about))
     }
 
+    /// What serves under this name, when it is what lies in the folder.
+    pub(super) fn served_from_folder(&self, name: &str) -> Option<Arc<Service>> {
+        let entry = self.entries.iter().find(|entry| entry.about.name == name && entry.pending.is_none())?;
+        entry.service.clone()
+    }
+
     /// The package of this name that is refused for this.
     pub(super) fn refused(&self, name: &str, code: Code) -> Option<(&PackageSummary, &Refusal)> {
         let of_name = self.entries.iter().filter(|entry| entry.about.name == name);
