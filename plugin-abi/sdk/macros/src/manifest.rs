@@ -205,7 +205,22 @@ impl Faults {
             }
             seen.push((method, path));
         }
+        let declared: Vec<&str> = seen.iter().map(|(_, path)| *path).collect();
+        for route in backend.get("routes").map(Node::list).unwrap_or_default() {
+            self.path(route.get("path"), &declared, sources);
+        }
         self.jobs(backend, sources);
+    }
+
+    /// A path that the sources lack and that is nearly one of theirs. Others may be put together where nobody sees it.
+    fn path(&mut self, node: Option<&Node>, declared: &[&str], sources: &Sources) {
+        let Some(node) = node else { return };
+        let Some(path) = node.text().filter(|path| path.starts_with('/') && !sources.may_have_path(path)) else {
+            return;
+        };
+        if let Some(near) = sources.nearest_path(path, declared) {
+            self.add(node, format!("there is no route \"{path}\" in src/; did you mean \"{near}\"?"));
+        }
     }
 
     fn jobs(&mut self, backend: &Node, sources: &Sources) {
@@ -381,6 +396,23 @@ mod tests {
             assert!(is_there, "{line}: {part}: {found:#?}");
         }
         assert_eq!(found.len(), 14, "{found:#?}");
+    }
+
+    #[test]
+    fn a_misspelt_path_is_found() {
+        let engine = r#""engine": { "core_version": "1", "plugin_api_version": "1" }"#;
+        let manifest = format!(
+            r#"{{ "name": "a", "version": "1.0.0", {engine}, "backend": {{ "routes": [
+                {{ "method": "GET", "path": "/cards" }},
+                {{ "method": "GET", "path": "/made/elsewhere" }},
+                {{ "method": "POST", "path": "/card" }}] }} }}"#
+        );
+        assert_eq!(faults(&manifest), [""; 0], "what is declared is no near name");
+        let misspelt = manifest.replace("\"/cards\"", "\"/crads\"");
+        let fault = |line: usize, path: &str| {
+            format!("m:{line}: there is no route \"{path}\" in src/; did you mean \"/cards\"?")
+        };
+        assert_eq!(faults(&misspelt), [fault(2, "/crads"), fault(4, "/card")]);
     }
 
     #[test]

@@ -55,13 +55,32 @@ impl Sources {
     /// Whether the router may have a handler of this name.
     pub(crate) fn may_have(&self, name: &str) -> bool {
         let is_word = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let is_blind = self.functions.is_empty() || UNSEEN.iter().any(|word| self.words.contains(*word));
-        !is_word || is_blind || self.words.contains(name) || self.texts.contains(name)
+        !is_word || self.is_blind() || self.words.contains(name) || self.texts.contains(name)
+    }
+
+    fn is_blind(&self) -> bool {
+        self.functions.is_empty() || UNSEEN.iter().any(|word| self.words.contains(*word))
     }
 
     /// Whether there is a function of this name.
     pub(crate) fn defines(&self, name: &str) -> bool {
         self.functions.contains(name)
+    }
+
+    /// Whether the router may have a route of this path.
+    pub(crate) fn may_have_path(&self, path: &str) -> bool {
+        self.is_blind() || self.texts.contains(path)
+    }
+
+    /// The path that differs least, of those that are not `declared`.
+    pub(crate) fn nearest_path(&self, path: &str, declared: &[&str]) -> Option<&str> {
+        let others = self.texts.iter().map(String::as_str);
+        let others = others.filter(|text| text.starts_with('/') && !declared.contains(text));
+        others
+            .map(|text| (distance(text, path), text))
+            .min()
+            .filter(|(letters, _)| *letters <= NEAR)
+            .map(|(_, text)| text)
     }
 
     /// The function whose name differs least.
