@@ -51,6 +51,8 @@ test('an attribute of what is ticked is set after a dry run, and removed again',
   await expect(dialog.getByLabel('Attribute name')).toBeFocused();
   await dialog.getByLabel('Attribute name').fill('brand');
   await dialog.getByLabel('Value').fill('Acme');
+  const fromLabel = (name: string) => dialog.getByLabel(name).evaluate((field: HTMLInputElement) => field.getBoundingClientRect().top - (field.labels?.[0]?.getBoundingClientRect().bottom ?? 0));
+  expect(await fromLabel('Value'), 'as far below its label as the field above').toBe(await fromLabel('Attribute name'));
   await expectAccessible(page);
   await expectReflows(page);
   await dialog.getByRole('button', { name: 'Dry run' }).click();
