@@ -15,6 +15,8 @@ export function secondPass(): Plugin {
   return {
     name: 'cardinal-second-pass',
     apply: 'build',
+    // Addresses are made before: files of the same sources that were named in another way must not meet in a browser's cache.
+    augmentChunkHash: () => String(sharedNames),
     async generateBundle(_, bundle) {
       const chunks = Object.values(bundle).filter((file) => file.type === 'chunk');
       const shared = sharedNames(chunks);
