@@ -38,6 +38,18 @@ const WITHOUT_PROXIES = `
   export function get_proxied_value(value) { return value; }
   export function is(a, b) { return Object.is(a, b); }
 `;
+/** Styles of elements are set by name (`style:name={…}`): the security policy of the page blocks a `style` attribute, so none is read or written. */
+const WITHOUT_STYLE_ATTRIBUTES = `
+  export function set_style(element, value, before = {}, styles) {
+    for (const name in styles) {
+      if (before[name] === styles[name]) continue;
+      if (styles[name] == null) element.style.removeProperty(name);
+      else element.style.setProperty(name, styles[name]);
+    }
+    return styles;
+  }
+`;
+const STYLE_ATTRIBUTE = /<[^<>]*\sstyle=|\sstyle:[\w-]+\|/;
 const DEEP_STATE = /\$state(<[^()]*>)?\(\s*[[{]/;
 /** Parts of modules for what no page of ours has: elements that move or fade as they come and go, selects of several options, and trying a change out beside the page (`fork`). */
 const WITHOUT_PARTS: readonly [file: string, part: RegExp, instead: string][] = [
@@ -63,10 +75,18 @@ const WITHOUT_PARTS: readonly [file: string, part: RegExp, instead: string][] = 
   // Lists that take several choices, and selects that are drawn by `<selectedcontent>`.
   ['dom/elements/bindings/select.js', /\bselect\.multiple\b/g, 'false'],
   ['dom/elements/bindings/select.js', /entries\.every\(is_selectedcontent_mutation\)/g, 'false'],
+  // Radio buttons alone have a group; a class is a text, and none of it is taken away by `class:name`; what went wrong has no boundary to go to.
+  ['dom/elements/bindings/input.js', /\binput\.getAttribute\('type'\) === 'checkbox'/g, 'false'],
+  ['../shared/attributes.js', /\btypeof value === 'object'/g, 'false'],
+  ['../shared/attributes.js', /\belse if \(classname\.length\)/g, 'else if (false)'],
+  ['error-handling.js', /\(effect\.f & BOUNDARY_EFFECT\) !== 0/g, 'false'],
   ['constants.js', /!!globalThis\.document\?\.contentType[^;]*;/g, 'false;'],
   ['dom/operations.js', /\bkey\.startsWith\('xlink:'\)/g, 'false'],
 ];
 const MOVES = /<[^<>]*\s(?:transition|animate|in|out):\w/;
+/** A list of classes, or one that stands in the text of the attribute beside its own directive. */
+const CLASSES = /\sclass=\{[[{]|<[^<>]*\sclass="[^"]*(?<![\w-])([\w-]+)(?![\w-])[^"]*"[^<>]*\sclass:\1[=\s>/]/;
+const CHECKED_GROUP = /<[^<>]*type="checkbox"[^<>]*\sbind:group/;
 const SEVERAL = /<select\b[^<>]*\smultiple\b|<selectedcontent/;
 const WITHOUT_CUSTOM_ELEMENTS = 'export const SvelteElement = undefined; export function create_custom_element() {}';
 
@@ -100,6 +120,9 @@ export function clientOnly(): Plugin {
       if (id.endsWith('.svelte') && code.includes('<svelte:boundary')) this.error(`${id}: a build has no boundaries; take them in again in build/client-only.ts`);
       if (id.endsWith('.svelte') && MOVES.test(code)) this.error(`${id}: a build has no transitions and animations; take them in again in build/client-only.ts`);
       if (id.endsWith('.svelte') && SEVERAL.test(code)) this.error(`${id}: a build has no selects of several options; take them in again in build/client-only.ts`);
+      if (id.endsWith('.svelte') && STYLE_ATTRIBUTE.test(code)) this.error(`${id}: the page's security policy blocks a style attribute; use style:name={…}`);
+      if (id.endsWith('.svelte') && CLASSES.test(code)) this.error(`${id}: a build has no lists of classes, and takes none away from a text; take them in again in build/client-only.ts`);
+      if (id.endsWith('.svelte') && CHECKED_GROUP.test(code)) this.error(`${id}: a build has no groups of checkboxes; take them in again in build/client-only.ts`);
       if (/\.svelte(\.ts)?$/.test(id) && DEEP_STATE.test(code)) this.error(`${id}: a build has no deep state; use $state.raw or a class with a $state for each member`);
       const parts = WITHOUT_PARTS.filter(([file]) => id.endsWith(posix.join('/svelte/src/internal/client', file)));
       for (const [file, part, instead] of parts) {
@@ -115,6 +138,7 @@ export function clientOnly(): Plugin {
       if (id.endsWith('/svelte/src/internal/client/dom/blocks/boundary.js')) return WITHOUT_BOUNDARIES;
       if (id.endsWith('/svelte/src/internal/client/reactivity/async.js')) return WITHOUT_ASYNC;
       if (id.endsWith('/svelte/src/internal/client/proxy.js')) return WITHOUT_PROXIES;
+      if (id.endsWith('/svelte/src/internal/client/dom/elements/style.js')) return WITHOUT_STYLE_ATTRIBUTES;
       if (id.endsWith('/svelte/src/internal/client/dom/elements/custom-element.js')) return WITHOUT_CUSTOM_ELEMENTS;
       return id.endsWith('vite/preload-helper.js') ? PRELOAD : null;
     },

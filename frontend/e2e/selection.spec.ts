@@ -51,14 +51,22 @@ test('an attribute of what is ticked is set after a dry run, and removed again',
   await expect(dialog.getByLabel('Attribute name')).toBeFocused();
   await dialog.getByLabel('Attribute name').fill('brand');
   await dialog.getByLabel('Value').fill('Acme');
+  const fromLabel = (name: string) => dialog.getByLabel(name).evaluate((field: HTMLInputElement) => field.getBoundingClientRect().top - (field.labels?.[0]?.getBoundingClientRect().bottom ?? 0));
+  expect(await fromLabel('Value'), 'as far below its label as the field above').toBe(await fromLabel('Attribute name'));
   await expectAccessible(page);
   await expectReflows(page);
   await dialog.getByRole('button', { name: 'Dry run' }).click();
   await expect(dialog.getByRole('status')).toHaveText('Dry run: 1 changed, 1 unchanged');
   await dialog.getByRole('button', { name: 'Change 1 card' }).click();
   for (const n of [0, 1]) await expect(row(n)).toContainText('Acme');
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await expect(page.getByText('1 card restored', { exact: true })).toBeVisible();
+  await expect(row(1)).toContainText('Nordhem');
+  await page.getByRole('link', { name: 'Cards changed since' }).first().click();
+  await expect(row(1)).toBeVisible();
+  await expect(row(0), 'the job left it as it was').toBeHidden();
+  await page.goBack();
 
-  await page.keyboard.press('Escape');
   await edit();
   await dialog.getByLabel('Attribute name').fill('brand');
   await dialog.getByLabel('Type').selectOption('Remove the attribute');

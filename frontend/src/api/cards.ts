@@ -98,12 +98,16 @@ export function deleteCard(id: string): Promise<void> {
   return request(cardPath(id), { method: 'DELETE' });
 }
 
-/** A deleted card comes back; with a version, fields and attributes but sources become what they were then. */
-export async function restoreCard(id: string, version?: number): Promise<Card> {
-  return (await request<{ item: Card }>(`${cardPath(id)}/restore`, { method: 'POST', body: version === undefined ? {} : { version } })).item;
+/**
+ * A deleted card comes back; with a version, fields and attributes but sources become what they were then. The server
+ * refuses it (412) when the card is not at the version `now` any more.
+ */
+export async function restoreCard(id: string, version?: number, now?: number): Promise<Card> {
+  const ifMatch = now === undefined ? {} : { ifMatch: `"${now}"` };
+  return (await request<{ item: Card }>(`${cardPath(id)}/restore`, { method: 'POST', body: version === undefined ? {} : { version }, ...ifMatch })).item;
 }
 
-export function listHistory(id: string, cursor: string | null, signal: AbortSignal, limit = 50): Promise<HistoryPage> {
+export function listHistory(id: string, cursor: string | null, signal?: AbortSignal, limit = 50): Promise<HistoryPage> {
   return request(`${cardPath(id)}/history${query({ limit, cursor })}`, { signal });
 }
 

@@ -1,4 +1,5 @@
 import { fromServer } from '../i18n/catalogue.svelte.ts';
+import { t } from '../i18n/common.ts';
 
 /** One field that the server refused; `pointer` is a JSON pointer into the body that was sent. */
 export interface FieldProblem {
@@ -81,7 +82,26 @@ export function networkError(): ApiError {
 export function fieldError(error: unknown, pointer: string): string | undefined {
   if (!(error instanceof ApiError)) return undefined;
   const found = error.errors.filter((e) => e.pointer === pointer || e.pointer.startsWith(`${pointer}/`));
-  return found.length ? fromServer(FIELDS[error.code] ? error.code : '', found.map((e) => e.detail).join(' ')) : undefined;
+  if (!found.length) return undefined;
+  if (FIELDS[error.code]) return fromServer(error.code, error.detail);
+  return found.map((e) => ofField(e, e.pointer.slice(pointer.length + 1))).join(' ');
+}
+
+/** What is wrong with a field, after its name; a place in a list is none. */
+export function ofField({ pointer, detail }: FieldProblem, name = pointer): string {
+  const words = fieldText(detail);
+  return name && !/^\d+$/.test(name) ? t('ofField', { name: name.replaceAll('~1', '/').replaceAll('~0', '~'), words }) : words;
+}
+
+/** What the server says of a field, which has no code: found by the sentence itself, whatever numbers are in it. */
+export function fieldText(detail: string): string {
+  const known = fromServer(detail.replace(/\d+/g, '#'), detail);
+  return known === detail ? t('inServersWords', { detail }) : known;
+}
+
+/** Why something was refused, with what is wrong where. */
+export function reasonOf(error: ApiError): string {
+  return [fromServer(error.code, error.detail), ...(FIELDS[error.code] ? [] : error.errors.map((e) => ofField(e)))].join(' ');
 }
 
 /** `Retry-After` comes as seconds or as a date. */

@@ -22,6 +22,7 @@ export const texts = {
   caption: 'Cards, {n} on this page',
   cards: 'Cards',
   changeCards: { one: 'Change {n} card', other: 'Change {n} cards' },
+  changedAgain: { one: '{n} card has changed since and stays', other: '{n} cards have changed since and stay' },
   changedMeanwhile: 'Cards have changed. The list updates when you move away from it.',
   changedSince: 'Changed since',
   clearFilters: 'Clear filters',

@@ -45,6 +45,12 @@ export function outcome(job: Job): string {
   return parts.join(', ');
 }
 
+/** The list of what has changed since a job edited an attribute, the oldest change first: each card's history takes its own back. */
+export function changedSince({ action, args, counts, started_at }: Job): string | undefined {
+  if (!['set_attribute', 'remove_attribute'].includes(action) || args.dry_run === true || !counts.changed || !started_at) return undefined;
+  return `/admin/cards?${new URLSearchParams({ updated_since: started_at, sort: 'updated_at' })}`;
+}
+
 export function stateWord(job: Job): string {
   return { queued: t('queued'), running: t('running'), done: job.failed ? t('doneWithErrors') : t('done'), failed: t('stateFailed'), cancelled: t('cancelled'), interrupted: t('interrupted') }[job.state] ?? job.state;
 }

@@ -37,7 +37,7 @@ it('a missing right is named, and not offered to be tried again', () => {
 it('a form shows at its end what no field of it shows', () => {
   const errors = [{ pointer: '/sku', detail: 'Too long.' }, { pointer: '/attributes/x', detail: 'Odd.' }];
   const text = show(FormError, { error: new ApiError(422, 'validation-failed', 'Two fields are wrong.', { errors }), shown: ['/sku'] });
-  expect(text).toContain('/attributes/x Odd.');
+  expect(text).toContain('/attributes/x: Odd.');
   expect(text).not.toContain('Too long.');
 });
 

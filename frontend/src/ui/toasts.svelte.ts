@@ -1,5 +1,4 @@
-import { asApiError, problemPage } from '../api/error.ts';
-import { fromServer } from '../i18n/catalogue.svelte.ts';
+import { asApiError, problemPage, reasonOf } from '../api/error.ts';
 import { t } from '../i18n/common.ts';
 
 export interface Toast {
@@ -45,7 +44,7 @@ class Toasts {
   failed(thrown: unknown, message?: (reason: string) => string): void {
     const error = asApiError(thrown);
     const problem = problemPage(error);
-    const reason = fromServer(error.code, error.detail);
+    const reason = reasonOf(error);
     this.show(message?.(reason) ?? reason, 'bad', problem ? { problem } : {});
   }
 

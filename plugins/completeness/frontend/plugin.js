@@ -50,7 +50,7 @@ const ENGLISH = {
   more: 'Show more',
   again: 'Look at all cards anew',
   begun: 'The cards are being looked at anew.',
-  walking: (/** @type {number} */ done, /** @type {number | null} */ total) => `Looking at all cards: ${done}${total ? ` of ${total}` : ''}`,
+  walking: (/** @type {string} */ done, /** @type {string | null} */ total) => `Looking at all cards: ${done}${total ? ` of ${total}` : ''}`,
   nothing: 'No card lacks anything.',
   failed: 'The answer did not come.',
 };
@@ -130,6 +130,8 @@ class CompletenessTab {
     this.words = words;
     this.cardId = cardId;
     this.signal = signal;
+    const format = new Intl.NumberFormat(host.getState().locale);
+    this.count = (/** @type {number} */ n) => format.format(n);
     this.problem = element('p', { className: 'problem', role: 'alert' });
     this.card = element('section', { ariaLabel: words.score });
     this.catalogue = element('div', { className: 'catalogue' });
@@ -186,21 +188,22 @@ class CompletenessTab {
   }
 
   async drawCatalogue() {
-    const { words } = this;
+    const { count, words } = this;
     /** @type {[Summary, { items: WorstCard[], next_cursor: string | null }]} */
     const [summary, page] = await Promise.all([this.ask('/summary'), this.ask(`/worst?limit=${PAGE}`)]);
+    const { is_running: isWalking, done, total } = summary.walk;
     const figures = [
-      [words.cards, String(summary.cards)],
+      [words.cards, count(summary.cards)],
       [words.average, summary.average === null ? '–' : String(summary.average)],
-      [words.completeCards, String(summary.complete)],
+      [words.completeCards, count(summary.complete)],
     ];
     const again = element('button', { type: 'button', textContent: words.again });
     again.addEventListener('click', () => void this.attempt(() => this.lookAgain()));
     this.catalogue.replaceChildren(
       element('dl', { className: 'figures' }, figures.map(([name, value]) =>
         element('div', {}, [element('dt', { textContent: name }), element('dd', { textContent: value })]))),
-      ...(summary.walk.is_running
-        ? [element('p', { className: 'quiet', role: 'status', textContent: words.walking(summary.walk.done, summary.walk.total) })]
+      ...(isWalking
+        ? [element('p', { className: 'quiet', role: 'status', textContent: words.walking(count(done), total ? count(total) : null) })]
         : []),
       ...(summary.missing.length ? [element('h3', { textContent: words.mostly }), this.mostMissing(summary)] : []),
       element('h3', { textContent: words.worst }),
@@ -215,7 +218,7 @@ class CompletenessTab {
       element('li', {}, [
         element('span', { className: 'rule', textContent: this.words.lacks(rule) }),
         meter(cards, summary.cards, this.words.lacks(rule)),
-        element('span', { className: 'number', textContent: String(cards) }),
+        element('span', { className: 'number', textContent: this.count(cards) }),
       ]),
     );
     return element('ul', { className: 'most' }, items);

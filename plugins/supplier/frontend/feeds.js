@@ -32,14 +32,14 @@ const ENGLISH = {
   runs: 'Runs',
   none: 'No runs yet.',
   more: 'Show older ones',
-  progress: (/** @type {number} */ done, /** @type {number | null} */ total) =>
+  progress: (/** @type {string} */ done, /** @type {string | null} */ total) =>
     total === null ? 'Reading…' : `${done} of ${total} entries`,
   failed: 'Failed',
   startedBy: 'Started by',
   startedAt: 'Started',
   finishedAt: 'Ended',
-  problems: (/** @type {number} */ n) => (n === 1 ? '1 problem' : `${n} problems`),
-  others: (/** @type {number} */ n) => `Further entries that failed and are not listed: ${n}`,
+  problems: (/** @type {string} */ n) => (n === '1' ? '1 problem' : `${n} problems`),
+  others: (/** @type {string} */ n) => `Further entries that failed and are not listed: ${n}`,
   states: /** @type {Record<string, string>} */ ({
     queued: 'Waiting',
     running: 'Running',
@@ -97,6 +97,8 @@ class FeedsPage {
   constructor(host, container, texts, signal) {
     this.host = host;
     this.texts = texts;
+    const format = new Intl.NumberFormat(host.getState().locale);
+    this.count = (/** @type {number} */ n) => format.format(n);
     this.signal = signal;
     /** @type {Map<string, RunItem>} */
     this.runs = new Map();
@@ -280,7 +282,7 @@ class RunItem {
 
   draw() {
     const { run } = this;
-    const { texts } = this.page;
+    const { count, texts } = this.page;
     // Only a change is read out.
     const state = texts.states[run.state] ?? run.state;
     if (this.state.textContent !== state) this.state.textContent = state;
@@ -288,7 +290,8 @@ class RunItem {
     this.progress.hidden = !isUnderWay(run);
     if (run.total === null) this.progress.removeAttribute('value');
     else Object.assign(this.progress, { max: Math.max(run.total, 1), value: run.done });
-    this.reached.textContent = isUnderWay(run) || run.total !== null ? texts.progress(run.done, run.total) : '';
+    const total = run.total === null ? null : count(run.total);
+    this.reached.textContent = isUnderWay(run) || total !== null ? texts.progress(count(run.done), total) : '';
     this.cancel.hidden = !isUnderWay(run);
     this.underWay.hidden = !isUnderWay(run) && run.total === null;
     this.message.textContent = run.message;
@@ -297,14 +300,14 @@ class RunItem {
     this.reason.hidden = !run.reason;
     this.drawFacts();
     this.details.hidden = !run.failed;
-    this.problemCount.textContent = texts.problems(run.failed);
+    this.problemCount.textContent = texts.problems(count(run.failed));
   }
 
   drawFacts() {
     const { run } = this;
-    const { host, texts } = this.page;
+    const { count, host, texts } = this.page;
     const facts = [
-      [texts.failed, String(run.failed)],
+      [texts.failed, count(run.failed)],
       [texts.startedBy, run.started_by.name],
       [texts.startedAt, host.formatDate(run.created_at)],
       [texts.finishedAt, run.finished_at && host.formatDate(run.finished_at)],
@@ -324,7 +327,7 @@ class RunItem {
       element('li', {}, [element('span', { className: 'entry', textContent: entry ?? '' }), ` ${detail}`]),
     );
     const others = this.run.failed - problems.length;
-    if (others > 0) items.push(element('li', { textContent: this.page.texts.others(others) }));
+    if (others > 0) items.push(element('li', { textContent: this.page.texts.others(this.page.count(others)) }));
     this.problems.replaceChildren(...items);
   }
 }

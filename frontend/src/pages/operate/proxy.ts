@@ -1,4 +1,4 @@
-import { ApiError } from '../../api/error.ts';
+import { fieldError } from '../../api/error.ts';
 import type { ProxyRoute } from '../../api/proxy-routes.ts';
 
 /** A route that is being edited; `id` stays while its texts change. */
@@ -31,6 +31,5 @@ export function changeCount(before: readonly ProxyRoute[], draft: readonly Draft
 
 /** What the server said of one member of one row, by JSON pointer into what was sent. */
 export function routeError(error: unknown, row: number, member: 'prefix' | 'upstream'): string | undefined {
-  if (!(error instanceof ApiError)) return undefined;
-  return error.errors.find(({ pointer }) => pointer === `/items/${row}/${member}`)?.detail;
+  return fieldError(error, `/items/${row}/${member}`);
 }
