@@ -171,6 +171,15 @@ impl PluginsFolder {
         self
     }
 
+    /// With a library that carries everything as the file `<name>.so`.
+    #[must_use]
+    pub fn with_library(self, name: &str, library: &[u8]) -> PluginsFolder {
+        let place = self.path().join(format!("{name}.so"));
+        std::fs::write(&place, library).unwrap();
+        close_to_others(&place);
+        self
+    }
+
     pub fn path(&self) -> &Path {
         self.folder.path()
     }

@@ -213,9 +213,13 @@ impl PluginContext {
 
     /// Reads the operator's settings, laid over the defaults of the manifest's `settings_schema`, as the author's type.
     ///
-    /// The host has validated them against the schema. They never change while an instance lives: an operator who changes
-    /// them gets a new instance of the plugin, and calls under way end in the old one. So read them where they are used and
-    /// keep no copy in a static. Secrets (`writeOnly`) are in plain text here.
+    /// The host has validated them against the schema. They never change while an instance lives: when an operator
+    /// changes them, the host makes a new instance and calls its `routes`, and calls under way end in the old one. So
+    /// read them in `routes` or where they are used, and keep no copy in a static. Secrets (`writeOnly`) are in plain
+    /// text here.
+    ///
+    /// What the schema cannot say, `routes` may check: it returns a `Result<Router>`, and an error whose
+    /// [`field`](crate::Error::field) names the wrong setting.
     ///
     /// `testing::check_settings` compares `T` with the schema in a test.
     ///

@@ -98,4 +98,9 @@ fn the_files_of_the_page_are_a_plugin_that_a_host_takes() {
     edit("frontend/plugin.js", &|text| text.strip_suffix("}\n").unwrap().to_owned() + &renderers);
     is_good();
     exited(&shell(&notes, "node --input-type=module --check < frontend/plugin.js"), 0);
+
+    // Built already. Its tables are empty: what it draws for no notes is drawn, too.
+    let (out, _) = exited(&shell(&notes, "cardinal plugin test --without-own"), 0);
+    assert!(out.contains("all checks passed"), "{out}");
+    assert!(!has_browser() || out.contains("`page note-report`, `tab notes` for a card"), "{out}");
 }
