@@ -1,7 +1,7 @@
 use anyhow::Context as _;
 use rustix::process::Signal;
 
-use cardinal_control::sandbox::programs;
+use cardinal_control::sandbox::{self, programs};
 use cardinal_plugin_host::probe;
 use cardinal_supervisor::launch;
 
@@ -16,6 +16,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
+    // Its settings may have secrets, which plugins of the same user are not to read.
+    sandbox::close_process()?;
     launch::end_with(args.parent, Signal::KILL)?;
     if let Err(error) = programs::refuse() {
         tracing::debug!(%error, "this system does not filter system calls");

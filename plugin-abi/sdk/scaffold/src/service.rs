@@ -119,7 +119,7 @@ async fn trim_card(ctx: &PluginContext, card_id: Uuid) -> Result<u64> {
 {{/schema}}
 pub async fn add(ctx: &PluginContext, card_id: Uuid, text: &str) -> Result<i64> {
 {{#settings}}
-    let Settings { longest_note } = ctx.settings()?; // what holds now: read at each call
+    let Settings { longest_note } = ctx.settings()?; // those of this instance; new ones make a new instance
     let text = checked(text, longest_note)?;
 {{/settings}}
 {{^settings}}

@@ -123,16 +123,16 @@ fn unseen(reports: &mut ProgressReceiver) -> Option<Progress> {
 }
 
 /// An answer that came at once, or a stream that it will come on.
-pub(super) enum TimedAnswer {
-    AtOnce(Response),
+pub(super) enum TimedAnswer<T> {
+    AtOnce(T),
     OnStream(Reply),
 }
 
 /// The answer; when it takes longer than a heartbeat, a stream of events that holds it later and a comment at each beat.
-pub(super) async fn answer(mut work: Work) -> TimedAnswer {
+pub(super) async fn answer<T: Into<Response> + 'static>(mut work: Work<T>) -> TimedAnswer<T> {
     match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
-        Ok(response) => TimedAnswer::AtOnce(response),
-        Err(_) => TimedAnswer::OnStream(events(work)),
+        Ok(answer) => TimedAnswer::AtOnce(answer),
+        Err(_) => TimedAnswer::OnStream(events(Box::pin(async { work.await.into() }))),
     }
 }
 
@@ -149,18 +149,18 @@ pub(super) fn beats() -> BoxBody<Bytes, Infallible> {
 }
 
 /// What comes to an answer; on the heap, since it may go on in the answer's stream.
-type Work = Pin<Box<dyn Future<Output = Response> + Send>>;
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 enum Stage {
     /// A comment is due.
-    Due(Work),
-    Waiting(Work),
+    Due(Work<Response>),
+    Waiting(Work<Response>),
     /// The answer is a stream itself.
     Passing(BoxBody<Bytes, Infallible>),
     Over,
 }
 
-fn events(work: Work) -> Reply {
+fn events(work: Work<Response>) -> Reply {
     let frames = stream::unfold(Stage::Due(work), async |stage| {
         let (frame, next) = stage.next().await?;
         Some((Ok::<_, Infallible>(frame), next))

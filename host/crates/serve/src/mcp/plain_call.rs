@@ -9,8 +9,7 @@ use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt, Full};
+use http::StatusCode;
 use rmcp::model::{CallToolResult, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult};
 
 pub(super) use self::message::PlainCall;
@@ -24,7 +23,7 @@ use super::{
     run::broke_down,
     server::Server,
     tool::{AnyTool, Found},
-    transport::{JSON, Response, reads_events, whole},
+    transport::{JsonAnswer, reads_events},
 };
 use crate::{call::CallHead, http::reply::Reply};
 use cardinal_observe::tools::Outcome;
@@ -47,10 +46,10 @@ impl Mcp {
         let mcp = Arc::clone(self);
         let work = Box::pin(async move { run(&mcp.server, plain, tool, visit).await });
         if !reads_events {
-            return Some(whole(work.await).await);
+            return Some(work.await.reply());
         }
         Some(match heartbeat::answer(work).await {
-            TimedAnswer::AtOnce(response) => whole(response).await,
+            TimedAnswer::AtOnce(answer) => answer.reply(),
             TimedAnswer::OnStream(reply) => reply,
         })
     }
@@ -65,7 +64,7 @@ impl Server {
     }
 }
 
-async fn run(server: &Server, mut call: PlainCall, tool: AnyTool, mut visit: Visit) -> Response {
+async fn run(server: &Server, mut call: PlainCall, tool: AnyTool, mut visit: Visit) -> JsonAnswer {
     let record = server.services.calls.begin(&mut visit, call.trace, call.client.take(), Some(&call.arguments));
     let mut call_under_way = OpenCall { record, visit, tool, has_ended: false };
     let OpenCall { visit, tool, .. } = &call_under_way;
@@ -86,7 +85,7 @@ async fn run(server: &Server, mut call: PlainCall, tool: AnyTool, mut visit: Vis
 }
 
 /// The JSON-RPC answer, as the protocol library writes it.
-fn response(id: RequestId, result: Result<CallToolResult, ErrorData>, is_modern: bool) -> Response {
+fn response(id: RequestId, result: Result<CallToolResult, ErrorData>, is_modern: bool) -> JsonAnswer {
     let mut object = None;
     let message: ServerJsonRpcMessage = match result {
         Ok(mut result) => {
@@ -99,20 +98,19 @@ fn response(id: RequestId, result: Result<CallToolResult, ErrorData>, is_modern:
         }
         Err(error) => JsonRpcMessage::error(error, Some(id)),
     };
-    let (status, bytes) = match serde_json::to_vec(&message) {
-        Ok(bytes) => match object {
-            Some(object) => (StatusCode::OK, exact_content::put_back(bytes, &object).into()),
-            None => (StatusCode::OK, bytes.into()),
-        },
+    match serde_json::to_vec(&message) {
+        Ok(bytes) => {
+            let body = match object {
+                Some(object) => exact_content::put_back(bytes, &object).into(),
+                None => bytes.into(),
+            };
+            JsonAnswer { status: StatusCode::OK, body }
+        }
         Err(error) => {
             tracing::error!(%error, "failed to write the answer to a tool call");
-            (StatusCode::INTERNAL_SERVER_ERROR, Bytes::new())
+            JsonAnswer { status: StatusCode::INTERNAL_SERVER_ERROR, body: Bytes::new() }
         }
-    };
-    let mut response = Response::new(Full::new(bytes).boxed());
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-    response
+    }
 }
 
 /// A call from its beginning to its record. One whose client goes away is dropped before its end, and recorded then.

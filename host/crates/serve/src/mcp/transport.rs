@@ -29,6 +29,31 @@ pub(super) type Transport = StreamableHttpService<Server, LocalSessionManager>;
 pub(super) type Request = http::Request<Full<Bytes>>;
 pub(super) type Response = http::Response<BoxBody<Bytes, Infallible>>;
 
+/// An answer in JSON that is written already.
+pub(super) struct JsonAnswer {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+impl JsonAnswer {
+    fn with<B>(self, body: impl FnOnce(Bytes) -> B) -> http::Response<B> {
+        let mut response = http::Response::new(body(self.body));
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+        response
+    }
+
+    pub(super) fn reply(self) -> Reply {
+        self.with(Body::full)
+    }
+}
+
+impl From<JsonAnswer> for Response {
+    fn from(answer: JsonAnswer) -> Self {
+        answer.with(|body| Full::new(body).boxed())
+    }
+}
+
 /// The protocol library gets no token to stop by: it would cut off what is under way, and the streams that wait for news
 /// end by themselves.
 pub(super) fn transport(server: Server, manager: Arc<LocalSessionManager>, sessions: bool) -> Transport {
