@@ -187,6 +187,8 @@ fn what_a_host_would_refuse_is_found_before_with_rule_place_and_fix() {
     assert_eq!((places[1].0, places.len()), (&json!("core-version-breaks"), 2));
     assert!(findings.iter().all(|finding| finding["fix"].is_string()), "{out}");
     exited(&cardinal(["plugin", "check", library]), 0);
+    let (out, _) = exited(&cardinal(["plugin", "check", path(&folder.path().join("libnone.so"))]), 1);
+    assert!(out.contains("There is no file or folder") && out.contains("Correct the path"), "{out}");
 }
 
 #[tokio::test]
