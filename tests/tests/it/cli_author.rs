@@ -264,6 +264,12 @@ fn what_cannot_be_made_is_refused_in_words() {
     let expected =
         format!("cardinal: the host did not start: POSTGRES_BIN_DIR (--postgres-bin-dir): {}", path(folder.path()));
     assert!(told.starts_with(&expected) && told.lines().count() == 1, "{told}");
+    // Before anything is compiled.
+    let once = folder.path().join("once");
+    edit(&once.join("Cargo.toml"), "\"cdylib\", ", "");
+    let (_, err) = exited(&cardinal(["plugin", "build", path(&once)]), 1);
+    assert!(err.contains("write crate-type = [\"cdylib\"] below [lib]"), "{err}");
+    assert!(!once.join("target/release").exists());
     let (_, told) = exited(&cardinal(["plugin", "sign", "--key", path(&folder.path().join("no.key")), "x.so"]), 1);
     assert!(told.contains("x.so"), "{told}");
     let key = folder.path().join("a.key");
