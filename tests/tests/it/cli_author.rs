@@ -143,6 +143,8 @@ fn a_plugin_that_breaks_fails_its_test_and_says_where() {
         "    panic!(\"on purpose\");\n    #[allow(unreachable_code)]\n    let card =",
     );
     edit(&made.join("frontend/plugin.js"), "registerCardTabRenderer('breaks'", "registerCardTabRenderer('other'");
+    let input = "let Add { card_id, text } = req.input().await";
+    edit(&made.join("src/routes.rs"), input, &format!("{input}.map_err(|_| std::io::Error::other(\"no disk\"))"));
     edit(
         &made.join("src/service.rs"),
         "checked(\" \\n\", text.len()).is_err()",
@@ -152,6 +154,7 @@ fn a_plugin_that_breaks_fails_its_test_and_says_where() {
     assert!(out.contains("FAILED   routes") && out.contains("GET /cards/{card_id}: 500"), "{out}{err}");
     let place = "plugin-panicked: panicked at src/service.rs:";
     assert!(out.contains(place) && out.contains(": on purpose"), "{out}{err}");
+    assert!(out.contains("POST /cards/{card_id}: 500 Internal Server Error internal-error: error: no disk"), "{out}");
     let odd = "FAILED   panics     GET /cards/{card_id} as /v1/admin/plugins/breaks/cards/";
     assert!(out.contains(odd), "{out}{err}");
     let has_browser = has_browser();
