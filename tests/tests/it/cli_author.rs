@@ -179,7 +179,8 @@ fn what_a_host_would_refuse_is_found_before_with_rule_place_and_fix() {
     // A function of this name is there, and is no handler.
     edit(&made.join("manifest.json"), r#""handler": "lst""#, r#""handler": "routes""#);
     let (out, err) = exited(&in_target(&["plugin", "build", path(&made), "--debug", "--", "--offline"]), 1);
-    assert!(err.contains("tool-handler-missing"), "{err}");
+    assert!(err.contains("\na host would refuse found 0.1.0\nERROR   tool-handler-missing "), "{err}");
+    assert!(err.contains("(/mcp/tools/0/handler): ") && err.contains("\n          to do     "), "{err}");
     let library = out.trim();
     let (out, _) = exited(&cardinal(["plugin", "check", "--json", "--against", "2.0.0", "--open", library]), 1);
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
