@@ -176,7 +176,8 @@ impl Code {
         serde_json::from_value(serde_json::Value::String(text.to_owned())).ok()
     }
 
-    /// What to do about it, when the place that refuses knows nothing better.
+    /// What to do about it, when the place that refuses knows nothing better. `{name}` is the plugin's, see
+    /// [`Refusal::for_plugin`].
     fn usual_fix(self) -> &'static str {
         use Code::*;
         match self {
@@ -235,11 +236,10 @@ impl Code {
             DestructiveMigration => "Confirm the migration, or keep the column or table in schema.sql.",
             SettingsInvalid => "Correct the plugin's settings.",
             RolledBack => {
-                "Put a corrected package into the folder, or take this one back: POST /v1/admin/plugin-registry/{name}/reload."
+                "Put a corrected package into the folder, or take this one back: `cardinal plugin reload {name}`."
             }
             LowerVersion => {
-                "To go back to it: POST /v1/admin/plugin-registry/{name}/rollback. Otherwise put a later version \
-                 into the folder."
+                "To go back to it: `cardinal plugin rollback {name}`. Otherwise put a later version into the folder."
             }
         }
     }
@@ -290,6 +290,12 @@ impl Refusal {
         self.fix = cut(fix.into());
         self
     }
+
+    /// With the plugin's name where the usual fix has a place for it.
+    pub fn for_plugin(mut self, name: &str) -> Self {
+        self.fix = self.fix.replace("{name}", name);
+        self
+    }
 }
 
 impl std::fmt::Display for Refusal {
@@ -326,6 +332,14 @@ mod tests {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
         assert_eq!(Code::parse("no-such-code"), None);
+    }
+
+    #[test]
+    fn what_to_do_names_the_plugin() {
+        for code in [Code::RolledBack, Code::LowerVersion, Code::SignerChanged] {
+            let refusal = Refusal::new(code, "No.").for_plugin("notes");
+            assert!(refusal.fix.contains("notes") && !refusal.fix.contains('{'), "{refusal}");
+        }
     }
 
     #[test]
