@@ -302,12 +302,22 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.code, self.reason)?;
         if let Some(expected) = &self.expected {
-            write!(f, " Expected: {expected}.")?;
+            write!(f, " Expected: {}", Sentence(expected))?;
         }
         if let Some(found) = &self.found {
-            write!(f, " Found: {found}.")?;
+            write!(f, " Found: {}", Sentence(found))?;
         }
         write!(f, " {}", self.fix)
+    }
+}
+
+/// A text with a full stop, unless it ends a sentence by itself.
+struct Sentence<'t>(&'t str);
+
+impl std::fmt::Display for Sentence<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let end = if self.0.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+        write!(f, "{}{end}", self.0)
     }
 }
 
@@ -332,6 +342,13 @@ mod tests {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
         assert_eq!(Code::parse("no-such-code"), None);
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_sentences_with_one_full_stop_each() {
+        let refusal =
+            Refusal::new(Code::CreateFailed, "No.").expected("a router").found("Seven is bad luck.").fix("Do.");
+        assert_eq!(refusal.to_string(), "create-failed: No. Expected: a router. Found: Seven is bad luck. Do.");
     }
 
     #[test]
