@@ -48,7 +48,8 @@ const WAITING: &str = "; waiting for the next edit";
 /// Watches the crate's folder. What is saved is built, checked and put in the place of the version that runs, without a
 /// failed request; frontend files and schema.sql need no build. The version that runs stays when the next one does not
 /// compile or is refused. The host is the one that is named, else the one of ./var/data if it runs, else one that is
-/// started with a database of its own below target/cardinal and ends with this command.
+/// started with a database of its own below target/cardinal and ends with this command. In the crate's folder other
+/// commands, such as `cardinal plugin settings` and `logs`, find that host by themselves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -153,7 +154,7 @@ impl Session<'_> {
     /// The host's folder of plugins; starts a host where there is none.
     async fn find_host(&mut self) -> anyhow::Result<PathBuf> {
         let own = self.folder.join(OWN_FOLDER);
-        let named = Client::new(&self.args.host.read()?)?;
+        let named = Client::new(&self.args.host.read_for(&self.folder)?)?;
         match install::find_folder(&named).await {
             Ok(plugins) => {
                 self.client = Some(named);
@@ -308,9 +309,15 @@ async fn any_card(client: &Client) -> anyhow::Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
+    use cardinal_base::config::DEV_DATA_DIR;
     use cardinal_package::state::Code;
 
     use super::*;
+
+    #[test]
+    fn other_commands_look_for_the_host_where_this_one_keeps_it() {
+        assert_eq!(own_host::data_dir(Path::new(OWN_FOLDER)), Path::new(DEV_DATA_DIR));
+    }
 
     #[test]
     fn a_refusal_is_told_in_lines_and_the_running_version_on_the_first() {
