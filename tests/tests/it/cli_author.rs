@@ -143,6 +143,8 @@ fn a_plugin_that_breaks_fails_its_test_and_says_where() {
         "    panic!(\"on purpose\");\n    #[allow(unreachable_code)]\n    let card =",
     );
     edit(&made.join("frontend/plugin.js"), "registerCardTabRenderer('breaks'", "registerCardTabRenderer('other'");
+    let input = "let Add { card_id, text } = req.input().await";
+    edit(&made.join("src/routes.rs"), input, &format!("{input}.map_err(|_| std::io::Error::other(\"no disk\"))"));
     edit(
         &made.join("src/service.rs"),
         "checked(\" \\n\", text.len()).is_err()",
@@ -152,6 +154,7 @@ fn a_plugin_that_breaks_fails_its_test_and_says_where() {
     assert!(out.contains("FAILED   routes") && out.contains("GET /cards/{card_id}: 500"), "{out}{err}");
     let place = "plugin-panicked: panicked at src/service.rs:";
     assert!(out.contains(place) && out.contains(": on purpose"), "{out}{err}");
+    assert!(out.contains("POST /cards/{card_id}: 500 Internal Server Error internal-error: error: no disk"), "{out}");
     let odd = "FAILED   panics     GET /cards/{card_id} as /v1/admin/plugins/breaks/cards/";
     assert!(out.contains(odd), "{out}{err}");
     let has_browser = has_browser();
@@ -176,7 +179,8 @@ fn what_a_host_would_refuse_is_found_before_with_rule_place_and_fix() {
     // A function of this name is there, and is no handler.
     edit(&made.join("manifest.json"), r#""handler": "lst""#, r#""handler": "routes""#);
     let (out, err) = exited(&in_target(&["plugin", "build", path(&made), "--debug", "--", "--offline"]), 1);
-    assert!(err.contains("tool-handler-missing"), "{err}");
+    assert!(err.contains("\na host would refuse found 0.1.0\nERROR   tool-handler-missing "), "{err}");
+    assert!(err.contains("(/mcp/tools/0/handler): ") && err.contains("\n          to do     "), "{err}");
     let library = out.trim();
     let (out, _) = exited(&cardinal(["plugin", "check", "--json", "--against", "2.0.0", "--open", library]), 1);
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -187,6 +191,8 @@ fn what_a_host_would_refuse_is_found_before_with_rule_place_and_fix() {
     assert_eq!((places[1].0, places.len()), (&json!("core-version-breaks"), 2));
     assert!(findings.iter().all(|finding| finding["fix"].is_string()), "{out}");
     exited(&cardinal(["plugin", "check", library]), 0);
+    let (out, _) = exited(&cardinal(["plugin", "check", path(&folder.path().join("libnone.so"))]), 1);
+    assert!(out.contains("There is no file or folder") && out.contains("Correct the path"), "{out}");
 }
 
 #[tokio::test]
@@ -262,6 +268,12 @@ fn what_cannot_be_made_is_refused_in_words() {
     let expected =
         format!("cardinal: the host did not start: POSTGRES_BIN_DIR (--postgres-bin-dir): {}", path(folder.path()));
     assert!(told.starts_with(&expected) && told.lines().count() == 1, "{told}");
+    // Before anything is compiled.
+    let once = folder.path().join("once");
+    edit(&once.join("Cargo.toml"), "\"cdylib\", ", "");
+    let (_, err) = exited(&cardinal(["plugin", "build", path(&once)]), 1);
+    assert!(err.contains("write crate-type = [\"cdylib\"] below [lib]"), "{err}");
+    assert!(!once.join("target/release").exists());
     let (_, told) = exited(&cardinal(["plugin", "sign", "--key", path(&folder.path().join("no.key")), "x.so"]), 1);
     assert!(told.contains("x.so"), "{told}");
     let key = folder.path().join("a.key");

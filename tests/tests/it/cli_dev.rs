@@ -69,6 +69,13 @@ impl Dev {
         answers.lines().last().unwrap().to_owned()
     }
 
+    /// A command as the author types it in the crate's folder: nothing names the host.
+    fn beside(&self, arguments: &[&str]) -> std::process::Output {
+        let mut command = std::process::Command::new(cardinal_program());
+        command.arg("plugin").args(arguments).current_dir(&self.crate_folder);
+        command.env_remove("DATA_DIR").env_remove("CARDINAL_URL").env_remove("CARDINAL_API_KEY").output().unwrap()
+    }
+
     fn client(&self) -> Client {
         let own = self.crate_folder.join("target/cardinal");
         let addresses: serde_json::Value =
@@ -91,6 +98,11 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
         assert_eq!((answer.status.as_u16(), answer.json()["detail"].as_str()), (422, Some(detail)), "{answer}");
     };
     refused("A note has a text.").await;
+    let (out, _) = exited(&dev.beside(&["settings", "notes"]), 0);
+    assert!(out.contains("longest_note"), "{out}");
+    exited(&dev.beside(&["logs", "notes"]), 0);
+    let (out, _) = exited(&dev.beside(&["list"]), 0);
+    assert!(out.lines().any(|line| line.starts_with("notes ") && line.contains(" active ")), "{out}");
     let new = dev.edit("src/service.rs", "A note has a text.", "Write something.", "is live").await;
     assert!(new.contains("edit → live") && new.contains("build ") && new.contains("swap "), "{new}");
     refused("Write something.").await;
@@ -119,6 +131,9 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
     dev.program.signal(Signal::INT);
     assert!(dev.program.ended().await.success(), "{}", dev.program.printed());
     assert!(family.iter().all(|(pid, _)| !lives(*pid)), "{family:?}");
+
+    let (_, err) = exited(&dev.beside(&["list"]), 69);
+    assert!(["var/data", "target/cardinal/data"].iter().all(|folder| err.contains(folder)), "{err}");
 
     // The next time there is a card already.
     let mut dev = Dev::of_crate(folder.path(), dev.crate_folder).await;

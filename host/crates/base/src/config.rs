@@ -37,7 +37,7 @@ pub use log_levels::LogLevels;
 pub use mcp::{Confirm, Mcp};
 pub use network::{Cidr, is_safe_provider};
 pub use observe::{LogFormat, Observe};
-pub use paths::{Paths, PluginsDir, program_folders};
+pub use paths::{DEV_DATA_DIR, Paths, PluginsDir, program_folders};
 pub use per_plugin::{Breaking, Execution, PerPlugin};
 pub use plugin_networks::PluginNetworks;
 pub use plugins::{Plugins, Trust, parse_trust_key};

@@ -54,6 +54,11 @@ impl LocalSocket {
         Self { path: data_dir.join(FILE) }
     }
 
+    /// Whether a host listens there, or was killed before it could take the socket away.
+    pub fn exists(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|found| found.file_type().is_socket())
+    }
+
     /// Listens. What a host that was killed has left there gives way; the caller holds the folder, so that it cannot be
     /// somebody's who is alive.
     ///

@@ -176,7 +176,8 @@ impl Code {
         serde_json::from_value(serde_json::Value::String(text.to_owned())).ok()
     }
 
-    /// What to do about it, when the place that refuses knows nothing better.
+    /// What to do about it, when the place that refuses knows nothing better. `{name}` is the plugin's, see
+    /// [`Refusal::for_plugin`].
     fn usual_fix(self) -> &'static str {
         use Code::*;
         match self {
@@ -235,11 +236,10 @@ impl Code {
             DestructiveMigration => "Confirm the migration, or keep the column or table in schema.sql.",
             SettingsInvalid => "Correct the plugin's settings.",
             RolledBack => {
-                "Put a corrected package into the folder, or take this one back: POST /v1/admin/plugin-registry/{name}/reload."
+                "Put a corrected package into the folder, or take this one back: `cardinal plugin reload {name}`."
             }
             LowerVersion => {
-                "To go back to it: POST /v1/admin/plugin-registry/{name}/rollback. Otherwise put a later version \
-                 into the folder."
+                "To go back to it: `cardinal plugin rollback {name}`. Otherwise put a later version into the folder."
             }
         }
     }
@@ -290,18 +290,34 @@ impl Refusal {
         self.fix = cut(fix.into());
         self
     }
+
+    /// With the plugin's name where the usual fix has a place for it.
+    pub fn for_plugin(mut self, name: &str) -> Self {
+        self.fix = self.fix.replace("{name}", name);
+        self
+    }
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.code, self.reason)?;
         if let Some(expected) = &self.expected {
-            write!(f, " Expected: {expected}.")?;
+            write!(f, " Expected: {}", Sentence(expected))?;
         }
         if let Some(found) = &self.found {
-            write!(f, " Found: {found}.")?;
+            write!(f, " Found: {}", Sentence(found))?;
         }
         write!(f, " {}", self.fix)
+    }
+}
+
+/// A text with a full stop, unless it ends a sentence by itself.
+struct Sentence<'t>(&'t str);
+
+impl std::fmt::Display for Sentence<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let end = if self.0.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+        write!(f, "{}{end}", self.0)
     }
 }
 
@@ -326,6 +342,21 @@ mod tests {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
         assert_eq!(Code::parse("no-such-code"), None);
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_sentences_with_one_full_stop_each() {
+        let refusal =
+            Refusal::new(Code::CreateFailed, "No.").expected("a router").found("Seven is bad luck.").fix("Do.");
+        assert_eq!(refusal.to_string(), "create-failed: No. Expected: a router. Found: Seven is bad luck. Do.");
+    }
+
+    #[test]
+    fn what_to_do_names_the_plugin() {
+        for code in [Code::RolledBack, Code::LowerVersion, Code::SignerChanged] {
+            let refusal = Refusal::new(code, "No.").for_plugin("notes");
+            assert!(refusal.fix.contains("notes") && !refusal.fix.contains('{'), "{refusal}");
+        }
     }
 
     #[test]

@@ -78,9 +78,28 @@ pub fn resolve(schema: Option<&Value>, environment: Option<&Value>, stored: Opti
     if faults.is_empty() {
         return Ok(settings);
     }
-    let places: Vec<String> = faults.into_iter().map(|(pointer, detail)| format!("{pointer} ({detail})")).collect();
-    Err(Refusal::new(Code::SettingsInvalid, "The plugin's settings do not fit its settings_schema.")
-        .found(places.join("; ")))
+    let (default_faults, set): (Vec<_>, Vec<_>) =
+        faults.iter().partition(|(pointer, _)| is_default(schema, environment, stored, pointer));
+    let refusal = match (default_faults.is_empty(), set.is_empty()) {
+        (true, _) => Refusal::new(Code::SettingsInvalid, "The plugin's settings do not fit its settings_schema."),
+        (false, is_alone) => {
+            let pointers: Vec<&str> = default_faults.iter().map(|(pointer, _)| pointer.as_str()).collect();
+            let pointers = pointers.join(", ");
+            let others = if is_alone { "" } else { " The other settings are the operator's to correct." };
+            Refusal::new(Code::SettingsInvalid, "A default in settings_schema does not fit settings_schema itself.")
+                .fix(format!("Correct the default of {pointers} in settings_schema of manifest.json.{others}"))
+        }
+    };
+    let places: Vec<String> = faults.iter().map(|(pointer, detail)| format!("{pointer} ({detail})")).collect();
+    Err(refusal.found(places.join("; ")))
+}
+
+/// Whether the value there comes from the schema. An object may lack what an operator has to set: that is no default's
+/// fault.
+fn is_default(schema: &Value, environment: Option<&Value>, stored: Option<&Value>, pointer: &str) -> bool {
+    let is_set = [environment, stored].into_iter().flatten().any(|layer| layer.pointer(pointer).is_some());
+    let defaults = Value::Object(defaults(schema));
+    !is_set && defaults.pointer(pointer).is_some_and(|value| !value.is_object())
 }
 
 /// All layers as one, unchecked.
@@ -219,6 +238,24 @@ mod tests {
             assert_eq!(stored.document, open);
             let refusal = stored.whole().unwrap_err();
             assert_eq!((refusal.code, refusal.found.as_deref()), (Code::SettingsInvalid, Some("/smtp/password")));
+        }
+    }
+
+    #[test]
+    fn a_default_that_does_not_fit_is_the_manifests_fault() {
+        let schema = json!({"type": "object", "required": ["token"], "properties": {
+            "longest": {"type": "integer", "minimum": 1, "default": 0}, "smtp": {"type": "object", "default": {},
+                "required": ["host"]}, "token": {}}});
+        let (full, token) = (json!({"token": 1, "smtp": {"host": "h"}}), json!({"smtp": {"host": "h"}}));
+        let refusal = resolve(Some(&schema), None, Some(&full)).unwrap_err();
+        assert_eq!(refusal.fix, "Correct the default of /longest in settings_schema of manifest.json.");
+        assert!(refusal.reason.starts_with("A default in settings_schema") && refusal.found.is_some(), "{refusal}");
+        let refusal = resolve(Some(&schema), Some(&token), None).unwrap_err();
+        assert!(refusal.fix.ends_with("manifest.json. The other settings are the operator's to correct."), "{refusal}");
+        // Set below the minimum, or not set at all: the operator's.
+        for set in [json!({"longest": 0, "token": 1, "smtp": {"host": "h"}}), json!({"longest": 1, "token": 1})] {
+            let refusal = resolve(Some(&schema), None, Some(&set)).unwrap_err();
+            assert_eq!(refusal.fix, "Correct the plugin's settings.", "{set}");
         }
     }
 

@@ -1,6 +1,10 @@
 //! Ways to a host.
 
-use std::{fmt, path::Path, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use http::HeaderValue;
@@ -21,6 +25,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) enum Transport {
     Tcp(Address),
     Local(LocalSocket),
+    /// Neither of the folders where a host usually is has one: the first may get one yet.
+    Missing([LocalSocket; 2]),
 }
 
 pub(super) struct Address {
@@ -34,6 +40,15 @@ impl Transport {
         match way {
             HostEndpoint::Address(url) => Self::over_tcp(url),
             HostEndpoint::Local(data_dir) => Ok(Self::local(data_dir)),
+            HostEndpoint::Usual(data_dirs) => Ok(Self::first(data_dirs)),
+        }
+    }
+
+    fn first(data_dirs: &[PathBuf; 2]) -> Self {
+        let sockets = data_dirs.each_ref().map(|data_dir| LocalSocket::new(data_dir));
+        match sockets.iter().find(|socket| socket.exists()) {
+            Some(socket) => Self::Local(socket.clone()),
+            None => Self::Missing(sockets),
         }
     }
 
@@ -53,14 +68,14 @@ impl Transport {
     pub(super) fn authority(&self) -> HeaderValue {
         match self {
             Self::Tcp(address) => address.authority.clone(),
-            Self::Local(_) => HeaderValue::from_static("localhost"),
+            Self::Local(_) | Self::Missing(_) => HeaderValue::from_static("localhost"),
         }
     }
 
     pub(super) async fn connect(&self) -> anyhow::Result<SendRequest<Upload>> {
         let connecting = async {
             let stream: Box<dyn Stream> = match self {
-                Self::Local(socket) => Box::new(socket.connect().await?),
+                Self::Local(socket) | Self::Missing([socket, _]) => Box::new(socket.connect().await?),
                 Self::Tcp(address) => address.client.connect(&address.url).await?,
             };
             let (sender, connection) = http_client::handshake(stream).await?;
@@ -77,6 +92,28 @@ impl fmt::Display for Transport {
         match self {
             Self::Tcp(address) => out.write_str(address.url.as_str().trim_end_matches('/')),
             Self::Local(socket) => write!(out, "the host of {socket}"),
+            Self::Missing([usual, dev]) => write!(out, "a host of {usual} or, for a plugin's crate, {dev}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_host_of_plugin_dev_is_found_where_no_other_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dirs = ["var", "dev"].map(|name| folder.path().join(name));
+        let shown = || Transport::first(&data_dirs).to_string();
+        assert!(data_dirs.iter().all(|data_dir| shown().contains(data_dir.to_str().unwrap())), "{}", shown());
+        data_dirs.iter().for_each(|data_dir| fs::create_dir(data_dir).unwrap());
+        let sockets = data_dirs.each_ref().map(|data_dir| LocalSocket::new(data_dir));
+        let _dev = sockets[1].bind().unwrap();
+        assert_eq!(shown(), format!("the host of {}", sockets[1]));
+        let _usual = sockets[0].bind().unwrap();
+        assert_eq!(shown(), format!("the host of {}", sockets[0]));
     }
 }

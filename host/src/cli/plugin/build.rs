@@ -8,12 +8,14 @@ use anyhow::{Context as _, ensure};
 
 use super::{
     cargo::{self, Profile},
-    check::verdict,
+    check::{findings, verdict},
     remote::block_on,
     stop::Stop,
 };
-use crate::cli::text::plain;
+use crate::cli::{check::finding_text, text::plain};
 use cardinal_package::package::MANIFEST;
+use cardinal_plugin_host::inspect::Inspection;
+use cardinal_serve::check::finding::{Finding, Severity};
 
 /// Build a plugin's crate and check what came of it
 ///
@@ -53,23 +55,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(library) = built? else { return Ok(ExitCode::FAILURE) };
     // The crate's own code, which cargo has run parts of already.
     let seen = verdict(&library, true)?;
-    let mut verdict_text = String::new();
-    if !args.quiet {
-        let name = seen.name.as_deref().unwrap_or("the plugin");
-        let version = seen.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
-        verdict_text = match &seen.refusal {
-            Some(refusal) => format!("{name}{version} would be refused: {refusal}"),
-            None => format!("a host would accept {name}{version}; install it with `cardinal plugin install`"),
-        };
-        for warning in &seen.warnings {
-            verdict_text.push_str(&format!("; warning: {warning}"));
-        }
-    }
     writeln!(std::io::stdout(), "{}", library.display()).context("writing to standard output")?;
-    if !verdict_text.is_empty() {
-        writeln!(std::io::stderr(), "{}", plain(&verdict_text)).context("writing to standard output")?;
+    if !args.quiet {
+        let text = describe(&seen, &findings(&seen, &library, None));
+        std::io::stderr().write_all(text.as_bytes()).context("writing to standard error")?;
     }
     Ok(if seen.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The verdict on a line, and below it what is wrong, as `cardinal plugin check` prints it.
+fn describe(seen: &Inspection, findings: &[Finding]) -> String {
+    let name = plain(seen.name.as_deref().unwrap_or("the plugin"));
+    let version = seen.version.as_deref().map(|version| format!(" {}", plain(version))).unwrap_or_default();
+    let mut text = match seen.ok {
+        true => format!("a host would accept {name}{version}; install it with `cardinal plugin install`\n"),
+        false => format!("a host would refuse {name}{version}\n"),
+    };
+    text.extend(findings.iter().filter(|finding| finding.severity != Severity::Ok).map(finding_text));
+    text
 }
 
 /// A folder with a manifest.
@@ -81,4 +84,23 @@ pub(super) fn is_plugin(folder: &Path) -> anyhow::Result<()> {
         manifest.display()
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_is_a_line_and_each_finding_stands_below_it() {
+        let problem = Finding::error("bad-manifest", "manifest.json:7 (/backend)", "The manifest breaks a rule.");
+        let findings = [Finding::ok("plugin-good", "x.so", "Fine."), problem.found("a\u{7}").expected("b")];
+        let seen = Inspection { name: Some("notes".to_owned()), ..Inspection::default() };
+        let text = describe(&seen, &findings);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "a host would refuse notes");
+        assert!(lines[1].starts_with("ERROR   bad-manifest") && lines[1].contains("manifest.json:7 (/backend): The"));
+        assert_eq!(lines[2..], ["          found     a\\u{7}", "          expected  b"]);
+        let good = Inspection { ok: true, ..seen };
+        assert_eq!(describe(&good, &findings[..1]).lines().count(), 1);
+    }
 }

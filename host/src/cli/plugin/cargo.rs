@@ -5,11 +5,14 @@ use std::{
     process::Stdio,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
+
+const NO_LIBRARY: &str =
+    "the crate builds no shared library: write crate-type = [\"cdylib\"] below [lib] in Cargo.toml";
 
 /// Whether the compiler optimises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub(super) enum Profile {
 
 /// The library that cargo makes of the crate; none when it cannot, which it has said itself. Cancelled, it ends.
 pub(super) async fn build(folder: &Path, profile: Profile, arguments: &[String]) -> anyhow::Result<Option<PathBuf>> {
+    // Before a build that takes minutes.
+    ensure!(makes_library(folder).await != Some(false), NO_LIBRARY);
     let mut command = Command::new("cargo");
     command.args(["build", "--lib", "--message-format=json-render-diagnostics"]).current_dir(folder);
     if profile == Profile::Release {
@@ -38,8 +43,27 @@ pub(super) async fn build(folder: &Path, profile: Profile, arguments: &[String])
     }
     match library {
         Some(library) => Ok(Some(library)),
-        None => bail!("the crate builds no shared library: write crate-type = [\"cdylib\"] below [lib] in Cargo.toml"),
+        None => bail!(NO_LIBRARY),
     }
+}
+
+/// Whether the crate of this folder has a target that becomes a shared library. None where cargo cannot read it: the
+/// build says what is wrong.
+async fn makes_library(folder: &Path) -> Option<bool> {
+    let mut command = Command::new("cargo");
+    command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(folder);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).output().await.ok()?;
+    cdylib_in(&output.stdout, folder)
+}
+
+/// The same, as cargo's metadata has it.
+fn cdylib_in(metadata: &[u8], folder: &Path) -> Option<bool> {
+    let metadata: Value = serde_json::from_slice(metadata).ok()?;
+    let manifest = folder.canonicalize().ok()?.join("Cargo.toml");
+    let mut packages = metadata["packages"].as_array()?.iter();
+    let package = packages.find(|package| package["manifest_path"].as_str().map(Path::new) == Some(&manifest))?;
+    let kinds = package["targets"].as_array()?.iter().filter_map(|target| target["crate_types"].as_array());
+    Some(kinds.flatten().any(|kind| kind == "cdylib"))
 }
 
 /// `cargo test` with these variables; whether all tests passed.
@@ -101,5 +125,20 @@ mod tests {
         assert_eq!(found, Some(PathBuf::from("/t/libnotes.so")));
         assert_eq!(library_in(&message("/other/Cargo.toml".into(), files), folder.path()), None);
         assert_eq!(library_in("no JSON", folder.path()), None);
+    }
+
+    #[test]
+    fn what_becomes_no_shared_library_is_found_without_a_build() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().canonicalize().unwrap().join("Cargo.toml");
+        let found = |manifest: &Path, kinds: Value| {
+            let packages = json!({"packages": [{"manifest_path": "/other/Cargo.toml", "targets": []},
+                {"manifest_path": manifest, "targets": [{"crate_types": ["bin"]}, {"crate_types": kinds}]}]});
+            cdylib_in(packages.to_string().as_bytes(), folder.path())
+        };
+        assert_eq!(found(&manifest, json!(["cdylib", "rlib"])), Some(true));
+        assert_eq!(found(&manifest, json!(["lib"])), Some(false));
+        assert_eq!(found(Path::new("/elsewhere/Cargo.toml"), json!(["lib"])), None, "the build judges it");
+        assert_eq!(cdylib_in(b"error: no TOML", folder.path()), None);
     }
 }

@@ -26,7 +26,7 @@ use cardinal_plugin_host::{
     library::SealedLibrary,
     probe::Prober,
 };
-use cardinal_serve::check::finding::Severity;
+use cardinal_serve::check::finding::{Finding, Severity};
 
 /// Check a plugin package as a host does before it loads it
 ///
@@ -67,8 +67,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let path = path.with_context(|| format!("looking for {}", args.package.display()))?;
     let mut seen = verdict(&path, args.open)?;
     seen.warnings.sort();
-    let manifest = package::read_manifest(&path).unwrap_or_default();
-    let findings = findings::list(&seen, &String::from_utf8_lossy(&manifest), args.against.as_ref());
+    let findings = findings(&seen, &path, args.against.as_ref());
     let text = if args.json {
         serde_json::to_string_pretty(&findings::report(&seen, &findings)?)? + "\n"
     } else {
@@ -89,6 +88,12 @@ pub(super) fn verdict(path: &Path, open: bool) -> anyhow::Result<Inspection> {
         }),
         _ => Ok(seen),
     }
+}
+
+/// What is to be said of what lies at `path`.
+pub(super) fn findings(seen: &Inspection, path: &Path, against: Option<&Version>) -> Vec<Finding> {
+    let manifest = package::read_manifest(path).unwrap_or_default();
+    findings::list(seen, &String::from_utf8_lossy(&manifest), against)
 }
 
 fn try_out(package: &Package) -> anyhow::Result<Result<(), Refusal>> {

@@ -25,7 +25,7 @@ use super::{
     cargo::{self, Profile},
     install,
     own_host::{self, OwnHost},
-    remote::{REGISTRY, block_on, describe},
+    remote::{REGISTRY, block_on, reasons},
     stop::Stop,
 };
 use crate::cli::{
@@ -33,7 +33,7 @@ use crate::cli::{
     text::{plain, plain_lines, print_line},
 };
 use cardinal_base::config::ClientSettings;
-use cardinal_package::manifest;
+use cardinal_package::{manifest, state::Refusal};
 
 /// Of the crate: the host's data, plugins and log, and a key to it.
 const OWN_FOLDER: &str = "target/cardinal";
@@ -48,7 +48,8 @@ const WAITING: &str = "; waiting for the next edit";
 /// Watches the crate's folder. What is saved is built, checked and put in the place of the version that runs, without a
 /// failed request; frontend files and schema.sql need no build. The version that runs stays when the next one does not
 /// compile or is refused. The host is the one that is named, else the one of ./var/data if it runs, else one that is
-/// started with a database of its own below target/cardinal and ends with this command.
+/// started with a database of its own below target/cardinal and ends with this command. In the crate's folder other
+/// commands, such as `cardinal plugin settings` and `logs`, find that host by themselves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -137,7 +138,7 @@ impl Session<'_> {
                     match self.swap(library, &plugins, &times).await {
                         Ok(()) => {}
                         Err(error) if error.is::<RequestError>() => return Err(error),
-                        Err(error) => print_line(&plain_lines(&format!("{error:#}{}", self.stays())))?,
+                        Err(error) => print_line(&failure(&error, self.stays()))?,
                     }
                 }
                 None => print_line(&format!("did not compile{}", self.stays()))?,
@@ -153,7 +154,7 @@ impl Session<'_> {
     /// The host's folder of plugins; starts a host where there is none.
     async fn find_host(&mut self) -> anyhow::Result<PathBuf> {
         let own = self.folder.join(OWN_FOLDER);
-        let named = Client::new(&self.args.host.read()?)?;
+        let named = Client::new(&self.args.host.read_for(&self.folder)?)?;
         match install::find_folder(&named).await {
             Ok(plugins) => {
                 self.client = Some(named);
@@ -202,9 +203,8 @@ impl Session<'_> {
         client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
         let (code, item) = install::decided(client, &name, &sha256, SWAP_TIMEOUT).await?;
         if code != 0 {
-            let refused = describe(&item);
-            let why = refused.split_once('\n').map_or("", |(_, why)| why.trim_end());
-            return print_line(&format!("{} was refused{}\n{why}", plain(&name), stays(&item)));
+            let why = reasons(&item);
+            return print_line(&format!("{} was refused{}\n{}", plain(&name), stays(&item), why.trim_end()));
         }
         let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
         let build = times.build.map(|time| format!("build {}, ", seconds(time))).unwrap_or_default();
@@ -258,6 +258,16 @@ impl Session<'_> {
     }
 }
 
+/// Why a version was not swapped in, as one that the host refused is told.
+fn failure(error: &anyhow::Error, stays: &str) -> String {
+    match error.downcast_ref::<Refusal>() {
+        Some(refusal) => {
+            format!("the new version would be refused{stays}\n{}", reasons(&json!({"refusal": refusal})).trim_end())
+        }
+        None => format!("the new version cannot be swapped in{stays}\n{}", plain_lines(&format!("{error:#}"))),
+    }
+}
+
 fn stays(item: &Value) -> &'static str {
     if item["state"] == "active" { STAYS } else { WAITING }
 }
@@ -295,4 +305,31 @@ async fn key(client: &Client, own: &Path) -> anyhow::Result<PathBuf> {
 async fn any_card(client: &Client) -> anyhow::Result<Option<String>> {
     let page = client.get("/v1/admin/master-cards?limit=1").await?;
     Ok(page["items"][0]["id"].as_str().map(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use cardinal_base::config::DEV_DATA_DIR;
+    use cardinal_package::state::Code;
+
+    use super::*;
+
+    #[test]
+    fn other_commands_look_for_the_host_where_this_one_keeps_it() {
+        assert_eq!(own_host::data_dir(Path::new(OWN_FOLDER)), Path::new(DEV_DATA_DIR));
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_lines_and_the_running_version_on_the_first() {
+        let refusal = Refusal::new(Code::SchemaUnsafe, "No.").found("CREATE TRIGGER.").fix("Take it out.");
+        let text = failure(&anyhow::Error::new(refusal).context("libnotes.so"), STAYS);
+        let expected = "the new version would be refused; the running version stays\n  why       schema-unsafe: No.\n  \
+             found     CREATE TRIGGER.\n  to do     Take it out.";
+        assert_eq!(text, expected);
+        let text = failure(&anyhow::anyhow!("a file is gone.").context("reading schema.sql"), WAITING);
+        assert_eq!(
+            text,
+            "the new version cannot be swapped in; waiting for the next edit\nreading schema.sql: a file is gone."
+        );
+    }
 }

@@ -93,7 +93,7 @@ pub(super) fn checked(path: &Path) -> anyhow::Result<Package> {
     match inspect(path) {
         (seen, Some(package)) if seen.ok => Ok(package),
         (seen, _) => match seen.refusal {
-            Some(refusal) => bail!("{}: {}", path.display(), plain(&refusal.to_string())),
+            Some(refusal) => Err(anyhow::Error::new(refusal).context(path.display().to_string())),
             None => bail!("{} cannot be read", path.display()),
         },
     }

@@ -10,6 +10,8 @@ use crate::cli::{client::Client, table::table, text::plain};
 use cardinal_base::config::ClientSettings;
 
 pub(super) const REGISTRY: &str = "/v1/admin/plugin-registry";
+/// Of a hash.
+const SHOWN_DIGITS: usize = 12;
 
 /// List a host's plugins, and what became of each
 #[derive(Debug, clap::Args)]
@@ -76,8 +78,8 @@ pub(super) fn list(args: &List) -> anyhow::Result<()> {
         serde_json::to_string_pretty(&registry)? + "\n"
     } else {
         let items = registry["items"].as_array().into_iter().flatten();
-        let lines: Vec<[String; 5]> = items.map(line).collect();
-        table(["NAME", "VERSION", "STATE", "PACKAGE", "WHY"], &lines)
+        let lines: Vec<[String; 6]> = items.map(line).collect();
+        table(["NAME", "VERSION", "STATE", "PACKAGE", "SHA256", "WHY"], &lines)
     };
     std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")
 }
@@ -96,36 +98,55 @@ pub(super) fn run(args: &PluginArgs, command: PluginCommand) -> anyhow::Result<E
     Ok(if command.is_fulfilled(item) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn line(item: &Value) -> [String; 5] {
+fn line(item: &Value) -> [String; 6] {
     let text = |member: &str| item[member].as_str().unwrap_or_default().to_owned();
-    [text("name"), text("version"), text("state"), text("package"), why(item)]
+    [text("name"), text("version"), text("state"), text("package"), short_hash(&item["sha256"]), why(item)]
 }
 
-/// What keeps the plugin, or its newest files, from serving; else what it is warned about.
+/// Enough of a hash to tell packages of the same version from each other.
+fn short_hash(sha256: &Value) -> String {
+    sha256.as_str().unwrap_or_default().chars().take(SHOWN_DIGITS).collect()
+}
+
+/// What keeps the plugin, or its newest files, from serving.
 fn why(item: &Value) -> String {
     let refusal = &item["refusal"];
-    match (refusal["code"].as_str(), item["reason"].as_str()) {
-        (Some(code), _) => format!("{code}: {}", refusal["reason"].as_str().unwrap_or_default()),
-        (None, Some(reason)) => reason.to_owned(),
-        (None, None) => item["warnings"][0].as_str().unwrap_or_default().to_owned(),
+    match refusal["code"].as_str() {
+        Some(code) => format!("{code}: {}", refusal["reason"].as_str().unwrap_or_default()),
+        None => item["reason"].as_str().unwrap_or_default().to_owned(),
     }
 }
 
-/// The plugin in words: state, and why it is not what was wanted.
+/// The plugin in words: state, which package serves, and why it is not what was wanted.
 pub(super) fn describe(item: &Value) -> String {
     let text = |value: &Value| plain(value.as_str().unwrap_or_default());
-    let mut text_lines = format!("{} {} is {}\n", text(&item["name"]), text(&item["version"]), text(&item["state"]));
-    let refusal = &item["refusal"];
-    let lines = [
-        ("why", plain(&why(item))),
-        ("expected", text(&refusal["expected"])),
-        ("found", text(&refusal["found"])),
-        ("to do", text(&refusal["fix"])),
-    ];
-    for (what, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
-        text_lines.push_str(&format!("  {what:<9} {value}\n"));
+    let package = |package: &Value| match package["sha256"].is_string() {
+        true => format!("{} with sha256 {}", text(&package["version"]), plain(&short_hash(&package["sha256"]))),
+        false => String::new(),
+    };
+    let mut described = format!("{} {} is {}\n", text(&item["name"]), text(&item["version"]), text(&item["state"]));
+    if item["state"] == "active" {
+        described.push_str(&detail("serves", &package(item)));
+        described.push_str(&detail("in folder", &package(&item["pending"])));
     }
-    text_lines
+    described.push_str(&reasons(item));
+    let warnings = item["warnings"].as_array().into_iter().flatten();
+    described.extend(warnings.map(|warning| detail("note", &text(warning))));
+    described
+}
+
+/// Why it is not what was wanted, and what to do; nothing when all is well.
+pub(super) fn reasons(item: &Value) -> String {
+    let refusal = &item["refusal"];
+    let text = |name: &str| plain(refusal[name].as_str().unwrap_or_default());
+    let lines =
+        [("why", plain(&why(item))), ("expected", text("expected")), ("found", text("found")), ("to do", text("fix"))];
+    lines.iter().map(|(what, value)| detail(what, value)).collect()
+}
+
+/// A line below the first one; nothing without a value.
+fn detail(what: &str, value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!("  {what:<9} {value}\n") }
 }
 
 pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
@@ -161,5 +182,29 @@ mod tests {
             text_lines,
             "a\\u{7} 1.0.0 is refused\n  why       bad-manifest: No.\n  expected  x\n  found     y\n  to do     Do z.\n"
         );
+    }
+
+    #[test]
+    fn a_healthy_plugin_has_no_why_and_says_which_package_serves() {
+        let item = json!({"name": "notes", "version": "1.0.0", "state": "active", "package": "notes.so",
+            "sha256": "0123456789abcdef", "refusal": null, "reason": null, "pending": null,
+            "warnings": ["The plugin's files have changed."]});
+        assert_eq!(line(&item), ["notes", "1.0.0", "active", "notes.so", "0123456789ab", ""]);
+        assert_eq!(
+            describe(&item),
+            "notes 1.0.0 is active\n  serves    1.0.0 with sha256 0123456789ab\n  \
+             note      The plugin's files have changed.\n"
+        );
+    }
+
+    #[test]
+    fn after_a_rollback_both_packages_are_told() {
+        let item = json!({"name": "notes", "version": "1.0.0", "state": "active", "sha256": "0123456789abcdef",
+            "pending": {"version": "1.0.0", "sha256": "fedcba9876543210"},
+            "refusal": {"code": "rolled-back", "reason": "No.", "fix": "`cardinal plugin reload notes`."}});
+        let text = describe(&item);
+        let places = ["serves    1.0.0 with sha256 0123456789ab", "in folder 1.0.0 with sha256 fedcba987654"];
+        assert!(places.iter().all(|place| text.contains(place)), "{text}");
+        assert!(text.contains("why       rolled-back: No.") && text.contains("to do     `cardinal"), "{text}");
     }
 }

@@ -258,7 +258,8 @@ mod tests {
             block_on(host.send(request)).json();
         }
         let mut run = host.begin_job(TestJob::new("trim"));
-        assert!(matches!(block_on(&mut run), JobEnd::Done));
+        let end = block_on(&mut run);
+        assert!(matches!(end, JobEnd::Done), "{end:?}");
         assert_eq!(run.done(), 1);
 {{#routes}}
         let request = TestRequest::get(&format!("/cards/{chair}"));

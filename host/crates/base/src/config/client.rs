@@ -1,10 +1,10 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use url::Url;
 
 use super::{
     Secret,
-    paths::{DEFAULT_DATA_DIR, absolute, folder},
+    paths::{DEFAULT_DATA_DIR, DEV_DATA_DIR, absolute, folder},
     reader::{Reader, SettingsError},
 };
 
@@ -18,7 +18,8 @@ const KEY: &str = "CARDINAL_API_KEY";
 pub struct ClientSettings {
     #[command(flatten)]
     remote: RemoteSettings,
-    /// Folder of the host on this machine that is talked to without a key, e.g. /var/lib/cardinal [default: ./var/data]
+    /// Folder of the host on this machine that is talked to without a key, e.g. /var/lib/cardinal [default: ./var/data;
+    /// without a host there, that of `cardinal plugin dev` in ./target/cardinal/data]
     #[arg(long, env, value_name = "DIR", help_heading = "The host")]
     data_dir: Option<String>,
 }
@@ -43,6 +44,8 @@ pub enum HostEndpoint {
     Address(Url),
     /// On this machine, by its `DATA_DIR`.
     Local(PathBuf),
+    /// Nobody named one: on this machine, in the first of these folders where a host is.
+    Usual([PathBuf; 2]),
 }
 
 /// A host to talk to, and with what credential.
@@ -62,20 +65,29 @@ impl ClientSettings {
     /// # Errors
     /// All that is wrong, at once.
     pub fn read(&self) -> Result<Remote, SettingsError> {
-        self.read_with(std::env::var(KEY).ok())
+        self.read_for(Path::new("."))
     }
 
-    fn read_with(&self, key: Option<String>) -> Result<Remote, SettingsError> {
+    /// The same; where none is named, the host of `cardinal plugin dev` is the one of this crate.
+    ///
+    /// # Errors
+    /// All that is wrong, at once.
+    pub fn read_for(&self, crate_folder: &Path) -> Result<Remote, SettingsError> {
+        self.read_with(std::env::var(KEY).ok(), crate_folder)
+    }
+
+    fn read_with(&self, key: Option<String>, crate_folder: &Path) -> Result<Remote, SettingsError> {
         let mut reader = Reader::default();
         let (url, key) = self.remote.read_parts(key, &mut reader);
         let data_dir = reader.optional("DATA_DIR", &self.data_dir, folder);
-        let way = match url {
-            Some(url) => HostEndpoint::Address(url),
-            // Without a key a host on this machine knows who asks by the system's word.
-            None => HostEndpoint::Local(
-                data_dir
-                    .map_or_else(|| absolute(DEFAULT_DATA_DIR).map_err(|it| SettingsError::one("DATA_DIR", it)), Ok)?,
-            ),
+        let usual = |path: PathBuf| absolute(path).map_err(|it| SettingsError::one("DATA_DIR", it));
+        // Without a key a host on this machine knows who asks by the system's word.
+        let way = match (url, data_dir) {
+            (Some(url), _) => HostEndpoint::Address(url),
+            (None, Some(data_dir)) => HostEndpoint::Local(data_dir),
+            (None, None) => {
+                HostEndpoint::Usual([usual(DEFAULT_DATA_DIR.into())?, usual(crate_folder.join(DEV_DATA_DIR))?])
+            }
         };
         reader.finish(Remote { way, key })
     }
@@ -130,7 +142,7 @@ mod tests {
     fn read(url: Option<&str>, key: Option<&str>) -> Result<Remote, SettingsError> {
         let remote = RemoteSettings { cardinal_url: url.map(str::to_owned), key_file: None };
         let settings = ClientSettings { remote, data_dir: None };
-        settings.read_with(key.map(str::to_owned))
+        settings.read_with(key.map(str::to_owned), Path::new("."))
     }
 
     #[test]
@@ -146,8 +158,14 @@ mod tests {
 
     #[test]
     fn without_key_and_address_the_host_on_this_machine_is_meant() {
-        let HostEndpoint::Local(folder) = read(None, None).unwrap().way else { panic!("an address") };
-        assert!(folder.is_absolute() && folder.ends_with("var/data"), "{folder:?}");
+        let HostEndpoint::Usual([usual, dev]) = read(None, None).unwrap().way else { panic!("an address") };
+        assert!(usual.is_absolute() && usual.ends_with("var/data"), "{usual:?}");
+        assert!(dev.is_absolute() && dev.ends_with("target/cardinal/data"), "{dev:?}");
+        let named = ClientSettings { data_dir: Some("/var/lib/x".to_owned()), ..ClientSettings::default() };
+        let way = named.read_with(None, Path::new("notes")).unwrap().way;
+        assert_eq!(way, HostEndpoint::Local("/var/lib/x".into()), "one that is named is the only one");
+        let of_crate = ClientSettings::default().read_with(None, Path::new("/notes")).unwrap().way;
+        assert!(matches!(of_crate, HostEndpoint::Usual([_, dev]) if dev == Path::new("/notes/target/cardinal/data")));
     }
 
     #[test]

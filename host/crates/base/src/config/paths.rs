@@ -7,6 +7,8 @@ pub(super) use super::reader::absolute;
 use super::reader::{Reader, SettingsError};
 
 pub(super) const DEFAULT_DATA_DIR: &str = "./var/data";
+/// Below a plugin's crate: where the host keeps everything that `cardinal plugin dev` starts.
+pub const DEV_DATA_DIR: &str = "target/cardinal/data";
 const DEFAULT_PLUGINS_DIR: &str = "./var/plugins";
 const OTHERS_WRITE: u32 = 0o022;
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Access, Problem, TIMEOUT_LIMIT, Warning};
 use crate::state::Code;
+use cardinal_base::spelling::did_you_mean;
 
 /// Values are quoted in messages up to this many characters.
 const MAX_SHOWN_CHARS: usize = 80;
@@ -196,7 +197,9 @@ impl<'a> Object<'a> {
     /// Warns about every field that is not in `known`.
     pub(super) fn done(&self, known: &[&str]) {
         for name in self.map.keys().filter(|name| !known.contains(&name.as_str())) {
-            self.findings.warning(&self.child_pointer(name), "This field is not known to this host and has no effect.");
+            let guess = did_you_mean(name, known.iter().copied());
+            let message = format!("This field is not known to this host and has no effect.{guess}");
+            self.findings.warning(&self.child_pointer(name), message);
         }
     }
 

@@ -194,6 +194,19 @@ fn unknown_fields_are_warnings_with_their_place() {
 }
 
 #[test]
+fn a_slip_in_a_field_is_told_with_what_was_meant() {
+    let messages = |pointer: &str, value: Value| -> Vec<String> {
+        let (_, warnings) = read(&with(valid(), pointer, Some(value))).unwrap();
+        warnings.into_iter().map(|warning| warning.message).collect()
+    };
+    for (slip, meant) in [("/descripton", "description"), ("/contributes/cardAction", "cardActions")] {
+        let found = messages(slip, json!([]));
+        assert!(found[0].ends_with(&format!("no effect. Did you mean `{meant}`?")), "{slip}: {found:?}");
+    }
+    assert!(messages("/whatever", json!(1))[0].ends_with("no effect."));
+}
+
+#[test]
 fn all_problems_are_told_at_once() {
     let refusal: Refusal = read(&json!({"name": 7, "version": "x", "engine": []})).unwrap_err().into();
     assert_eq!(refusal.code, Code::BadManifest);

@@ -189,5 +189,10 @@ fn link(path: &Path) -> Refusal {
 }
 
 fn unreadable(path: &Path, error: impl Into<io::Error>) -> Refusal {
-    Refusal::new(Code::Unreadable, format!("{} cannot be read.", path.display())).found(error.into().to_string())
+    let error = error.into();
+    if error.kind() == io::ErrorKind::NotFound {
+        let reason = format!("There is no file or folder {}.", path.display());
+        return Refusal::new(Code::Unreadable, reason).fix("Correct the path, or put the file there.");
+    }
+    Refusal::new(Code::Unreadable, format!("{} cannot be read.", path.display())).found(error.to_string())
 }

@@ -110,6 +110,17 @@ fn links_are_refused_wherever_they_are() {
 }
 
 #[test]
+fn a_path_that_leads_nowhere_is_not_a_matter_of_permissions() {
+    let plugins = Plugins::new();
+    for name in ["libnone.so", "none", "none/libnone.so"] {
+        let refusal = read(&plugins.path(name)).unwrap_err();
+        assert_eq!(refusal.code, Code::Unreadable, "{refusal}");
+        let is_plain = refusal.reason.starts_with("There is no file or folder ") && !refusal.fix.contains("user");
+        assert!(is_plain, "{refusal}");
+    }
+}
+
+#[test]
 fn what_others_can_write_is_refused() {
     for name in ["", "libdemo.so", "manifest.json"] {
         let plugins = Plugins::new();

@@ -127,6 +127,7 @@ impl Entry {
 
     pub(super) fn refuse(&mut self, refusal: Refusal) {
         let PackageSummary { name, origin, .. } = &self.about;
+        let refusal = refusal.for_plugin(name);
         tracing::warn!(plugin = name, package = origin, code = %refusal.code, %refusal, "a plugin was refused");
         (self.state, self.refusal, self.service) = (State::Refused, Some(refusal), None);
     }

@@ -105,7 +105,8 @@ impl Draft<'_> {
             _ => {}
         }
         let owners = plugin_owners::all(&self.registry.activation.loader.services.core).await?;
-        check_owner(owners.get(&examined.name), &examined.signed).map_err(RegistryError::from)?;
+        check_owner(owners.get(&examined.name), &examined.signed)
+            .map_err(|refusal| RegistryError::from(refusal.for_plugin(&examined.name)))?;
         let (_, rule) = self.registry.policy.trust_rule().await;
         rule.admit(&examined.name, &examined.package.sha256, &examined.signed).map_err(RegistryError::from)
     }

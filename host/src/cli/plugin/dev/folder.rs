@@ -35,7 +35,7 @@ pub(super) fn package(folder: &Path, library: &Path) -> anyhow::Result<Package> 
         ..built
     };
     match inspect::refusal(&package) {
-        Some(refusal) => bail!("{refusal}"),
+        Some(refusal) => Err(refusal.into()),
         None => Ok(package),
     }
 }

@@ -38,7 +38,13 @@ pub(super) async fn check(subject: &Subject, url: &str, key: &str, place: &Path)
     let given = given.to_string().replace('<', "\\u003c");
     fs::write(&page, PAGE.replace(GIVEN, &given)).context("writing the page")?;
     match browse(&page, place).await? {
-        Some(shown) => Ok(evaluate(&declared, &shown)),
+        Some(shown) => {
+            let mut found = found(&shown);
+            if let Some(found) = &mut found {
+                add_reasons(subject, found).await;
+            }
+            Ok(evaluate(&declared, found.as_ref()))
+        }
         None => Ok(Outcome::Skipped(format!("no browser is installed (looked for {})", BROWSERS.join(", ")))),
     }
 }
@@ -74,15 +80,29 @@ async fn browse(page: &Path, place: &Path) -> anyhow::Result<Option<String>> {
     Ok(None)
 }
 
-fn evaluate(declared: &BTreeSet<String>, shown: &str) -> Outcome {
-    let Some(found) = found(shown) else { return Outcome::Bad("the browser printed nothing".to_owned()) };
+/// Puts behind each failure of a request why the plugin failed, which its answer does not say.
+async fn add_reasons(subject: &Subject, found: &mut Value) {
+    add_reason(subject, found, "error").await;
+    for problem in found.get_mut("problems").and_then(Value::as_array_mut).into_iter().flatten() {
+        add_reason(subject, problem, "text").await;
+    }
+}
+
+async fn add_reason(subject: &Subject, failure: &mut Value, member: &str) {
+    let Some(request_id) = failure["request_id"].as_str() else { return };
+    let Some(reason) = subject.find_reason(request_id).await else { return };
+    failure[member] = format!("{}: {reason}", failure[member].as_str().unwrap_or_default()).into();
+}
+
+fn evaluate(declared: &BTreeSet<String>, found: Option<&Value>) -> Outcome {
+    let Some(found) = found else { return Outcome::Bad("the browser printed nothing".to_owned()) };
     if let Some(error) = found["error"].as_str() {
         return Outcome::Bad(error.to_owned());
     }
-    let texts = |list: &str| -> Vec<String> {
-        found[list].as_array().into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect()
-    };
-    let (registered, problems): (BTreeSet<String>, _) = (texts("registered").into_iter().collect(), texts("problems"));
+    let list_of = |name: &str| found[name].as_array().into_iter().flatten();
+    let registered: BTreeSet<String> =
+        list_of("registered").filter_map(|one| one.as_str().map(str::to_owned)).collect();
+    let problems: Vec<String> = list_of("problems").filter_map(|one| one["text"].as_str().map(str::to_owned)).collect();
     match registered == *declared {
         false => {
             Outcome::Bad(format!("its module registers {}, the manifest has {}", list(&registered), list(declared)))
@@ -122,12 +142,13 @@ mod tests {
         });
         let declared = declared(&item);
         let page = |json: &str| format!("<html><pre id=\"found\">{json}</pre></html>");
+        let evaluate = |declared, page: &str| super::evaluate(declared, found(page).as_ref());
         assert!(matches!(
             evaluate(&declared, &page(r#"{"registered":["page notes","tab notes","action drawn"],"problems":[]}"#)),
             Outcome::Good(_)
         ));
         assert!(matches!(evaluate(&declared, &page(r#"{"registered":["tab notes"],"problems":[]}"#)), Outcome::Bad(_)));
-        let all = r#"{"registered":["page notes","tab notes","action drawn"],"problems":["tab notes: no"]}"#;
+        let all = r#"{"registered":["page notes","tab notes","action drawn"],"problems":[{"text":"tab notes: no"}]}"#;
         assert!(matches!(evaluate(&declared, &page(all)), Outcome::Bad(text) if text == "tab notes: no"));
         let error = evaluate(&declared, &page(r#"{"error":"SyntaxError: '&lt;' &amp;amp;"}"#));
         assert!(matches!(error, Outcome::Bad(text) if text == "SyntaxError: '<' &amp;"));

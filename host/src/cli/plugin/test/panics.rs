@@ -49,7 +49,7 @@ struct Tally {
 impl Tally {
     /// What was asked, and where the plugin panicked then.
     async fn note(&mut self, subject: &Subject, what: &str, request_id: &str) {
-        let place = subject.panic_in(request_id).await;
+        let place = subject.find_reason(request_id).await;
         self.panics.push(format!("{what} {}", place.as_deref().unwrap_or("panicked; its log says where")));
     }
 }

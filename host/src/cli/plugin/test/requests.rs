@@ -105,14 +105,22 @@ impl Subject {
         }
     }
 
-    /// What the plugin's log says of the panic in a request: its place and its message.
-    pub(super) async fn panic_in(&self, request_id: &str) -> Option<String> {
+    /// Why a request failed, as the plugin's log has it: the place and the message of a panic, else the error.
+    pub(super) async fn find_reason(&self, request_id: &str) -> Option<String> {
         let path = format!("{REGISTRY}/{}/logs?level=error&limit=200", self.name());
         let page = self.client.get(&path).await.ok()?;
-        let mut lines = page["items"].as_array()?.iter();
-        let line = lines.find(|line| line["fields"]["panic"] == true && line["request_id"] == request_id)?;
-        Some(line["message"].as_str()?.to_owned())
+        reason_in(page["items"].as_array()?, request_id)
     }
+}
+
+/// `lines` are those of the log, the newest first.
+fn reason_in(lines: &[Value], request_id: &str) -> Option<String> {
+    let lines_of_request = || lines.iter().rev().filter(|line| line["request_id"] == request_id);
+    let panic = lines_of_request().find(|line| line["fields"]["panic"] == true);
+    // The plugin may have logged errors of its own that did not end the call.
+    let failure = panic.or_else(|| lines_of_request().find(|line| line["source"] == "host"));
+    let message = failure.or_else(|| lines_of_request().next())?["message"].as_str()?;
+    Some(message.strip_prefix("a call failed: ").unwrap_or(message).to_owned())
 }
 
 fn target(route: &Value, prefix: &str, value: impl Fn(&str) -> (String, bool)) -> Option<Target> {
@@ -140,6 +148,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_failure_is_told_by_its_panic_and_else_by_its_first_error() {
+        let line = |id: &str, source: &str, message: &str, fields: Value| {
+            let mut line = json!({"request_id": id, "source": source, "message": message});
+            line["fields"] = fields;
+            line
+        };
+        let lines = [
+            line("3", "plugin", "later", json!({})),
+            line("1", "host", "a call failed: panic", json!({})),
+            line("1", "plugin", "panicked at src/a.rs:1", json!({"panic": true})),
+            line("2", "host", "a call failed: error: no such column", json!({})),
+            line("2", "plugin", "trying again", json!({})),
+            line("3", "plugin", "first", json!({})),
+        ];
+        assert_eq!(reason_in(&lines, "1").as_deref(), Some("panicked at src/a.rs:1"));
+        assert_eq!(reason_in(&lines, "2").as_deref(), Some("error: no such column"));
+        assert_eq!(reason_in(&lines, "3").as_deref(), Some("first"));
+        assert_eq!(reason_in(&lines, "4"), None);
+    }
 
     #[test]
     fn parameters_stand_for_the_card_or_for_something_made_up() {

@@ -18,8 +18,8 @@ pub(super) async fn check(subject: &Subject) -> anyhow::Result<Outcome> {
         match subject.ask(target).await {
             Ok(answer) => {
                 if let Some(fault) = fault(target, &answer) {
-                    let panic = subject.panic_in(&answer.request_id).await;
-                    bad.push([Some(fault), panic].into_iter().flatten().collect::<Vec<_>>().join(": "));
+                    let reason = subject.find_reason(&answer.request_id).await;
+                    bad.push([Some(fault), reason].into_iter().flatten().collect::<Vec<_>>().join(": "));
                 }
             }
             Err(error) => bad.push(format!("{}: {error:#}", target.name)),

@@ -53,8 +53,8 @@ pub(super) async fn check(subject: &Subject, narrow: &Client) -> anyhow::Result<
                 bad.push(format!("{name} asks to be confirmed, and its manifest does not say so"))
             }
             CallOutcome::Broke(text) => {
-                let panic = subject.panic_in(&answer.request_id).await;
-                bad.push(format!("{name} with {arguments}: {}", panic.unwrap_or(text)));
+                let reason = subject.find_reason(&answer.request_id).await;
+                bad.push(format!("{name} with {arguments}: {}", reason.unwrap_or(text)));
             }
         }
     }
