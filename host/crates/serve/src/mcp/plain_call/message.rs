@@ -4,8 +4,8 @@ use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Uri, header, uri::Authority};
-use rmcp::model::{ClientCapabilities, JsonObject, ProtocolVersion, RequestId};
-use serde::{Deserialize, de::DeserializeOwned};
+use rmcp::model::{JsonObject, ProtocolVersion, RequestId};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::mcp::{
@@ -121,19 +121,14 @@ impl Meta<'_> {
     /// Who calls, of a message of the newest revision; it has to tell its capabilities.
     fn client(self, names_itself: bool) -> Option<Option<Arc<str>>> {
         let capabilities = self.capabilities.filter(|_| names_itself)?.get();
-        if capabilities != "{}" {
-            object::<ClientCapabilities>(capabilities)?;
+        if !client::are_capabilities(capabilities) {
+            return None;
         }
         match self.client {
             Some(client) => client::read(client.get()).map(Some),
             None => Some(None),
         }
     }
-}
-
-/// An object, and no list of its members.
-fn object<T: DeserializeOwned>(text: &str) -> Option<T> {
-    text.starts_with('{').then(|| serde_json::from_str(text).ok())?
 }
 
 /// Arguments whose numbers all keep every digit in a `Value`, and how they are written.
