@@ -165,6 +165,12 @@ async fn settings_that_the_plugin_itself_refuses_are_not_stored() {
         assert_eq!((&shown["settings"]["greeting"], &shown["version"]), (&json!("hi"), &json!(1)), "{shown}");
         assert_eq!(greeting(owner).await, "hi");
     }
+    // Changes at the same time come one after the other.
+    let both = ["one", "two"].map(async |greeting| put(owner, &json!({"greeting": greeting})).await);
+    for answer in futures_util::future::join_all(both).await {
+        answer.expect(200);
+    }
+    put(owner, &json!({"greeting": "hi", "token": PASSWORD})).await.expect(200);
     // It serves after a restart, too, and takes what it can use.
     let host = host.restart(|settings| settings).await;
     let owner = host.owner().await;

@@ -15,6 +15,7 @@ use cardinal_store::{
     plugin_state::{self, Settings},
 };
 
+/// Secrets that were to stay as they are have become others.
 const CHANGED_MEANWHILE: &str =
     "The settings were changed by somebody else while the plugin tried these. Read them again and repeat the change.";
 
@@ -70,15 +71,17 @@ impl Registry {
         let core = &self.activation.loader.services.core;
         let before = plugin_state::settings(core, plugin).await?;
         precondition.check(before.version)?;
-        let accepted = self.accept(plugin, schema.as_ref(), Value::Object(sent), &before)?;
-        if !accepted.changed.is_empty() {
-            self.try_settings(plugin, &accepted.whole).await?;
+        let tried = self.accept(plugin, schema.as_ref(), Value::Object(sent.clone()), &before)?;
+        if !tried.changed.is_empty() {
+            self.try_settings(plugin, &tried.whole).await?;
         }
-        let (tried, changed) = (before.version, accepted.changed);
+        let mut changed = Vec::new();
         let change = |before: &Settings| {
-            if before.version != tried {
+            let accepted = self.accept(plugin, schema.as_ref(), Value::Object(sent), before)?;
+            if accepted.whole != tried.whole {
                 return Err(RegistryError::Conflict(CHANGED_MEANWHILE.to_owned()));
             }
+            changed = accepted.changed;
             if changed.is_empty() {
                 return Ok(None);
             }
