@@ -151,16 +151,15 @@ async fn what_does_not_fit_is_refused_by_name_and_changes_nothing() {
 async fn settings_that_the_plugin_itself_refuses_are_not_stored() {
     let host = Host::settings().plugins(folder(schema())).start().await;
     let owner = host.owner().await;
-    put(owner, &json!({"greeting": "hi", "token": PASSWORD})).await.expect(200);
+    put(owner, &json!({"greeting": "hi"})).await.expect(200);
     for (refused_greeting, pointer, detail) in
         [("rude", "/greeting", "is rude"), ("panic", "", "there is no such greeting")]
     {
-        let refused = put(owner, &json!({"greeting": refused_greeting, "token": {"set": true}})).await;
+        let refused = put(owner, &json!({"greeting": refused_greeting})).await;
         refused.refused(422, "validation-failed");
         let error = &refused.json()["errors"][0];
         assert_eq!(error["pointer"], pointer, "{refused}");
         assert!(error["detail"].as_str().unwrap().contains(detail), "{refused}");
-        assert!(!refused.text().contains(PASSWORD), "{refused}");
         let shown = owner.get(SETTINGS).await.expect(200);
         assert_eq!((&shown["settings"]["greeting"], &shown["version"]), (&json!("hi"), &json!(1)), "{shown}");
         assert_eq!(greeting(owner).await, "hi");
