@@ -16,7 +16,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
-    // Its settings may have secrets, which plugins of the same user are not to read.
+    // Other plugins of the same user are not to read its settings, or its memory.
     sandbox::close_process()?;
     launch::end_with(args.parent, Signal::KILL)?;
     if let Err(error) = programs::refuse() {

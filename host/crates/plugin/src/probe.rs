@@ -44,7 +44,7 @@ const COMPLAINT_LIMIT: usize = 4 << 10;
 /// How much of the complaints a refusal shows.
 const MAX_SHOWN_CHARS: usize = 300;
 /// Settings that are longer are not handed to the child: they are a variable of its environment, and the system bounds
-/// those. An argument could be read by everybody on the machine, and settings have secrets.
+/// those. An argument could be read by everybody on the machine.
 const SETTINGS_LIMIT: usize = 64 << 10;
 /// The variable's name.
 pub const SETTINGS_VARIABLE: &str = "CARDINAL_PROBE_SETTINGS";
@@ -317,7 +317,10 @@ pub fn child(settings: String) -> io::Result<()> {
     write_answer(&Answer::Opened)?;
     write_answer(&match trial::exports(&library, unanswered::host_api(settings)) {
         Ok(list) => Answer::Made(String::from_utf8_lossy(list.get()).into_owned()),
-        Err(error) => Answer::NotMade(error.reason.into(), error.fields),
+        Err(mut error) => {
+            let fields = error.take_fields();
+            Answer::NotMade(error.into(), fields)
+        }
     })
 }
 

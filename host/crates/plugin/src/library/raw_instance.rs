@@ -19,6 +19,7 @@ use std::{
 use cardinal_plugin_abi::{
     Answer, Bytes, CallId, CtxId, Error, Fut, HostApiRef, PluginModuleRef, Reply, Request, Slice, door, error,
 };
+use serde::Deserialize;
 use tokio::runtime::Handle;
 
 use super::{Library, forked};
@@ -32,11 +33,49 @@ pub fn resident() -> usize {
     RESIDENT.load(Ordering::Relaxed)
 }
 
+/// Bytes of an error's details that are read, and how many of the fields that it names are kept.
+const DETAILS_LIMIT: usize = 64 << 10;
+const MAX_FIELDS: usize = 64;
+
 /// Why `routes` gave no router.
 #[derive(Debug)]
 pub enum CreateError {
-    Failed(String),
+    Failed {
+        message: String,
+        /// Which settings it says are wrong: a JSON pointer and what is wrong with it.
+        fields: Vec<(String, String)>,
+    },
     Panicked(String),
+}
+
+/// What an error's details say of fields.
+#[derive(Deserialize, Default)]
+struct Details {
+    #[serde(default)]
+    errors: Vec<WrongField>,
+}
+
+#[derive(Deserialize)]
+struct WrongField {
+    pointer: String,
+    detail: String,
+}
+
+impl CreateError {
+    fn failed(error: &Error) -> Self {
+        let details = Some(error.details.get()).filter(|text| text.len() <= DETAILS_LIMIT);
+        let Details { errors } = details.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default();
+        let fields = errors.into_iter().take(MAX_FIELDS).map(|field| (field.pointer, field.detail)).collect();
+        Self::Failed { message: error.text(), fields }
+    }
+
+    /// What it says of settings, once.
+    pub fn take_fields(&mut self) -> Vec<(String, String)> {
+        match self {
+            Self::Failed { fields, .. } => std::mem::take(fields),
+            Self::Panicked(_) => Vec::new(),
+        }
+    }
 }
 
 impl From<CreateError> for Refusal {
@@ -45,9 +84,28 @@ impl From<CreateError> for Refusal {
             CreateError::Panicked(text) => {
                 Self::new(Code::CreatePanicked, "The plugin's `routes` function panicked.").found(text)
             }
-            CreateError::Failed(text) => {
-                Self::new(Code::CreateFailed, "The plugin's `routes` function failed.").found(text)
+            CreateError::Failed { message, .. } => {
+                Self::new(Code::CreateFailed, "The plugin's `routes` function failed.").found(message)
             }
+        }
+    }
+}
+
+/// Runs the author's `routes(ctx)` and gives the instance, which is the caller's to destroy. Blocks for as long as that does.
+pub(super) fn create(library: &Library, host: HostApiRef, ctx: CtxId, about: &[u8]) -> Result<*const (), CreateError> {
+    let (mut instance, mut failure) = (std::ptr::null(), MaybeUninit::uninit());
+    // SAFETY: a `Library` has a checked table; both out pointers are valid for a write.
+    let answer_tag =
+        unsafe { (library.module.create())(host, ctx, Slice::new(about), &raw mut instance, failure.as_mut_ptr()) };
+    match answer_tag {
+        door::READY if !instance.is_null() => Ok(instance),
+        // SAFETY: the contract of `create`: these tags mean that `err` was written.
+        door::FAILED => Err(CreateError::failed(&unsafe { failure.assume_init() })),
+        // SAFETY: as above.
+        door::PANICKED => Err(CreateError::Panicked(unsafe { failure.assume_init() }.text())),
+        answer_tag => {
+            let message = format!("`create` answered the tag {answer_tag}");
+            Err(CreateError::Failed { message, fields: Vec::new() })
         }
     }
 }
@@ -86,25 +144,14 @@ impl RawInstance {
         runtime: Handle,
         stop_limit: Duration,
     ) -> Result<Arc<Self>, CreateError> {
-        let (mut instance, mut failure) = (std::ptr::null(), MaybeUninit::uninit());
-        let answer_tag = {
+        let created = {
             let _entered = current::enter(tag);
-            // SAFETY: a `Library` has a checked table; both out pointers are valid for a write.
-            unsafe { (library.module.create())(host, ctx, Slice::new(about), &raw mut instance, failure.as_mut_ptr()) }
+            create(library, host, ctx, about)
         };
         forked::end_child();
-        match answer_tag {
-            door::READY if !instance.is_null() => {
-                RESIDENT.fetch_add(1, Ordering::Relaxed);
-                let raw = Raw { module: library.module, instance, ctx, tag };
-                Ok(Arc::new(Self { raw, runtime, stopped: AtomicBool::new(false), stop_limit }))
-            }
-            // SAFETY: the contract of `create`: these tags mean that `err` was written.
-            door::FAILED => Err(CreateError::Failed(unsafe { failure.assume_init() }.text())),
-            // SAFETY: as above.
-            door::PANICKED => Err(CreateError::Panicked(unsafe { failure.assume_init() }.text())),
-            answer_tag => Err(CreateError::Failed(format!("`create` answered the tag {answer_tag}"))),
-        }
+        let raw = Raw { module: library.module, instance: created?, ctx, tag };
+        RESIDENT.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Self { raw, runtime, stopped: AtomicBool::new(false), stop_limit }))
     }
 
     /// The number of the instance's context.
