@@ -18,9 +18,14 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
     // Other plugins of the same user are not to read its settings, or its memory.
     sandbox::close_process()?;
-    launch::end_with(args.parent, Signal::KILL)?;
+    try_library(args.parent, args.settings)
+}
+
+/// In a process that is closed to others.
+pub(super) fn try_library(parent: u32, settings: String) -> anyhow::Result<()> {
+    launch::end_with(parent, Signal::KILL)?;
     if let Err(error) = programs::refuse() {
         tracing::debug!(%error, "this system does not filter system calls");
     }
-    probe::child(args.settings).context("answering the worker")
+    probe::child::run(settings).context("answering the worker")
 }

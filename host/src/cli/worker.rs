@@ -50,12 +50,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     // Whoever reads standard input from now on, a plugin above all, must not read the supervisor's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
-    let (mut enforced, mut is_guarded, mut prober) = (None, false, Prober::from_current_exe());
+    let (mut enforced, mut is_guarded, mut prober) = (None, false, None);
     let restrict = |start: &WorkerStart| {
         let status = start.sandbox.enter().context("restricting the worker")?;
         enforced = Some(status);
+        prober = Some(start_starter().context("starting the process that starts probes")?);
         if status.system_calls {
-            prober = start_starter().context("starting the process that starts probes")?;
             programs::refuse()?;
             descriptor_calls::restrict(vital::NUMBERS, &descriptors::known_limits())?;
             is_guarded = true;
@@ -64,6 +64,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let (start, handed, link) = link::receive_start(UnixStream::from(socket), restrict)
         .context("listening to the supervisor (start `cardinal serve`)")?;
+    let prober = prober.context("no process that starts probes was started")?;
     drop(low_numbers);
     let (log, _flush) = Log::start_buffered(&start.config.observe, LogSender::new(handed.log))?;
     tracing::debug!(?enforced, "the worker is restricted");

@@ -1,7 +1,13 @@
 //! Contract 5.3: what operators set for a plugin. In force without a restart and on every host, held against the plugin's
 //! schema; secrets go in and never come out.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    fs::File,
+    os::unix::process::CommandExt as _,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use cardinal_tests::{Answer, Host, Package, PluginsFolder, User, eventually};
 use http::Method;
@@ -151,15 +157,16 @@ async fn what_does_not_fit_is_refused_by_name_and_changes_nothing() {
 async fn settings_that_the_plugin_itself_refuses_are_not_stored() {
     let host = Host::settings().plugins(folder(schema())).start().await;
     let owner = host.owner().await;
-    put(owner, &json!({"greeting": "hi"})).await.expect(200);
+    put(owner, &json!({"greeting": "hi", "token": PASSWORD})).await.expect(200);
     for (refused_greeting, pointer, detail) in
         [("rude", "/greeting", "is rude"), ("panic", "", "there is no such greeting")]
     {
-        let refused = put(owner, &json!({"greeting": refused_greeting})).await;
+        let refused = put(owner, &json!({"greeting": refused_greeting, "token": {"set": true}})).await;
         refused.refused(422, "validation-failed");
         let error = &refused.json()["errors"][0];
         assert_eq!(error["pointer"], pointer, "{refused}");
         assert!(error["detail"].as_str().unwrap().contains(detail), "{refused}");
+        assert!(!refused.text().contains(PASSWORD), "{refused}");
         let shown = owner.get(SETTINGS).await.expect(200);
         assert_eq!((&shown["settings"]["greeting"], &shown["version"]), (&json!("hi"), &json!(1)), "{shown}");
         assert_eq!(greeting(owner).await, "hi");
@@ -169,13 +176,57 @@ async fn settings_that_the_plugin_itself_refuses_are_not_stored() {
     for answer in futures_util::future::join_all(both).await {
         answer.expect(200);
     }
-    put(owner, &json!({"greeting": "hi", "token": PASSWORD})).await.expect(200);
+    put(owner, &json!({"greeting": "hi", "token": {"set": true}})).await.expect(200);
     // It serves after a restart, too, and takes what it can use.
     let host = host.restart(|settings| settings).await;
     let owner = host.owner().await;
     assert_eq!(greeting(owner).await, "hi");
     put(owner, &json!({"greeting": "kind"})).await.expect(200);
     assert_eq!(greeting(owner).await, "kind");
+}
+
+/// Looks into every probe that there is, again and again; says of each look what opened, and what can be read there.
+const SPY: &str = r#"
+while :; do
+  for process in /proc/[0-9]*; do
+    read name < $process/comm && [ "$name" = cardinal-probes ] || continue
+    echo "saw ${process#/proc/}"
+    tr '\0' '\n' < $process/cmdline
+    for file in environ mem fd/0 fd/1 fd/2 fd/3 fd/4; do
+      (: < $process/$file) && { echo "opened $file"; [ $file = environ ] && tr '\0' '\n' < $process/environ; }
+    done
+  done
+done 2>/dev/null"#;
+
+#[tokio::test]
+async fn nobody_looks_into_the_process_that_tries_settings_with_secrets() {
+    let host = Host::settings().plugins(folder(schema())).start().await;
+    let owner = host.owner().await;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", host.worker_pid())).unwrap();
+    let id = |line: &str| -> u32 {
+        let ids = status.lines().find_map(|it| it.strip_prefix(line)).unwrap();
+        ids.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let (user, group) = (id("Uid:"), id("Gid:"));
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen");
+    let mut spy = Command::new("/bin/bash");
+    spy.args(["-c", SPY]).stdout(File::create(&seen).unwrap()).uid(user).gid(group);
+    let mut spy = spy.spawn().unwrap();
+    let mut round = 0;
+    // The starter is one of those that are seen.
+    let report = eventually("the spy has seen ten probes", async || {
+        round += 1;
+        put(owner, &json!({"greeting": format!("{round}"), "token": PASSWORD})).await.expect(200);
+        let report = std::fs::read_to_string(&seen).unwrap();
+        let seen: HashSet<&str> = report.lines().filter(|line| line.starts_with("saw ")).collect();
+        (seen.len() > 10).then_some(report)
+    });
+    let report = report.await;
+    spy.kill().unwrap();
+    spy.wait().unwrap();
+    assert!(!report.contains(PASSWORD) && !report.contains("greeting"), "{report}");
+    assert!(!report.contains("opened"), "{report}");
 }
 
 #[tokio::test]

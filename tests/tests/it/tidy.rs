@@ -142,13 +142,14 @@ fn only_config_reads_the_environment() {
 
 #[test]
 fn unsafe_code_stands_in_the_few_files_for_it() {
-    const ALLOWED: [&str; 7] = [
+    const ALLOWED: [&str; 8] = [
         "plugin-abi/",
         "host/crates/base/src/memory.rs",
         "host/crates/control/src/crash/",
         "host/crates/plugin/src/library",
         "host/crates/plugin/src/bridge.rs",
         "host/crates/plugin/src/bridge/",
+        "host/crates/plugin/src/probe/starter/fork.rs",
         "host/src/cli/plugin/new/crate_name.rs", // lists the words of Rust
     ];
     let found = breaches(|source, code| {

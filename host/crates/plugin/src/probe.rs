@@ -1,16 +1,16 @@
 //! Opening a library and running its `routes` in a child process first: what aborts, exits or hangs there takes down the
 //! child and nothing else.
 
+pub mod child;
 mod started;
 pub mod starter;
 mod unanswered;
 
 use std::{
     ffi::OsString,
-    fs::File,
-    io::{self, Write},
+    io,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{BorrowedFd, OwnedFd},
         unix::process::{CommandExt as _, ExitStatusExt as _},
     },
     path::PathBuf,
@@ -19,16 +19,15 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Resource, Rlimit, setrlimit};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
-use self::{started::ProbeProcess, starter::ProbeStarter};
-use super::{
-    exports::{self, Export},
-    library::{self, Library, SealedLibrary, trial},
+use self::{
+    child::{ANSWER, Answer},
+    started::ProbeProcess,
+    starter::ProbeStarter,
 };
+use super::exports::{self, Export};
 use cardinal_package::state::{Code, Refusal};
 
 /// How long a library may take to open, and its `routes` to return.
@@ -36,16 +35,14 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// How long the rest of its complaints, and then its end, is waited for, once the child has closed its output.
 const COMPLAINT_GRACE: Duration = Duration::from_secs(1);
 const END_GRACE: Duration = Duration::from_secs(1);
-/// What the answer's line begins with. A library may write to the same output.
-const ANSWER: &str = "cardinal-probe:";
 /// The longest line that is read (a list of handlers has up to 1 MiB), and how much of the child's complaints is kept.
 const LINE_LIMIT: usize = 4 << 20;
 const COMPLAINT_LIMIT: usize = 4 << 10;
 /// How much of the complaints a refusal shows.
 const MAX_SHOWN_CHARS: usize = 300;
-/// Settings that are longer are not handed to the child: they are a variable of its environment, and the system bounds
-/// those. An argument could be read by everybody on the machine.
-const SETTINGS_LIMIT: usize = 64 << 10;
+/// Settings that are longer are not handed to a child that is a program of its own: they are a variable of its
+/// environment, and the system bounds those. An argument could be read by everybody on the machine.
+const VARIABLE_LIMIT: usize = 64 << 10;
 /// The variable's name.
 pub const SETTINGS_VARIABLE: &str = "CARDINAL_PROBE_SETTINGS";
 
@@ -58,6 +55,7 @@ pub struct Prober {
 
 #[derive(Clone, Debug)]
 enum StartedBy {
+    /// While it starts, others of its user can read its settings.
     This(ProbeCommand),
     Starter(Arc<ProbeStarter>),
 }
@@ -88,17 +86,6 @@ impl ProbeCommand {
     }
 }
 
-/// What the child says, a line each.
-#[derive(Debug, Serialize, Deserialize)]
-enum Answer {
-    Opened,
-    Refused(Refusal),
-    /// The instance was made; the list of its handlers.
-    Made(String),
-    /// `routes` ended without a router, perhaps because of these settings.
-    NotMade(Refusal, Vec<(String, String)>),
-}
-
 /// What was heard of the child.
 enum ProbeReport {
     ProbeOutcome(ProbeOutcome),
@@ -113,13 +100,17 @@ enum Step {
     Routes,
 }
 
-/// What a library that can be opened showed of itself.
+/// What `routes` of a library that can be opened came to.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ProbeOutcome {
-    /// Its handlers, or why `routes` gave no router. A host that knows the operator's settings may see it give one.
-    pub exports: Result<Vec<Export>, Refusal>,
-    /// Which settings `routes` says are wrong: a JSON pointer and what is wrong with it.
-    pub wrong_settings: Vec<(String, String)>,
+pub enum ProbeOutcome {
+    /// A router with these handlers.
+    Made(Vec<Export>),
+    /// None. With other settings it may give one.
+    NotMade {
+        refusal: Refusal,
+        /// Which settings it says are wrong: a JSON pointer and what is wrong with it.
+        wrong_settings: Vec<(String, String)>,
+    },
 }
 
 impl Prober {
@@ -149,31 +140,25 @@ impl Prober {
         }
     }
 
-    /// Why a library that can be opened does not take these settings: a refusal and the settings that it names. None when
-    /// it takes them, and when they are too long to be tried.
+    /// Why a library that can be opened does not take these settings: a refusal and the settings that it names.
     pub async fn refuses(
         &self,
         library: BorrowedFd<'_>,
         settings: &Map<String, Value>,
     ) -> Option<(Refusal, Vec<(String, String)>)> {
-        if serde_json::to_string(settings).is_ok_and(|text| text.len() > SETTINGS_LIMIT) {
-            return None;
-        }
         match self.try_out(library, settings).await {
-            Ok(ProbeOutcome { exports: Ok(_), .. }) => None,
-            Ok(ProbeOutcome { exports: Err(refusal), wrong_settings }) => Some((refusal, wrong_settings)),
+            Ok(ProbeOutcome::Made(_)) => None,
+            Ok(ProbeOutcome::NotMade { refusal, wrong_settings }) => Some((refusal, wrong_settings)),
             Err(refusal) => Some((refusal, Vec::new())),
         }
     }
 
     fn start(&self, library: BorrowedFd<'_>, settings: &Map<String, Value>) -> io::Result<ProbeProcess> {
-        let mut settings = serde_json::to_string(settings)?;
-        if settings.len() > SETTINGS_LIMIT {
-            settings = "{}".to_owned();
-        }
+        let settings = serde_json::to_string(settings)?;
         match &self.by {
             StartedBy::This(command) => {
-                let mut command = command.for_library(library.try_clone_to_owned()?, &settings);
+                let fitting = if settings.len() <= VARIABLE_LIMIT { &settings } else { "{}" };
+                let mut command = command.for_library(library.try_clone_to_owned()?, fitting);
                 command.stdout(Stdio::piped()).stderr(Stdio::piped());
                 Ok(ProbeProcess::own(tokio::process::Command::from(command).kill_on_drop(true).spawn()?))
             }
@@ -213,11 +198,13 @@ impl Prober {
         }
         match tokio::time::timeout(self.limit, answer(&mut output)).await {
             Ok(Some(Answer::Made(list))) => {
-                let exports = exports::parse(list.as_bytes());
-                ProbeReport::ProbeOutcome(ProbeOutcome { exports, wrong_settings: Vec::new() })
+                ProbeReport::ProbeOutcome(match exports::parse(list.as_bytes()) {
+                    Ok(exports) => ProbeOutcome::Made(exports),
+                    Err(refusal) => ProbeOutcome::NotMade { refusal, wrong_settings: Vec::new() },
+                })
             }
             Ok(Some(Answer::NotMade(refusal, wrong_settings))) => {
-                ProbeReport::ProbeOutcome(ProbeOutcome { exports: Err(refusal), wrong_settings })
+                ProbeReport::ProbeOutcome(ProbeOutcome::NotMade { refusal, wrong_settings })
             }
             Ok(_) => ProbeReport::Ended(Step::Routes),
             Err(_) => ProbeReport::Refused(routes_hang(self.limit)),
@@ -303,49 +290,6 @@ fn no_child(error: &io::Error) -> Refusal {
         .fix("Let the host start processes (memory, process limits), then rescan.")
 }
 
-/// The child: opens the library on standard input, makes an instance of it, and says on standard output how that went.
-///
-/// # Errors
-/// An answer cannot be written.
-pub fn child(settings: String) -> io::Result<()> {
-    // A library that crashes is an answer, not something to keep a memory image of.
-    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    let library = match open_input() {
-        Ok(library) => library,
-        Err(refusal) => return write_answer(&Answer::Refused(refusal)),
-    };
-    write_answer(&Answer::Opened)?;
-    write_answer(&match trial::exports(&library, unanswered::host_api(settings)) {
-        Ok(list) => Answer::Made(String::from_utf8_lossy(list.get()).into_owned()),
-        Err(mut error) => {
-            let fields = error.take_fields();
-            Answer::NotMade(error.into(), fields)
-        }
-    })
-}
-
-fn write_answer(answer: &Answer) -> io::Result<()> {
-    let text = serde_json::to_string(answer)?;
-    let mut output = io::stdout().lock();
-    // The library may have left a line open.
-    writeln!(output, "\n{ANSWER}{text}")?;
-    output.flush()
-}
-
-fn open_input() -> Result<Library, Refusal> {
-    let sealed = copy_input().map_err(|error| failed("The library could not be read.").found(error.to_string()))?;
-    library::open(sealed)
-}
-
-fn copy_input() -> io::Result<SealedLibrary> {
-    // Read from its beginning, wherever the parent's writing has left the offset.
-    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let length = input.metadata()?.len();
-    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-    std::os::unix::fs::FileExt::read_exact_at(&input, &mut bytes, 0)?;
-    SealedLibrary::seal(&bytes)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -372,7 +316,7 @@ mod tests {
         let made = answering(&Answer::Made(r#"[{"name":"list","method":"GET","path":"/"}]"#.to_owned()));
         let script =
             format!("echo noise; echo more >&2; printf 'half\\n'; {}echo noise; {made}", answering(&Answer::Opened));
-        let exports = run(&script, LONG).await.unwrap().exports.unwrap();
+        let ProbeOutcome::Made(exports) = run(&script, LONG).await.unwrap() else { panic!("it was made") };
         assert_eq!(exports[0].describe(), "GET /");
         let refusal = failed("told by the child");
         assert_eq!(run(&answering(&Answer::Refused(refusal.clone())), LONG).await, Err(refusal));
@@ -384,7 +328,7 @@ mod tests {
         let wrong_settings = vec![("/price".to_owned(), "is below 0".to_owned())];
         let answer = Answer::NotMade(refusal.clone(), wrong_settings.clone());
         let script = answering(&Answer::Opened) + &answering(&answer);
-        assert_eq!(run(&script, LONG).await, Ok(ProbeOutcome { exports: Err(refusal), wrong_settings }));
+        assert_eq!(run(&script, LONG).await, Ok(ProbeOutcome::NotMade { refusal, wrong_settings }));
     }
 
     #[tokio::test]

@@ -2,41 +2,37 @@
 //! the worker makes before that is forbidden, with the same walls. It never opens a plugin and ends with the worker, and
 //! its probes end with it.
 //!
-//! A request is one message on a pair of sockets: the settings, with the library, the two ends of pipes to be written to,
-//! and a socket whose other end the worker closes to end the probe. Native code in the worker can send requests as well:
-//! what they start is a probe, with a probe's walls, bounded in number and time.
+//! A request is one message on a pair of sockets with descriptors: the library, the settings, the two ends of pipes to be
+//! written to, and a socket whose other end the worker closes to end the probe. The starter closes itself to others of its
+//! user before the worker opens a plugin, and a probe is a copy of it: nobody can look into one, at no time, and settings
+//! may hold secrets. Native code in the worker can send requests as well: what they start is a probe, with a probe's
+//! walls, bounded in number and time.
+
+mod fork;
+mod process;
 
 use std::{
-    io::{self, IoSlice, IoSliceMut, Write as _},
+    fs::File,
+    io::{self, IoSlice, Write as _},
     mem::MaybeUninit,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
-    os::unix::{net::UnixStream as StdUnixStream, process::ExitStatusExt as _},
-    process::{Child, ExitStatus},
-    sync::Arc,
-    thread,
-    time::Duration,
+    os::unix::net::UnixStream as StdUnixStream,
 };
 
-use parking_lot::{Condvar, Mutex};
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{MemfdFlags, memfd_create},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair,
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair,
     },
     pipe::{PipeFlags, pipe_with},
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
 };
 use tokio::net::{UnixStream, unix::pipe};
 
-use super::{ProbeCommand, SETTINGS_LIMIT, TIME_LIMIT, started::ProbeProcess};
+pub use self::process::serve;
+use super::started::ProbeProcess;
 
-/// Library, output, errors, control.
-const DESCRIPTORS: usize = 4;
-/// More than the worker has at work at a time: what has answered may still be ending. Further requests wait in the socket.
-const MAX_PROBES: usize = 16;
-/// The worker ends a probe before that; both of its steps and the rest have time.
-const MAX_PROBE_TIME: Duration = TIME_LIMIT.saturating_mul(3);
+/// Library, settings, output, errors, control.
+const DESCRIPTORS: usize = 5;
 /// Every request has bytes, so that none is the end of the connection.
 const BEGIN: u8 = b'P';
 
@@ -57,10 +53,12 @@ impl ProbeStarter {
     /// # Errors
     /// The system has no descriptors left, or the starter takes no request.
     pub(super) fn start(&self, library: BorrowedFd<'_>, settings: &str) -> io::Result<ProbeProcess> {
+        let settings = in_memory(settings)?;
         let (output, their_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let (errors, their_errors) = pipe_with(PipeFlags::CLOEXEC)?;
         let (control, their_control) = StdUnixStream::pair()?;
-        let descriptors = [library, their_output.as_fd(), their_errors.as_fd(), their_control.as_fd()];
+        let descriptors =
+            [library, settings.as_fd(), their_output.as_fd(), their_errors.as_fd(), their_control.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
@@ -68,12 +66,7 @@ impl ProbeStarter {
         }
         // It never waits: a starter that takes nothing is one that was stopped.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        rustix::net::sendmsg(
-            &self.0,
-            &[IoSlice::new(&[BEGIN]), IoSlice::new(settings.as_bytes())],
-            &mut ancillary,
-            flags,
-        )?;
+        rustix::net::sendmsg(&self.0, &[IoSlice::new(&[BEGIN])], &mut ancillary, flags)?;
         control.set_nonblocking(true)?;
         Ok(ProbeProcess::elsewhere(
             pipe::Receiver::from_owned_fd(output)?,
@@ -83,138 +76,41 @@ impl ProbeStarter {
     }
 }
 
-struct StartRequest {
-    settings: String,
-    descriptors: [OwnedFd; DESCRIPTORS],
-}
-
-/// Starts what is asked for until the worker's end is closed.
-///
-/// # Errors
-/// The socket cannot be read.
-pub fn serve(socket: OwnedFd, command: &ProbeCommand) -> io::Result<()> {
-    let running = Arc::new(Running::default());
-    let mut buffer = vec![0; 1 + SETTINGS_LIMIT];
-    loop {
-        running.wait_for_room();
-        let request = match receive(&socket, &mut buffer)? {
-            StarterMessage::End => return Ok(()),
-            // Its descriptors are closed, by which the worker sees that there is no probe.
-            StarterMessage::Junk => continue,
-            StarterMessage::Request(request) => request,
-        };
-        running.add();
-        let (counted, command) = (Arc::clone(&running), command.clone());
-        let started = thread::Builder::new().name("probe".to_owned()).spawn(move || {
-            if let Err(error) = run(request, &command) {
-                // Standard error is the worker's, whose lines the host logs.
-                let _ = writeln!(io::stderr(), "failed to start a probe: {error}");
-            }
-            counted.remove();
-        });
-        if started.is_err() {
-            running.remove();
-        }
-    }
-}
-
-/// How many probes there are, until each has ended and its end was told.
-#[derive(Default)]
-struct Running {
-    probes: Mutex<usize>,
-    ended: Condvar,
-}
-
-impl Running {
-    /// Not for longer than a probe may take.
-    fn wait_for_room(&self) {
-        let mut probes = self.probes.lock();
-        self.ended.wait_while(&mut probes, |probes| *probes >= MAX_PROBES);
-    }
-
-    fn add(&self) {
-        *self.probes.lock() += 1;
-    }
-
-    fn remove(&self) {
-        *self.probes.lock() -= 1;
-        self.ended.notify_one();
-    }
-}
-
-enum StarterMessage {
-    Request(StartRequest),
-    Junk,
-    End,
-}
-
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<StarterMessage> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let into = &mut [IoSliceMut::new(buffer)];
-    let received = rustix::net::recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let mut descriptors = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            descriptors.extend(rights);
-        }
-    }
-    if received.bytes == 0 {
-        return Ok(StarterMessage::End);
-    }
-    let settings = buffer[..received.bytes].strip_prefix(&[BEGIN]).and_then(|text| std::str::from_utf8(text).ok());
-    let is_whole = !received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-    Ok(match (settings, <[OwnedFd; DESCRIPTORS]>::try_from(descriptors)) {
-        (Some(settings), Ok(descriptors)) if is_whole => {
-            StarterMessage::Request(StartRequest { settings: settings.to_owned(), descriptors })
-        }
-        _ => StarterMessage::Junk,
-    })
-}
-
-/// Starts a probe and waits for its end. The thread that does both is the probe's parent: Linux signals a child when that
-/// thread ends.
-fn run(request: StartRequest, command: &ProbeCommand) -> io::Result<()> {
-    let [library, output, errors, control] = request.descriptors;
-    let mut child = {
-        let mut command = command.for_library(library, &request.settings);
-        command.stdout(output).stderr(errors).spawn()?
-        // Dropped here, with this process's copies of the pipes.
-    };
-    let status = wait(&mut child, &control)?;
-    // The worker may have lost interest.
-    let _ = StdUnixStream::from(control).write_all(&status.into_raw().to_le_bytes());
-    Ok(())
-}
-
-/// Waits until the child has ended. It is ended when its time is over, or when the worker closes its end.
-fn wait(child: &mut Child, control: &OwnedFd) -> io::Result<ExitStatus> {
-    let pid = Pid::from_child(child);
-    let ended = pidfd_open(pid, PidfdFlags::empty()).and_then(|process| {
-        let mut watched =
-            [PollFd::new(&process, PollFlags::IN), PollFd::new(control, PollFlags::IN | PollFlags::RDHUP)];
-        let limit = Timespec { tv_sec: MAX_PROBE_TIME.as_secs().cast_signed(), tv_nsec: 0 };
-        poll(&mut watched, Some(&limit))
-    });
-    // Before it is waited for: until then no other process gets its number.
-    let _ = kill_process_group(pid, Signal::KILL);
-    let status = child.wait()?;
-    ended?;
-    Ok(status)
+/// A file that has no name and no place on a disk.
+fn in_memory(text: &str) -> io::Result<File> {
+    let mut file = File::from(memfd_create(c"cardinal-settings", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    Ok(file)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::ffi::OsString;
+    use std::{
+        os::unix::process::{CommandExt as _, ExitStatusExt as _},
+        process::Command,
+        thread,
+    };
 
-    use super::*;
+    use rustix::{
+        event::{PollFd, PollFlags, Timespec, poll},
+        process::{Pid, PidfdFlags, pidfd_open},
+    };
+
+    use super::{
+        fork::OneThread,
+        process::{MAX_PROBES, serve_by},
+        *,
+    };
     use crate::library::SealedLibrary;
 
-    fn starter(script: &str) -> ProbeStarter {
+    /// Runs the script where a library would be tried, with the settings as its first argument.
+    fn starter(script: &'static str) -> ProbeStarter {
         let (ours, theirs) = channel().unwrap();
-        let command = ProbeCommand { program: "/bin/sh".into(), arguments: ["-c", script].map(OsString::from).into() };
-        thread::spawn(move || serve(theirs, &command).unwrap());
+        let run = |settings: String| {
+            Err(Command::new("/bin/sh").env_clear().args(["-c", script, "probe", &settings]).exec())
+        };
+        thread::spawn(move || serve_by(&OneThread::assume(), &theirs, run).unwrap());
         ours
     }
 
@@ -233,7 +129,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_probe_gets_the_library_and_its_end_is_heard_of() {
-        let starter = starter("/bin/cat /proc/self/fd/0; echo \" $CARDINAL_PROBE_SETTINGS\"; kill -SEGV $$");
+        let starter = starter("/bin/cat /proc/self/fd/0; echo \" $1\"; kill -SEGV $$");
         let library = SealedLibrary::seal(b"bytes").unwrap();
         let mut started = starter.start(library.fd(), "{}").unwrap();
         assert_eq!(output(&mut started).await, "bytes {}\n");
@@ -275,7 +171,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_request_starts_nothing_and_ends_nothing() {
         let starter = starter("echo fine");
-        for junk in [&b"x"[..], b"P{}", &[0xff; 9]] {
+        for junk in [&b"x"[..], b"P", b"P{}", &[0xff; 9]] {
             rustix::net::send(&starter.0, junk, SendFlags::NOSIGNAL).unwrap();
         }
         let library = SealedLibrary::seal(b"bytes").unwrap();

@@ -73,7 +73,7 @@ impl Registry {
         precondition.check(before.version)?;
         let tried = self.accept(plugin, schema.as_ref(), Value::Object(sent.clone()), &before)?;
         if !tried.changed.is_empty() {
-            self.try_settings(plugin, schema.as_ref(), &tried.whole).await?;
+            self.try_settings(plugin, &tried.whole).await?;
         }
         let mut changed = Vec::new();
         let change = |before: &Settings| {
@@ -119,14 +119,9 @@ impl Registry {
 
     /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service keeps
     /// the plugin out of it from the host's next start on.
-    async fn try_settings(&self, plugin: &str, schema: Option<&Value>, new: &Value) -> Result<(), RegistryError> {
+    async fn try_settings(&self, plugin: &str, new: &Value) -> Result<(), RegistryError> {
         // What lies in the folder and does not serve may be waiting for just these.
         let Some(service) = self.snapshot().served_from_folder(plugin) else { return Ok(()) };
-        // Until that process has closed itself, others of its user can read what it was started with.
-        let has_secrets = |settings| schema.is_some_and(|schema| !secret::pointers(schema, settings).is_empty());
-        if has_secrets(new) || has_secrets(&service.settings) {
-            return Ok(());
-        }
         let (Some(new), Some(now)) = (new.as_object(), service.settings.as_object()) else { return Ok(()) };
         let (prober, library) = (&self.activation.loader.services.prober, service.active.instance.library().fd());
         let Some((refusal, fields)) = prober.refuses(library, new).await else { return Ok(()) };

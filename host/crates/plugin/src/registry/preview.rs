@@ -15,7 +15,7 @@ use super::{
     report::PluginReport,
     snapshot::{Before, Snapshot},
 };
-use crate::{agreement, library::SealedLibrary, probe::Prober, quarantine::Quarantine};
+use crate::{agreement, library::SealedLibrary, probe::{ProbeOutcome, Prober}, quarantine::Quarantine};
 use cardinal_base::{
     clock::Clock,
     config::{Config, Secret},
@@ -119,11 +119,11 @@ async fn try_out(candidate: &Candidate, settings: &Value) -> Result<(), Refusal>
         Refusal::new(Code::ProbeFailed, "The library could not be copied.").found(error.to_string())
     })?;
     let defaults = manifest.default_settings();
-    match Prober::from_current_exe().try_out(sealed.fd(), &defaults).await?.exports {
-        Ok(exports) => agreement::check(manifest, &exports),
+    match Prober::from_current_exe().try_out(sealed.fd(), &defaults).await? {
+        ProbeOutcome::Made(exports) => agreement::check(manifest, &exports),
         // With the operator's settings its `routes` may do better.
-        Err(_) if settings.as_object() != Some(&defaults) => Ok(()),
-        Err(refusal) => Err(refusal),
+        ProbeOutcome::NotMade { .. } if settings.as_object() != Some(&defaults) => Ok(()),
+        ProbeOutcome::NotMade { refusal, .. } => Err(refusal),
     }
 }
 

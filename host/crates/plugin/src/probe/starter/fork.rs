@@ -1,0 +1,85 @@
+//! Making a process without starting a program in it. A program that is started is open to others of its user until it
+//! has closed itself; a copy of a closed process is closed from the beginning.
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    os::fd::OwnedFd,
+    process,
+};
+
+use rustix::{
+    process::{Pid, setpgid},
+    stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
+};
+
+use crate::probe::child::read_whole;
+
+/// The process has one thread. A copy of one with several has the locks that the others held, and nobody who frees them.
+pub(super) struct OneThread(());
+
+/// What a probe gets.
+pub(super) struct Input {
+    pub(super) library: OwnedFd,
+    pub(super) settings: File,
+    pub(super) output: OwnedFd,
+    pub(super) errors: OwnedFd,
+}
+
+impl OneThread {
+    /// # Errors
+    /// There are others.
+    pub(super) fn check() -> io::Result<Self> {
+        match std::fs::read_dir("/proc/self/task")?.count() {
+            1 => Ok(Self(())),
+            threads => Err(io::Error::other(format!("this process has {threads} threads"))),
+        }
+    }
+
+    /// For children that start a program at once.
+    #[cfg(test)]
+    pub(super) fn assume() -> Self {
+        Self(())
+    }
+
+    /// Has a child run `probe` with the settings and nothing else that this process has open. It leads a group of its own.
+    ///
+    /// # Errors
+    /// The system has no room for another process.
+    pub(super) fn fork(&self, input: Input, probe: impl FnOnce(String) -> io::Result<()>) -> io::Result<Pid> {
+        // SAFETY: there is no other thread (`check`), so the child finds no lock held.
+        let forked = unsafe { libc::fork() };
+        if forked == 0 {
+            let done = take(input).and_then(probe);
+            if let Err(error) = &done {
+                let _ = writeln!(io::stderr(), "{error}");
+            }
+            process::exit(i32::from(done.is_err()));
+        }
+        let child = Pid::from_raw(forked).filter(|_| forked > 0).ok_or_else(io::Error::last_os_error)?;
+        // The child does it too, and whoever comes second has nothing to do. From here on it can be ended by its group.
+        let _ = setpgid(Some(child), Some(child));
+        Ok(child)
+    }
+}
+
+/// Makes the child's own what it is given, and gives the settings.
+fn take(input: Input) -> io::Result<String> {
+    let _ = setpgid(None, None);
+    let settings = String::from_utf8(read_whole(&input.settings)?).map_err(io::Error::other)?;
+    dup2_stdin(&input.library)?;
+    dup2_stdout(&input.output)?;
+    dup2_stderr(&input.errors)?;
+    drop(input);
+    close_others()?;
+    Ok(settings)
+}
+
+/// Closes every descriptor but standard input, output and error.
+fn close_others() -> io::Result<()> {
+    // SAFETY: the child ends without coming back to whoever owns these (`fork`), so nobody uses or closes them again.
+    match unsafe { libc::close_range(3, libc::c_uint::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,164 @@
+//! The starter's process: takes requests, makes probes, tells how each of them ended.
+
+use std::{
+    fs::File,
+    io::{self, IoSliceMut, Write as _},
+    mem::MaybeUninit,
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags},
+    process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, waitpid},
+};
+
+use super::{
+    BEGIN, DESCRIPTORS,
+    fork::{Input, OneThread},
+};
+use crate::probe::TIME_LIMIT;
+
+/// More than the worker has at work at a time: what has answered may still be ending.
+pub(super) const MAX_PROBES: usize = 16;
+/// The worker ends a probe before that; both of its steps and the rest have time.
+const MAX_PROBE_TIME: Duration = TIME_LIMIT.saturating_mul(3);
+
+/// Has `probe` run in a copy of this process, with the settings, for each request until the worker's end is closed.
+///
+/// # Errors
+/// This process has more than one thread, or the socket can't be read.
+pub fn serve(socket: &OwnedFd, probe: impl Fn(String) -> io::Result<()>) -> io::Result<()> {
+    serve_by(&OneThread::check()?, socket, probe)
+}
+
+pub(super) fn serve_by(
+    this: &OneThread,
+    socket: &OwnedFd,
+    probe: impl Fn(String) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut running: Vec<Running> = Vec::new();
+    loop {
+        // Further requests wait in the socket.
+        let awaited = Some(socket).filter(|_| running.len() < MAX_PROBES);
+        wait(awaited, &running)?;
+        running.retain_mut(|probe| !probe.has_ended());
+        if !awaited.is_some_and(|socket| is_ready(socket, PollFlags::IN)) {
+            continue;
+        }
+        match receive(socket)? {
+            Message::End => return Ok(()),
+            // Its descriptors are closed, by which the worker sees that there is no probe.
+            Message::Junk => {}
+            Message::Request(input, control) => match Running::start(this, input, control, &probe) {
+                Ok(probe) => running.push(probe),
+                // Standard error is the worker's, whose lines the host logs.
+                Err(error) => drop(writeln!(io::stderr(), "failed to start a probe: {error}")),
+            },
+        }
+    }
+}
+
+/// Waits for a request, and for whatever is to be done for a probe.
+fn wait(socket: Option<&OwnedFd>, running: &[Running]) -> io::Result<()> {
+    let mut watched: Vec<PollFd<'_>> = socket.map(|socket| PollFd::new(socket, PollFlags::IN)).into_iter().collect();
+    let mut first_end = None;
+    for probe in running {
+        watched.push(PollFd::new(&probe.process, PollFlags::IN));
+        // A worker that has gone from a probe would wake us until that one is dead.
+        if !probe.was_killed {
+            watched.push(PollFd::new(&probe.control, LEFT));
+            first_end = first_end.into_iter().chain([probe.end]).min();
+        }
+    }
+    let limit = first_end.map(|end| end.saturating_duration_since(Instant::now()));
+    let limit = limit.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    match poll(&mut watched, limit.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_ready(descriptor: &OwnedFd, flags: PollFlags) -> bool {
+    poll(&mut [PollFd::new(descriptor, flags)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+enum Message {
+    Request(Input, OwnedFd),
+    Junk,
+    End,
+}
+
+fn receive(socket: &OwnedFd) -> io::Result<Message> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut text = [0; 2];
+    let into = &mut [IoSliceMut::new(&mut text)];
+    let received = rustix::net::recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    if received.bytes == 0 {
+        return Ok(Message::End);
+    }
+    let is_request = text[..received.bytes] == [BEGIN] && !received.flags.contains(ReturnFlags::CTRUNC);
+    Ok(match <[OwnedFd; DESCRIPTORS]>::try_from(descriptors) {
+        Ok([library, settings, output, errors, control]) if is_request => {
+            Message::Request(Input { library, settings: File::from(settings), output, errors }, control)
+        }
+        _ => Message::Junk,
+    })
+}
+
+/// A probe that has not been seen to end.
+struct Running {
+    pid: Pid,
+    /// Readable when it has ended.
+    process: OwnedFd,
+    /// The worker's other end closes when the probe is to end.
+    control: OwnedFd,
+    end: Instant,
+    was_killed: bool,
+}
+
+const LEFT: PollFlags = PollFlags::IN.union(PollFlags::RDHUP);
+
+impl Running {
+    fn start(
+        this: &OneThread,
+        input: Input,
+        control: OwnedFd,
+        probe: impl FnOnce(String) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let pid = this.fork(input, probe)?;
+        let process = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+            let _ = kill_process_group(pid, Signal::KILL);
+            let _ = waitpid(Some(pid), WaitOptions::empty());
+        })?;
+        Ok(Self { pid, process, control, end: Instant::now() + MAX_PROBE_TIME, was_killed: false })
+    }
+
+    /// Ends it when its time is over or nobody waits for it any more; tells the worker how it ended, once it has.
+    fn has_ended(&mut self) -> bool {
+        let is_over = is_ready(&self.process, PollFlags::IN);
+        let is_unwanted = || is_ready(&self.control, LEFT) || Instant::now() >= self.end;
+        if is_over || (!self.was_killed && is_unwanted()) {
+            // Before it is waited for: until then no other process gets its number.
+            let _ = kill_process_group(self.pid, Signal::KILL);
+            self.was_killed = true;
+        }
+        if !is_over {
+            return false;
+        }
+        if let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::empty()) {
+            // The worker may have lost interest.
+            let _ = rustix::io::write(&self.control, &status.as_raw().to_le_bytes());
+        }
+        true
+    }
+}
