@@ -176,7 +176,7 @@ async fn settings_that_the_plugin_itself_refuses_are_not_stored() {
     for answer in futures_util::future::join_all(both).await {
         answer.expect(200);
     }
-    put(owner, &json!({"greeting": "hi", "token": {"set": true}})).await.expect(200);
+    put(owner, &json!({"greeting": "hi", "token": PASSWORD})).await.expect(200);
     // It serves after a restart, too, and takes what it can use.
     let host = host.restart(|settings| settings).await;
     let owner = host.owner().await;

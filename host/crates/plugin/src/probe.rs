@@ -197,12 +197,10 @@ impl Prober {
             Err(_) => return ProbeReport::Refused(self.too_slow()),
         }
         match tokio::time::timeout(self.limit, answer(&mut output)).await {
-            Ok(Some(Answer::Made(list))) => {
-                ProbeReport::ProbeOutcome(match exports::parse(list.as_bytes()) {
-                    Ok(exports) => ProbeOutcome::Made(exports),
-                    Err(refusal) => ProbeOutcome::NotMade { refusal, wrong_settings: Vec::new() },
-                })
-            }
+            Ok(Some(Answer::Made(list))) => ProbeReport::ProbeOutcome(match exports::parse(list.as_bytes()) {
+                Ok(exports) => ProbeOutcome::Made(exports),
+                Err(refusal) => ProbeOutcome::NotMade { refusal, wrong_settings: Vec::new() },
+            }),
             Ok(Some(Answer::NotMade(refusal, wrong_settings))) => {
                 ProbeReport::ProbeOutcome(ProbeOutcome::NotMade { refusal, wrong_settings })
             }
@@ -296,6 +294,7 @@ mod tests {
     use rustix::process::Pid;
 
     use super::*;
+    use crate::library::SealedLibrary;
 
     async fn run(script: &str, limit: Duration) -> Result<ProbeOutcome, Refusal> {
         let arguments = ["-c", script].map(OsString::from).into();

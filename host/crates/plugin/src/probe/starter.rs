@@ -21,9 +21,7 @@ use std::{
 
 use rustix::{
     fs::{MemfdFlags, memfd_create},
-    net::{
-        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair,
-    },
+    net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair},
     pipe::{PipeFlags, pipe_with},
 };
 use tokio::net::{UnixStream, unix::pipe};
@@ -107,9 +105,8 @@ mod tests {
     /// Runs the script where a library would be tried, with the settings as its first argument.
     fn starter(script: &'static str) -> ProbeStarter {
         let (ours, theirs) = channel().unwrap();
-        let run = |settings: String| {
-            Err(Command::new("/bin/sh").env_clear().args(["-c", script, "probe", &settings]).exec())
-        };
+        let run =
+            |settings: String| Err(Command::new("/bin/sh").env_clear().args(["-c", script, "probe", &settings]).exec());
         thread::spawn(move || serve_by(&OneThread::assume(), &theirs, run).unwrap());
         ours
     }

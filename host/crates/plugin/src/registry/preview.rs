@@ -15,7 +15,12 @@ use super::{
     report::PluginReport,
     snapshot::{Before, Snapshot},
 };
-use crate::{agreement, library::SealedLibrary, probe::{ProbeOutcome, Prober}, quarantine::Quarantine};
+use crate::{
+    agreement,
+    library::SealedLibrary,
+    probe::{ProbeOutcome, Prober},
+    quarantine::Quarantine,
+};
 use cardinal_base::{
     clock::Clock,
     config::{Config, Secret},

@@ -34,11 +34,7 @@ pub fn serve(socket: &OwnedFd, probe: impl Fn(String) -> io::Result<()>) -> io::
     serve_by(&OneThread::check()?, socket, probe)
 }
 
-pub(super) fn serve_by(
-    this: &OneThread,
-    socket: &OwnedFd,
-    probe: impl Fn(String) -> io::Result<()>,
-) -> io::Result<()> {
+pub(super) fn serve_by(this: &OneThread, socket: &OwnedFd, probe: impl Fn(String) -> io::Result<()>) -> io::Result<()> {
     let mut running: Vec<Running> = Vec::new();
     loop {
         // Further requests wait in the socket.
