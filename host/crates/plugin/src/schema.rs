@@ -1,9 +1,16 @@
 //! A plugin's database: asked of the supervisor, which alone may make roles and run schema.sql.
 
+use cardinal_base::spelling::nearest;
 use cardinal_control::link::{PluginDatabase, ProvisionFault, SupervisorLink};
 use cardinal_database::roles::plugin_schema_name;
-use cardinal_package::state::{Code, Refusal};
-use cardinal_schema_sql as schema_sql;
+use cardinal_package::{
+    package::SCHEMA,
+    state::{Code, Refusal},
+};
+use cardinal_schema_sql::{
+    self as schema_sql,
+    used_types::{self, UsedType},
+};
 
 /// Why a plugin has no database.
 #[derive(Debug)]
@@ -22,17 +29,24 @@ pub async fn provision(
     supervisor.provision(plugin, sha256).await.map_err(why)
 }
 
-/// Whether a host would run this schema.sql; needs no database. Blocks.
+/// Whether a host would run this schema.sql; needs no database. Gives warnings. Blocks.
 ///
 /// # Errors
 /// It says something that is not on the list, or is no SQL.
-pub fn check_sql(plugin: &str, schema_sql: Option<&str>) -> Result<(), Refusal> {
-    let Some(schema_sql) = schema_sql else { return Ok(()) };
+pub fn check_sql(plugin: &str, schema_sql: Option<&str>) -> Result<Vec<String>, Refusal> {
+    let Some(schema_sql) = schema_sql else { return Ok(Vec::new()) };
     match schema_sql::read(&plugin_schema_name(plugin), schema_sql).map_err(|error| why(error.into())) {
-        Ok(_) => Ok(()),
+        Ok(statements) => Ok(used_types::unknown(&statements).into_iter().map(unknown_type).collect()),
         Err(ProvisionError::Refused(refusal)) => Err(refusal),
         Err(ProvisionError::Unavailable(reason)) => Err(Refusal::new(Code::SchemaFailed, reason)),
     }
+}
+
+fn unknown_type(used: &UsedType) -> String {
+    let UsedType { name, position } = used;
+    let meant = used_types::here(name).or_else(|| nearest(name, used_types::built_in()));
+    let guess = meant.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
+    format!("{SCHEMA}: the type `{name}` at {position} is none of PostgreSQL's, and this file does not make it.{guess}")
 }
 
 fn why(fault: ProvisionFault) -> ProvisionError {
@@ -71,6 +85,26 @@ fn reason(code: Option<Code>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_type_that_nobody_makes_is_a_warning() {
+        let text = "create type mood as enum ('good'); create type spans as range (subtype = int8); create table t (a mood,\n\
+                    b mood[], c spans_multirange, d u, e datetime, f txet[], g bigserial, h double precision, i oddity);\n\
+                    create table s (a t); alter table s rename to u;";
+        let said = |name: &str, column, guess: &str| {
+            format!(
+                "schema.sql: the type `{name}` at line 2, column {column} is none of PostgreSQL's, and this file does not \
+                 make it.{guess}"
+            )
+        };
+        let expected = [
+            said("datetime", 38, " Did you mean `timestamptz`?"),
+            said("txet", 50, " Did you mean `text`?"),
+            said("oddity", 93, ""),
+        ];
+        assert_eq!(check_sql("notes", Some(text)).unwrap(), expected);
+        assert_eq!(check_sql("notes", None).unwrap(), Vec::<String>::new());
+    }
 
     #[test]
     fn the_supervisors_words_are_kept() {

@@ -35,6 +35,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod totals;
+pub mod used_types;
 mod work;
 
 pub use error::{Position, SchemaError};
@@ -44,6 +45,7 @@ pub use new_keys::PARTITION_FIX;
 pub use new_types::NewType;
 pub use overwrites::Overwrite;
 use print::Printer;
+use used_types::UsedType;
 pub use work::{LockedBy, Work};
 
 /// Characters of a schema.sql; the largest that we know of have some 30,000.
@@ -82,6 +84,10 @@ pub struct Statement {
     pub new_type: Option<NewType>,
     /// Where in the text the names of types stand that it makes: its own, and that of a range's multirange.
     pub type_names: Vec<Range<usize>>,
+    /// Types that are none of PostgreSQL's.
+    pub used_types: Vec<UsedType>,
+    /// Of tables, views, types and domains, renamed ones among them.
+    pub made_names: Vec<String>,
     /// The type or domain that it alters.
     pub altered_type: Option<String>,
     /// Where it begins in the file.

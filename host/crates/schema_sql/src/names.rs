@@ -64,6 +64,11 @@ pub(super) fn is_reserved(name: &str) -> bool {
 /// Types that are words of the grammar when they stand without quotes.
 const KEYWORD_TYPES: Words = Words("bigint boolean dec decimal float int integer numeric real smallint");
 
+/// Those that a plugin may use.
+pub(super) fn type_names() -> impl Iterator<Item = &'static str> {
+    [TYPES, SERIAL_TYPES, KEYWORD_TYPES].into_iter().flat_map(|words| words.0.split_ascii_whitespace())
+}
+
 /// How a built-in type is printed; `None` for a name that must be the plugin's own.
 pub(super) fn built_in_type(name: &str, is_quoted: bool) -> Option<String> {
     if !is_quoted && (KEYWORD_TYPES.contains(name) || SERIAL_TYPES.contains(name)) {

@@ -9,6 +9,7 @@ use squawk_syntax::{SyntaxNode, SyntaxToken};
 
 use super::error::{Position, SchemaError};
 use super::names::Words;
+use super::used_types::UsedType;
 use super::work::{self, Part};
 use super::{CardKey, LateCheck, Statement, keys, lexis, names, new_keys, new_types, overwrites, quadratic, syntax};
 
@@ -33,6 +34,8 @@ pub(super) struct Printer<'a> {
     late_checks: Vec<LateCheck>,
     /// Where in `out` the names of new types stand.
     type_names: Vec<Range<usize>>,
+    used_types: Vec<UsedType>,
+    made_names: Vec<String>,
 }
 
 type PrintResult = Result<(), SchemaError>;
@@ -50,6 +53,8 @@ impl<'a> Printer<'a> {
             card_keys: Vec::new(),
             late_checks: Vec::new(),
             type_names: Vec::new(),
+            used_types: Vec::new(),
+            made_names: Vec::new(),
         }
     }
 
@@ -67,7 +72,7 @@ impl<'a> Printer<'a> {
         let altered_type = new_types::find_altered(self.statement, self.text)?;
         let constraint_names = new_keys::names(self.statement, self.text)?.into_iter().map(|(_, name)| name).collect();
         let late_checks = self.take_late_checks()?;
-        let (sql, card_keys, type_names) = (self.out, self.card_keys, self.type_names);
+        let Self { out: sql, card_keys, type_names, used_types, made_names, .. } = self;
         Ok(Statement {
             sql,
             card_keys,
@@ -80,6 +85,8 @@ impl<'a> Printer<'a> {
             new_type,
             altered_type,
             type_names,
+            used_types,
+            made_names,
             position,
         })
     }
@@ -234,6 +241,9 @@ impl<'a> Printer<'a> {
     /// A table, index, sequence, view or type of the plugin's own, printed with its schema where the grammar takes one.
     fn object(&mut self, node: &SyntaxNode) -> PrintResult {
         let path = self.path(node)?;
+        if matches!(node.kind(), TABLE_NAME | VIEW | TYPE_NAME | DOMAIN) {
+            self.made_names.extend(path.last().cloned());
+        }
         let parent = node.parent().map(|parent| parent.kind());
         let is_bare = matches!(
             parent,

@@ -145,15 +145,19 @@ pub fn examine_for_display(package: &Package) -> Examination {
         let (manifest, warnings) = Manifest::read(&package.manifest)?;
         about.set_manifest(&manifest, &warnings);
         check_fit(&manifest, package)?;
-        check_files(&manifest, package)
+        check_files(&manifest, package, &mut about.warnings)
     };
     let refusal = examine().err();
     Examination { manifest: about.manifest, warnings: about.warnings, refusal }
 }
 
 /// Holds schema.sql and the frontend against the rules; gives the frontend as it is served.
-fn check_files(manifest: &Manifest, package: &Package) -> Result<Option<Arc<Bundle>>, Refusal> {
-    check_sql(&manifest.name, package.schema_sql.as_deref())?;
+fn check_files(
+    manifest: &Manifest,
+    package: &Package,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Arc<Bundle>>, Refusal> {
+    warnings.extend(check_sql(&manifest.name, package.schema_sql.as_deref())?);
     let build = |main: &String| Bundle::build(&manifest.name, main, package.frontend.clone());
     Ok(manifest.frontend_main.as_ref().map(build).transpose()?.map(Arc::new))
 }
@@ -164,7 +168,7 @@ impl Candidate {
         let described = trusted.parse_manifest()?;
         about.set_manifest(described.manifest(), described.warnings());
         let verified = described.verify()?;
-        let frontend = check_files(verified.manifest(), verified.package())?;
+        let frontend = check_files(verified.manifest(), verified.package(), &mut about.warnings)?;
         Ok(Self { verified, frontend })
     }
 

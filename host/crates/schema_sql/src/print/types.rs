@@ -3,13 +3,19 @@
 use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;
 
-use super::super::{names, syntax};
+use super::super::{Position, UsedType, names, syntax};
 use super::{PrintResult, Printer, child_tokens};
 
 const OBJECT_NUMBER_FIX: &str = "Its values are numbers of objects of this one database, which no backup can bring into another. Store \
     the name as text, and cast it where it is used: `v::regclass`.";
 
 impl Printer<'_> {
+    fn own_type(&mut self, node: &SyntaxNode, name: &str) {
+        let position = Position::in_text(self.text, super::super::start(node));
+        self.used_types.push(UsedType { name: name.to_owned(), position });
+        self.own(name);
+    }
+
     /// A built-in type, or one of the plugin's own.
     pub(super) fn named_type(&mut self, node: &SyntaxNode) -> PrintResult {
         let Some(path_node) = node.children().find(|child| child.kind() == PATH_REF) else {
@@ -32,8 +38,8 @@ impl Printer<'_> {
         };
         match (built_in, path.as_slice()) {
             (Some(printed), _) => self.word(&printed),
-            (None, [name]) if !names::is_other_type(name) => self.own(name),
-            (None, [schema, name]) if schema == self.schema => self.own(name),
+            (None, [name]) if !names::is_other_type(name) => self.own_type(&path_node, name),
+            (None, [schema, name]) if schema == self.schema => self.own_type(&path_node, name),
             _ => {
                 let fix = "Use a plain built-in type, or one that this schema.sql makes.";
                 return Err(self.refuse(node, &format!("the type {}", path.join(".")), fix));
