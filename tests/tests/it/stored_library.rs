@@ -64,6 +64,8 @@ async fn calls_are_answered(owner: &User) {
     let body = json!({"a": [1, "ü", null]});
     assert_eq!(owner.post(&format!("{ECHO}/echo"), &body).await.expect(200), body);
     assert_eq!(owner.get(&format!("{ECHO}/stream?pieces=3")).await.text(), "0\n1\n2\n");
+    let upload = owner.call(Method::POST, &format!("{ECHO}/upload")).body("text/plain", "a".repeat(200_000));
+    assert_eq!(upload.send().await.expect(200)["bytes"], 200_000);
     owner.get(&format!("{ECHO}/teapot")).await.refused(418, "teapot");
     owner.get(&format!("{ECHO}/panic-poll")).await.refused(500, "plugin-panicked");
     let user = owner.get(&format!("{ECHO}/user")).await.expect(200);
@@ -102,6 +104,8 @@ async fn the_database_answers(owner: &User) {
     assert_eq!(owner.post(&format!("{ECHO}/db/rollback"), &json!({})).await.expect(200)["left"], 0);
     let notes = owner.get(&format!("{ECHO}/db/notes")).await.expect(200);
     assert_eq!((&notes["items"][3]["text"], &notes["items"][4]), (&json!("four"), &Value::Null), "{notes}");
+    let login = owner.get(&format!("{ECHO}/db/login")).await.expect(200);
+    assert!(login["user"].as_str().unwrap().ends_with("_p_echo") && login["has_password"] == true, "{login}");
     let rows = async |query: &str| owner.get(&format!("{ECHO}/db/rows?{query}")).await.expect(200);
     assert_eq!(rows("rows=1000").await, json!({"sum": 500_500, "count": 1000}));
     assert_eq!(rows("rows=100000&take=10").await, json!({"sum": 55, "count": 10}), "dropped before its end");
@@ -150,8 +154,18 @@ async fn other_servers_answer(owner: &User) {
 }
 
 async fn the_tool_answers(owner: &User) {
-    let params = json!({"name": "plugin_echo_say", "arguments": {"text": "hello"}});
+    let meta = json!({"progressToken": 7});
+    let params = json!({"name": "plugin_echo_say", "arguments": {"text": "hello"}, "_meta": meta});
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-    let result = owner.mcp(&call).await.expect(200)["result"].take();
+    let answer = owner.mcp(&call).await;
+    let messages: Vec<Value> = answer
+        .text()
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .filter_map(|text| serde_json::from_str(text).ok())
+        .collect();
+    let progress = &messages[0]["params"];
+    assert_eq!((&progress["progressToken"], &progress["message"]), (&json!(7), &json!("Half of it")), "{answer}");
+    let result = &messages[1]["result"];
     assert_eq!(result["structuredContent"], json!({"said": "hello", "is_tool": true}), "{result}");
 }
