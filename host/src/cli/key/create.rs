@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::client::Client;
 use cardinal_base::config::ClientSettings;
 
-/// Make an API key, and print it this once
+/// Create an API key and print it once
 ///
 /// Standard output is the key alone, so that it can go into a file or a variable. On the host's own machine no
 /// credential is needed: the key then belongs to the owner who has been there longest.
@@ -25,16 +25,16 @@ pub(super) struct Create {
     /// What it may do, e.g. cards:read,plugin:supplier:write
     #[arg(long, required = true, value_delimiter = ',', alias = "scope")]
     scopes: Vec<String>,
-    /// Days until it ends; without it, it does not
+    /// Days until the key expires [default: never]
     #[arg(long, value_name = "DAYS")]
     expires_in_days: Option<u32>,
-    /// Requests a minute; the host's API_KEY_RATE_PER_MINUTE without it
+    /// Requests per minute [default: API_KEY_RATE_PER_MINUTE]
     #[arg(long, value_name = "NUMBER")]
     rate_per_minute: Option<u32>,
-    /// Requests at once; a tenth of those a minute without it
+    /// Burst size [default: a tenth of the requests per minute]
     #[arg(long, value_name = "NUMBER", requires = "rate_per_minute")]
     burst: Option<u32>,
-    /// Good at the MCP endpoint alone, not at the admin API
+    /// Restrict the key to the MCP endpoint
     #[arg(long)]
     mcp_only: bool,
     /// Print the key and its record as JSON
