@@ -31,7 +31,7 @@ impl List {
             serde_json::to_string_pretty(&json!({"items": keys}))? + "\n"
         } else {
             let lines: Vec<[String; 8]> = keys.iter().map(line).collect();
-            table(["NAME", "KEY", "STATE", "EXPIRES", "LAST USED", "GOOD FOR", "ID", "SCOPES"], &lines)
+            table(["NAME", "KEY", "STATE", "EXPIRES", "LAST USED", "USE", "ID", "SCOPES"], &lines)
         };
         std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")
     }

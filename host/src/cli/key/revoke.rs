@@ -14,7 +14,7 @@ Examples:
 pub(super) struct Revoke {
     /// Id of the key, or its name where no other active key has it; never the key itself
     key: String,
-    /// Let the keys that were made with it go on working
+    /// Keep the keys that were created with it active
     #[arg(long)]
     keep_children: bool,
     /// Print the key's record as it is afterwards as JSON

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use super::keys::{KeySettings, find};
 use cardinal_serve::api::api_keys::MAX_OVERLAP;
 
-/// Put a new API key in the place of one, and print it this once
+/// Replace an API key with a new one and print it once
 ///
 /// Standard output is the new key alone, so that it can go into a file or a variable. Name, scopes, owner, limits and the
 /// end of its life are those of the old key.
