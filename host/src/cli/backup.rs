@@ -29,7 +29,7 @@ Examples:
 pub(super) struct Args {
     /// The file to write; it appears under its name only when it is complete
     file: PathBuf,
-    /// Put the file in the place of one that is there
+    /// Overwrite the file if it exists
     #[arg(long)]
     overwrite: bool,
     /// Include the secret that signs logins

@@ -25,7 +25,7 @@ Examples:
 pub(super) struct Args {
     /// The file to restore
     file: PathBuf,
-    /// Put the backup in the place of a database in use, and of files in DATA_DIR
+    /// Replace a database that is in use, and the files in DATA_DIR
     #[arg(long)]
     replace: bool,
     /// Leave a plugin's tables out, for one whose rows keep the rest from being restored; can be given several times

@@ -34,7 +34,7 @@ pub(super) struct Args {
     /// The file; - is standard output
     #[arg(default_value = "-")]
     file: PathBuf,
-    /// Put the file in the place of one that is there
+    /// Overwrite the file if it exists
     #[arg(long)]
     overwrite: bool,
     /// How the file is written [default: by its name's ending, else ndjson]
