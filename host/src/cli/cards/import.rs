@@ -35,9 +35,9 @@ const MAX_SHOWN: usize = 20;
 
 /// Write the cards of a file into a host
 ///
-/// Good rows are written and bad ones told with their line; with --atomic all are written or none. A row has `title` and
-/// `sku`, perhaps `status` and `attributes`; in CSV a column `attributes.brand` is one attribute. Ends with 1 when a row
-/// was refused or the import did not come to its end; it can be repeated with --mode upsert.
+/// Valid rows are written; invalid rows are reported with their line number. With --atomic, all rows are written or none.
+/// A row has `title` and `sku`, perhaps `status` and `attributes`; in CSV a column `attributes.brand` is one attribute.
+/// Exits with 1 if a row was refused or the import did not finish; it can be repeated with --mode upsert.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -47,13 +47,13 @@ Examples:
 pub(super) struct Args {
     /// The file; - is standard input
     file: PathBuf,
-    /// What happens to a SKU that is there: a bad row (create), or the card becomes what the row says (upsert)
+    /// What to do when a SKU exists: report an error (create) or update the card (upsert)
     #[arg(long, value_enum, default_value = "create")]
     mode: Mode,
-    /// Only find out what would happen
+    /// Validate only; write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Write all rows or, when one is bad, none; up to 100,000 rows
+    /// Write all rows or, when one is invalid, none; up to 100,000 rows
     #[arg(long)]
     atomic: bool,
     /// Take the rows' sources and ids, as an export has them; needs a key with the scope *
@@ -62,7 +62,7 @@ pub(super) struct Args {
     /// How the file is written [default: by its name's ending, else ndjson]
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// File for every bad row, a line of JSON each
+    /// File for every invalid row, a line of JSON each
     #[arg(long, value_name = "FILE")]
     errors: Option<PathBuf>,
     #[command(flatten)]
