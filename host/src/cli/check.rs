@@ -13,7 +13,7 @@ use cardinal_base::config::{Config, Settings};
 use cardinal_observe::log::Log;
 use cardinal_serve::check::finding::{Finding, Severity};
 
-/// Tell whether the host is well: settings, database, every plugin
+/// Check the host: settings, database and plugins
 ///
 /// Works beside a running host, which it asks, and with the host stopped, when a private PostgreSQL is started for as
 /// long as the check takes. Nothing is changed: no plugin is activated, no schema.sql is run, and what is tried in the

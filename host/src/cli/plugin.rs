@@ -47,7 +47,7 @@ enum Command {
     List(remote::List),
     Logs(logs::Args),
     Settings(settings::Args),
-    /// Let a plugin serve again that was disabled, on every host of the database
+    /// Enable a disabled plugin on every host of the database
     #[command(after_help = "Example:\n  cardinal plugin enable supplier")]
     Enable(remote::PluginArgs),
     /// Take a plugin out of service, on every host of the database; its data stays
@@ -56,10 +56,10 @@ enum Command {
     /// Load a plugin again from its files
     #[command(after_help = "Example:\n  cardinal plugin reload supplier")]
     Reload(remote::PluginArgs),
-    /// Put the version into service that a plugin had before
+    /// Roll back to the previous version
     #[command(after_help = "Example:\n  cardinal plugin rollback supplier")]
     Rollback(remote::PluginArgs),
-    /// Let a plugin out of quarantine, into which it came by ending the host's worker
+    /// Release a plugin from quarantine
     #[command(after_help = "Example:\n  cardinal plugin release supplier")]
     Release(remote::PluginArgs),
 }

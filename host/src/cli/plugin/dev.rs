@@ -65,7 +65,7 @@ pub(super) struct Args {
     /// Build with optimisation, which takes longer
     #[arg(long)]
     release: bool,
-    /// Where the host listens that is started; another port when this one is taken
+    /// Address for a host that this command starts; another port is used if it is taken
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     #[command(flatten)]

@@ -33,14 +33,14 @@ Examples:
 pub(super) struct Args {
     /// Name of the plugin
     name: String,
-    /// Go on with what it logs from now on
+    /// Follow new lines
     #[arg(long, short)]
     follow: bool,
-    /// Lines to begin with
+    /// Number of past lines to show
     #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=200))]
     lines: u32,
-    /// Lines of this level and graver ones: error, warn, info, debug or trace
+    /// Minimum level: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "trace")]
     level: String,
     /// Print each line as JSON

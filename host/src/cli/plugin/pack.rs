@@ -32,7 +32,7 @@ Examples:
 pub(super) struct Args {
     /// A shared library, or a plugin's folder
     package: PathBuf,
-    /// The file to write; ./NAME.so unless told
+    /// Output file [default: ./NAME.so]
     #[arg(long, short)]
     output: Option<PathBuf>,
 }

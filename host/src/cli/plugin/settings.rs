@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// Settings to change
     #[arg(value_name = "KEY=VALUE")]
     changes: Vec<String>,
-    /// Take back what was set, so that the environment's or the default value holds; repeatable
+    /// Reset a setting to the environment's value or the default; repeatable
     #[arg(long, value_name = "KEY")]
     unset: Vec<String>,
     /// Set what this JSON file says, and nothing else
