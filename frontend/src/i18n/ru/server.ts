@@ -55,7 +55,7 @@ export default {
   'This can\'t be null.': 'Здесь нужно значение.',
   'A title is required.': 'Нужно название.',
   'A SKU is required.': 'Нужен артикул.',
-  'A SKU doesn\'t begin or end with white space.': 'Артикул не начинается и не кончается пробелом.',
+  'A SKU can\'t begin or end with white space.': 'Артикул не может начинаться или кончаться пробелом.',
   'A status is draft, active or archived.': 'Статус — draft, active или archived.',
   'Another card has this id.': 'Этот номер уже есть у другой карточки.',
   'An id is a UUID.': 'Номер карточки — это UUID.',

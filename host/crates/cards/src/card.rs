@@ -191,7 +191,7 @@ impl Faults {
     pub fn sku(&mut self, sku: &str) {
         self.text("/sku", sku, SKU_LIMIT);
         if sku.trim() != sku {
-            self.add("/sku", "A SKU doesn't begin or end with white space.");
+            self.add("/sku", "A SKU can't begin or end with white space.");
         }
     }
 

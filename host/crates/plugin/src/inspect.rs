@@ -53,7 +53,7 @@ pub fn inspect(path: &Path) -> (Inspection, Option<Package>) {
     };
     let read = package::read(path).or_else(|refusal| match refusal.code {
         Code::WorldWritable | Code::UntrustedOwner => {
-            seen.warnings.push(format!("Where it lies now a host refuses it: {refusal}"));
+            seen.warnings.push(format!("A host would refuse it in its current location: {refusal}"));
             package::read_for(path, &Owners::anybody())
         }
         _ => Err(refusal),

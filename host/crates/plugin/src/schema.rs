@@ -46,7 +46,7 @@ fn unknown_type(used: &UsedType) -> String {
     let UsedType { name, position } = used;
     let meant = used_types::here(name).or_else(|| nearest(name, used_types::built_in()));
     let guess = meant.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
-    format!("{SCHEMA}: the type `{name}` at {position} is none of PostgreSQL's, and this file does not make it.{guess}")
+    format!("{SCHEMA}: the type `{name}` at {position} is not a PostgreSQL type, and this file does not create it.{guess}")
 }
 
 fn why(fault: ProvisionFault) -> ProvisionError {
@@ -93,8 +93,8 @@ mod tests {
                     create table s (a t); alter table s rename to u;";
         let said = |name: &str, column, guess: &str| {
             format!(
-                "schema.sql: the type `{name}` at line 2, column {column} is none of PostgreSQL's, and this file does not \
-                 make it.{guess}"
+                "schema.sql: the type `{name}` at line 2, column {column} is not a PostgreSQL type, and this file does \
+                 not create it.{guess}"
             )
         };
         let expected = [

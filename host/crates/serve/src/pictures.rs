@@ -61,13 +61,13 @@ pub enum PictureError {
     Tls(#[source] std::io::Error),
     #[error("The site broke off or does not speak HTTP.")]
     Http(#[from] hyper::Error),
-    #[error("The address redirects too often.")]
+    #[error("Too many redirects.")]
     TooManyRedirects,
     #[error("The site answered {0}.")]
     Status(StatusCode),
     #[error("The file is larger than {} MiB.", MAX_BYTES >> 20)]
     TooLarge,
-    #[error("The file is no JPEG, PNG, WebP, GIF or AVIF picture.")]
+    #[error("The file is not a JPEG, PNG, WebP, GIF or AVIF picture.")]
     NotAPicture,
     #[error("The picture did not arrive in time.")]
     Timeout,

@@ -39,7 +39,7 @@ pub enum StoreError {
     Version(String),
     #[error("{count} cards match now, not {expected}.")]
     CountMoved { count: i64, expected: i64 },
-    #[error("Other cards match now than those that were looked at.")]
+    #[error("The selection has changed: different cards match now.")]
     SelectionMoved,
     #[error("The plugin `{plugin}` still refers to this card.")]
     CardInUse { plugin: String },

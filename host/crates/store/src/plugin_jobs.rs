@@ -50,7 +50,7 @@ pub(super) async fn insert(tx: &Transaction<'_>, new: &NewPluginJob<'_>) -> Resu
     let sql = "SELECT count(*) FROM public.jobs WHERE plugin = $1 AND state IN ('queued', 'running')";
     let open: i64 = tx.query_one(&tx.prepare_cached(sql).await?, &[&new.plugin]).await?.try_get(0)?;
     if open >= OPEN_JOBS {
-        let detail = format!("{open} jobs of this plugin are waiting or running; which is the maximum.");
+        let detail = format!("{open} jobs of this plugin are waiting or running, which is the maximum.");
         return Err(StoreError::Busy { detail, retry_after: RETRY_SECONDS });
     }
     let NewPluginJob { plugin, name, resumable, user_id, actor, credential, request_id, args } = *new;

@@ -115,7 +115,7 @@ fn find(unknown: Vec<Unknown>, named: &str) -> anyhow::Result<(Unknown, ObjectAd
     };
     if meant.iter().filter_map(|it| it.object).any(|other| other != address) {
         let named: Vec<String> = meant.iter().map(ToString::to_string).collect();
-        bail!("several objects are named so: {}", named.join("; "));
+        bail!("the name is ambiguous: {}", named.join("; "));
     }
     meant.retain(|it| it.object.is_some());
     Ok((meant.swap_remove(0), address))

@@ -150,9 +150,10 @@ async fn deny(app: &Arc<App>, call: Call<NoQuery, MaybeJson<Refusal>>) -> ApiRes
 async fn decide(app: &App, call: &CallHead, approval: &Approval, decision: Decision<'_>) -> ApiResult<Reply> {
     let by = call.caller()?.actor();
     let Some(decided) = approvals::decide(&app.pools.core, approval.id, decision, &by, None).await? else {
-        let state = approvals::get(&app.pools.core, approval.id).await?.map(|now| now.state);
-        let state = state.as_deref().unwrap_or("gone: newer calls have displaced it");
-        return Err(conflict(&format!("The call is no longer waiting. It is {state}.")));
+        let Some(now) = approvals::get(&app.pools.core, approval.id).await? else {
+            return Err(conflict("This call no longer waits: it was displaced by newer ones."));
+        };
+        return Err(conflict(&format!("The call is no longer waiting. It is {}.", now.state)));
     };
     // Before the call that waits goes on: its use is the next line of the audit log.
     let detail = confirmation::audited(&decided);

@@ -332,7 +332,7 @@ impl Run<'_> {
             // The instance was retired before its end was published here.
             (None | Some(Err(CallError::Unavailable { retry_after: None, .. })), None) => self.stopped(&Stop::Replaced),
             (Some(Ok(reply)), None) if reply.status == StatusCode::ACCEPTED => {
-                End::Interrupted("The plugin ended the job before its end.".to_owned())
+                End::Interrupted("The plugin stopped the job before it finished.".to_owned())
             }
             (Some(Ok(reply)), None) => End::Failed(format!("The plugin answered with status {}.", reply.status)),
             (Some(Err(error)), None) => {
@@ -347,7 +347,7 @@ impl Run<'_> {
         match why {
             Stop::Cancelled => End::Cancelled,
             Stop::RightsGone(End::Failed(reason)) => End::Failed(reason.clone()),
-            Stop::RightsGone(_) => End::Failed("Whoever started this may not do it any more.".to_owned()),
+            Stop::RightsGone(_) => End::Failed("The user who started this is no longer allowed to run it.".to_owned()),
             Stop::Replaced if goes_on => End::Released,
             Stop::Replaced => End::Interrupted(REPLACED.to_owned()),
         }

@@ -117,7 +117,7 @@ pub(super) fn may_make_keys(caller: &Caller) -> ApiResult<()> {
         return Ok(());
     }
     Err(ApiError::new(&codes::FORBIDDEN)
-        .detail(format!("At most {MAX_LINEAGE} keys can be made one with another, and this is the last of them.")))
+        .detail(format!("A chain of keys has at most {MAX_LINEAGE} keys, and this is the last one.")))
 }
 
 /// The scopes as they are stored; nobody can grant what they lack.
