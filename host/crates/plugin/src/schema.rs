@@ -46,7 +46,9 @@ fn unknown_type(used: &UsedType) -> String {
     let UsedType { name, position } = used;
     let meant = used_types::here(name).or_else(|| nearest(name, used_types::built_in()));
     let guess = meant.map(|name| format!(" Did you mean `{name}`?")).unwrap_or_default();
-    format!("{SCHEMA}: the type `{name}` at {position} is not a PostgreSQL type, and this file does not create it.{guess}")
+    format!(
+        "{SCHEMA}: the type `{name}` at {position} is not a PostgreSQL type, and this file does not create it.{guess}"
+    )
 }
 
 fn why(fault: ProvisionFault) -> ProvisionError {

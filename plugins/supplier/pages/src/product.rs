@@ -12,6 +12,7 @@ mod open_graph;
 mod page;
 mod price;
 mod schema_org;
+mod tag;
 mod text;
 
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use html5gum::StartTag;
 
-use super::page::attribute;
+use super::tag::attribute;
 
 /// Browsers have such a limit too (512): what nests deeper lies side by side.
 const MAX_DEPTH: usize = 256;

@@ -4,6 +4,7 @@ use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
 use url::Url;
 
 use super::elements::Elements;
+use super::tag::attribute;
 use super::text;
 
 pub(super) struct Page {
@@ -61,7 +62,7 @@ impl Page {
                     open = Open::Visible;
                     page.elements.end(&tag.name);
                 }
-                Token::String(string) => page.add_text(open, &utf8(&string)),
+                Token::String(string) => page.add_text(open, &String::from_utf8_lossy(&string)),
                 _ => {}
             }
         }
@@ -133,14 +134,4 @@ fn meta(tag: &StartTag<()>) -> Option<(String, String)> {
 
 fn has_word(tag: &StartTag<()>, name: &[u8], word: &str) -> bool {
     attribute(tag, name).is_some_and(|words| words.split_ascii_whitespace().any(|one| one.eq_ignore_ascii_case(word)))
-}
-
-/// The value of an attribute without the white space around it.
-pub(super) fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
-    let value = tag.attributes.get(name)?;
-    Some(utf8(value).trim().to_owned())
-}
-
-fn utf8(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
