@@ -170,13 +170,13 @@ impl Limits {
                 TakeOutcome::Refused { wait, refill } => {
                     allowances[..place].iter().for_each(|taken| taken.bucket.give_back(taken.policy.limit));
                     let refill = refill.max(wait);
-                    *rate_state = Some(RateState { policy: policy.clone(), remaining: 0, refill });
+                    *rate_state = Some(RateState { policy: *policy, remaining: 0, refill });
                     return Err(refused("Too many requests.", wait));
                 }
             }
         }
         if let Some((policy, remaining, refill)) = tightest {
-            *rate_state = Some(RateState { policy: policy.clone(), remaining, refill });
+            *rate_state = Some(RateState { policy: *policy, remaining, refill });
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Limits {
 
     fn address_state(&self, spent_until: u64, now: u64) -> RateState {
         let remaining = ADDRESS.remaining(spent_until, now);
-        RateState { policy: self.address.clone(), remaining, refill: spent_until.saturating_sub(now) }
+        RateState { policy: self.address, remaining, refill: spent_until.saturating_sub(now) }
     }
 
     /// Nanoseconds since this host began, and a second more: zero stands for what never was.

@@ -11,5 +11,6 @@ pub mod host;
 pub mod paced;
 pub mod path;
 pub mod problem;
+pub mod rate_limit;
 pub mod reply;
 pub mod request_body;

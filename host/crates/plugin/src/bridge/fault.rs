@@ -10,7 +10,7 @@ use tokio_postgres::error::{DbError, ErrorPosition};
 use crate::fault::Fault;
 use cardinal_base::{
     causes::with_causes,
-    codes,
+    codes::{self, Code},
     db_error::is_gone,
     http_client::{ConnectError, ExchangeError},
 };
@@ -20,25 +20,28 @@ use cardinal_store::error::StoreError;
 pub(super) fn to_error(plugin: &str, fault: Fault) -> Error {
     match fault {
         Fault::Forbidden { detail, scope } => {
-            let mut details = json!({"status": 403, "code": "insufficient-scope"});
+            let mut details = details_of(&codes::INSUFFICIENT_SCOPE);
             if let Some(scope) = scope {
                 details["required_scope"] = scope.into();
             }
             public(error::FORBIDDEN, detail, details)
         }
-        Fault::NotFound(detail) => public(error::NOT_FOUND, detail, json!({"status": 404, "code": "not-found"})),
-        Fault::Refused(broken) => public(error::REFUSED, broken.detail, json!({"status": 422, "code": broken.code})),
+        Fault::NotFound(detail) => public(error::NOT_FOUND, detail, details_of(&codes::NOT_FOUND)),
+        Fault::Refused(broken) => {
+            let details = json!({"status": codes::VALIDATION_FAILED.status, "code": broken.code});
+            public(error::REFUSED, broken.detail, details)
+        }
         Fault::Answer(error) => from_store(plugin, &error),
         Fault::Invalid(reason) => Error::new(error::INVALID_ARGUMENT, reason),
         Fault::InvalidUrl(reason) => {
-            let details = json!({"kind": http_kind::INVALID_URL, "status": 422, "code": "validation-failed"});
+            let mut details = details_of(&codes::VALIDATION_FAILED);
+            details["kind"] = http_kind::INVALID_URL.into();
             public(error::HTTP, reason, details)
         }
         Fault::Unsupported(reason) => Error::new(error::UNSUPPORTED, reason),
         Fault::Gone(reason) => Error::new(error::BAD_HANDLE, reason),
         Fault::Busy(detail) => {
-            let details = json!({"status": 503, "code": codes::PLUGIN_UNAVAILABLE.name});
-            let error = public(error::UNAVAILABLE, detail, details);
+            let error = public(error::UNAVAILABLE, detail, details_of(&codes::PLUGIN_UNAVAILABLE));
             Error { flags: error.flags | flags::RETRY, ..error }
         }
         Fault::Unavailable(cause) => {
@@ -58,7 +61,8 @@ pub(super) fn to_error(plugin: &str, fault: Fault) -> Error {
 fn http(cause: &ExchangeError) -> Error {
     let kind = http_error_kind(cause);
     let code = if kind == http_kind::TIMED_OUT { &codes::UPSTREAM_TIMEOUT } else { &codes::UPSTREAM_ERROR };
-    let details = json!({"kind": kind, "status": code.status, "code": code.name});
+    let mut details = details_of(code);
+    details["kind"] = kind.into();
     Error { details: Bytes::from(details.to_string()), ..Error::new(error::HTTP, with_causes(cause)) }
 }
 
@@ -76,8 +80,8 @@ pub(super) const fn http_error_kind(error: &ExchangeError) -> &'static str {
 }
 
 fn unavailable() -> Error {
-    let details = json!({"status": 503, "code": "database-unavailable"});
-    let error = public(error::UNAVAILABLE, "The database was not available in time.".to_owned(), details);
+    let detail = "The database was not available in time.".to_owned();
+    let error = public(error::UNAVAILABLE, detail, details_of(&codes::DATABASE_UNAVAILABLE));
     Error { flags: error.flags | flags::RETRY, ..error }
 }
 
@@ -88,11 +92,20 @@ fn from_store(plugin: &str, error: &StoreError) -> Error {
     }
     let detail = || error.detail().unwrap_or_else(|| code.name.to_owned());
     match code.status {
-        404 => public(error::NOT_FOUND, detail(), json!({"status": 404, "code": "not-found"})),
-        503 => unavailable(),
-        500.. => Error::new(error::INTERNAL, "the host function failed; the log says why"),
-        status => public(error::REFUSED, detail(), json!({"status": status, "code": code.name})),
+        status if status == codes::NOT_FOUND.status => {
+            public(error::NOT_FOUND, detail(), details_of(&codes::NOT_FOUND))
+        }
+        status if status == codes::DATABASE_UNAVAILABLE.status => unavailable(),
+        _ if code.status().is_server_error() => {
+            Error::new(error::INTERNAL, "the host function failed; the log says why")
+        }
+        _ => public(error::REFUSED, detail(), details_of(code)),
     }
+}
+
+/// What the SDK answers the plugin's caller with, unless the plugin has something better to say.
+fn details_of(code: &Code) -> Value {
+    json!({"status": code.status, "code": code.name})
 }
 
 fn public(code: u32, message: String, details: Value) -> Error {

@@ -3,7 +3,7 @@
 use cardinal_plugin_abi::{Error, error, error::flags};
 use serde_json::Value;
 
-use cardinal_base::codes;
+use cardinal_base::codes::{self, Code};
 use cardinal_observe::plugins::Cause;
 
 /// Longer messages are cut; details over the limit are left out. What of them reaches a client is bounded by the guard.
@@ -53,14 +53,14 @@ pub(super) fn from_error(error: &Error, claim: impl FnOnce() -> bool) -> CallFau
         _ => Value::Null,
     };
     let sqlstate = details.get("sqlstate").and_then(Value::as_str);
-    let (status, code) = usual(error.code, sqlstate);
-    let status = status_in(&details).unwrap_or(status);
+    let default = default_code(error.code, sqlstate);
+    let status = status_in(&details).unwrap_or(default.status);
     // Codes that mean something to the caller; the SDK passes the host's own words on with them.
     let spoken = matches!(error.code, error::REPLY | error::FORBIDDEN | error::NOT_FOUND | error::REFUSED);
     let public = spoken || error.flags & flags::PUBLIC != 0;
     CallFault::Error(PluginError {
         status,
-        code: code_in(&details).unwrap_or(code).to_owned(),
+        code: code_in(&details).unwrap_or(default.name).to_owned(),
         message,
         public,
         cause: cause(error, claim, status, code_in(&details), sqlstate),
@@ -70,17 +70,17 @@ pub(super) fn from_error(error: &Error, claim: impl FnOnce() -> bool) -> CallFau
 }
 
 /// The answer to a host function's error that a handler passes on, unless its details say more.
-fn usual(code: u32, sqlstate: Option<&str>) -> (u16, &'static str) {
+fn default_code(code: u32, sqlstate: Option<&str>) -> &'static Code {
     match code {
         // The statement was longer at work than it may be.
-        error::DATABASE if sqlstate == Some(QUERY_CANCELED) => (504, "plugin-timeout"),
-        error::FORBIDDEN => (403, "insufficient-scope"),
-        error::NOT_FOUND => (404, "not-found"),
-        error::REFUSED => (422, "validation-failed"),
-        error::UNAVAILABLE => (503, "database-unavailable"),
-        error::TIMED_OUT => (504, "plugin-timeout"),
-        error::HTTP => (502, "upstream-error"),
-        _ => (500, "internal-error"),
+        error::DATABASE if sqlstate == Some(QUERY_CANCELED) => &codes::PLUGIN_TIMEOUT,
+        error::FORBIDDEN => &codes::INSUFFICIENT_SCOPE,
+        error::NOT_FOUND => &codes::NOT_FOUND,
+        error::REFUSED => &codes::VALIDATION_FAILED,
+        error::UNAVAILABLE => &codes::DATABASE_UNAVAILABLE,
+        error::TIMED_OUT => &codes::PLUGIN_TIMEOUT,
+        error::HTTP => &codes::UPSTREAM_ERROR,
+        _ => &codes::INTERNAL_ERROR,
     }
 }
 

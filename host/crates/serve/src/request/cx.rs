@@ -13,7 +13,7 @@ use crate::{
     app::App,
     audit,
     http::{
-        body::Body, compression::Negotiation, cors, forwarded::Origin, path, problem, reply::Reply,
+        body::Body, compression::Negotiation, cors, forwarded::Origin, path, problem, rate_limit, reply::Reply,
         request_body::RequestBody,
     },
     router::{self, Route, Row},
@@ -147,7 +147,7 @@ impl<'a> Cx<'a> {
             app.origins.decorate(rule, self.origin.as_ref(), headers);
         }
         if let Some(rate_state) = &self.rate_state {
-            rate_state.write(headers);
+            rate_limit::write(rate_state, headers);
         }
         let took = self.started.elapsed();
         // Of a plugin's routes alone; a plugin that has timings of its own adds them in a header beside this one.
