@@ -1,16 +1,16 @@
 //! The host's side of the ABI: the table of functions that a plugin calls.
 //!
-//! Each door is a plain C function that takes numbers, looks them up, and refuses what it does not
+//! Each host function is a plain C function that takes numbers, looks them up, and refuses what it does not
 //! know. What it begins runs on the host's own runtime, so that a plugin may call from any thread,
-//! with or without a runtime, and only ever waits for a completion. Nothing panics out of a door,
-//! and nothing that a plugin lends is looked at after the door has returned.
+//! with or without a runtime, and only ever waits for a completion. Nothing panics out of one,
+//! and nothing that a plugin lends is looked at after it has returned.
 
 pub mod call;
 mod cards;
 pub mod database;
-mod door;
 pub mod exchanges;
 mod fault;
+mod host_fn;
 mod http;
 mod jobs;
 mod listen;

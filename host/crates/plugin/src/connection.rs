@@ -2,7 +2,7 @@
 //!
 //! A connection always comes back clean. What was left on it (an open transaction, a role,
 //! settings, LISTEN, locks) is undone in the background when it is given back, before anybody else
-//! gets it; after statements that can leave nothing (`traceless.rs`) there is nothing to undo. When
+//! gets it; after statements that can leave nothing (`session_reset.rs`) there is nothing to undo. When
 //! something was still running on it, or anything at all is in doubt, the statement is cancelled and
 //! the connection closed: making a new one costs 5 ms, a wrong one costs trust.
 
@@ -14,7 +14,7 @@ mod prepared;
 mod rows;
 mod running;
 mod session;
-mod traceless;
+mod session_reset;
 
 use std::{
     collections::HashMap,

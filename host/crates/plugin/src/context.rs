@@ -177,14 +177,14 @@ impl PluginContext {
 
     /// The card as JSON.
     pub async fn read_card(&self, caller: Option<&Caller>, card: Uuid) -> Result<String, Fault> {
-        self.authorise(caller, Access::Read).await?;
+        self.authorize(caller, Access::Read).await?;
         let card = self.services.catalogue.card(card).await?;
         serde_json::to_string(&card).map_err(|error| Fault::Internal(error.into()))
     }
 
     /// A page of cards as JSON.
     pub async fn list_cards(&self, caller: Option<&Caller>, query: &str) -> Result<String, Fault> {
-        self.authorise(caller, Access::Read).await?;
+        self.authorize(caller, Access::Read).await?;
         let query = if query.is_empty() { "{}" } else { query };
         let query: ListQuery =
             input::strict(query.as_bytes()).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
@@ -194,7 +194,7 @@ impl PluginContext {
 
     /// A page of what happened to cards, as JSON.
     pub async fn card_events(&self, caller: Option<&Caller>, query: &str) -> Result<String, Fault> {
-        self.authorise(caller, Access::Read).await?;
+        self.authorize(caller, Access::Read).await?;
         let query = if query.is_empty() { "{}" } else { query };
         let query: CardEventQuery =
             serde_json::from_str(query).map_err(|error| Fault::Invalid(format!("the query: {error}")))?;
@@ -204,7 +204,7 @@ impl PluginContext {
 
     /// Writes one source of a card; the card's new version.
     pub async fn enrich_card(&self, caller: Option<&Caller>, source: Source<'_>) -> Result<u64, Fault> {
-        let actor = self.authorise(caller, Access::Write).await?;
+        let actor = self.authorize(caller, Access::Write).await?;
         source::check_key(self.name(), source.key)?;
         source::check_kind(&self.identity.provides_kinds, source.kind)?;
         source::check_data(source.data)?;
@@ -223,13 +223,13 @@ impl PluginContext {
 
     /// Removes one of the plugin's own sources of a card; the card's new version.
     pub async fn remove_source(&self, caller: Option<&Caller>, card: Uuid, key: &str) -> Result<u64, Fault> {
-        let actor = self.authorise(caller, Access::Write).await?;
+        let actor = self.authorize(caller, Access::Write).await?;
         source::check_key(self.name(), key)?;
         written(card_sources::remove(&self.services.core, card, key, &actor).await?)
     }
 
     /// Checks that the call may do this; who does it, as `{kind, id, name}`.
-    async fn authorise(&self, caller: Option<&Caller>, access: Access) -> Result<Value, Fault> {
+    async fn authorize(&self, caller: Option<&Caller>, access: Access) -> Result<Value, Fault> {
         let Some(caller) = caller else {
             return Ok(json!({"kind": "plugin", "id": self.service_user().await?, "name": self.name()}));
         };

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     call::{CallScope, Waiting},
-    door::{begin, find_call, text},
+    host_fn::{begin, find_call, text},
     scope::Scope,
 };
 use crate::{

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::{
     call::{CallScope, Waiting},
-    door::{begin, begin_with, contained, find_call, live, report, sql},
+    host_fn::{begin, begin_with, contained, find_call, live, report, sql},
     scope::{self, Scope},
     table::Table,
 };

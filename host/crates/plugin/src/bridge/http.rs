@@ -23,8 +23,8 @@ use self::{
     request::HttpRequest,
 };
 use super::{
-    door::{begin, find_call},
     exchanges::{ExchangeCount, HttpExchanges, Outcome},
+    host_fn::{begin, find_call},
 };
 use crate::fault::Fault;
 use cardinal_base::http_client::{Answer, ExchangeError};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{
     call,
-    door::{begin, find_call, live},
+    host_fn::{begin, find_call, live},
 };
 use crate::{fault::Fault, job::JobHandle};
 

@@ -14,7 +14,7 @@ use cardinal_plugin_abi::{
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::door::{begin_with, contained, find_call, live, text};
+use super::host_fn::{begin_with, contained, find_call, live, text};
 use crate::listen::{Item, Listener, Listeners};
 
 /// What the extension's number leads to.

@@ -21,10 +21,10 @@ use cardinal_control::crash::{
     shm::{self, CLOSED, InFlight},
 };
 
-// A door is a plain C function: all that it gets is a number, so the table must be static.
+// A host function is a plain C function: all that it gets is a number, so the table must be static.
 static CONTEXTS: Table<Arc<Scope>> = Table::new();
 
-/// One live plugin instance, seen from its doors.
+/// One live plugin instance, seen from the host functions.
 pub struct Scope {
     pub context: PluginContext,
     pub metrics: Metrics,

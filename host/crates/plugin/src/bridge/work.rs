@@ -7,7 +7,7 @@ use cardinal_control::crash::{current, handler};
 
 use super::{
     call,
-    door::{begin, find_call, live},
+    host_fn::{begin, find_call, live},
     http, jobs, listen,
 };
 

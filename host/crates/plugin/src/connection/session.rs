@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{
     login_repair::LoginRepair,
     prepared::{Cache, PreparedStatement},
-    traceless::leaves_no_trace,
+    session_reset::leaves_no_trace,
 };
 use cardinal_store::plugin_session;
 

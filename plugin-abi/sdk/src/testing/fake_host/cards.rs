@@ -45,7 +45,7 @@ fn foreign_cursor() -> Error {
 
 impl FakeHost {
     /// The rights come from the call. (That an author names its user is the SDK's to check.)
-    pub(super) fn authorise(&self, call: CallId, access: &str) -> Result<(), Error> {
+    pub(super) fn authorize(&self, call: CallId, access: &str) -> Result<(), Error> {
         let Some(rules) = self.rules.as_ref().filter(|_| call != 0) else { return Ok(()) };
         let callers = lock(&self.callers);
         let caller = callers.get(&call).ok_or_else(|| Error::new(codes::BAD_HANDLE, "the call is over"))?;

@@ -116,7 +116,7 @@ extern "C" fn read_card(ctx: CtxId, call: CallId, card: Id) -> Fut<Bytes> {
     let host = host(ctx);
     host.note(format!("read_card in call {call}"));
     host.ask_fallible("read_card", || {
-        host.authorise(call, "read")?;
+        host.authorize(call, "read")?;
         host.card_json(uuid(card)).map(Into::into)
     })
 }
@@ -125,7 +125,7 @@ extern "C" fn list_cards(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Byte
     let (host, query) = (host(ctx), text(query));
     host.note(format!("list {query}"));
     host.ask_fallible("list_cards", || {
-        host.authorise(call, "read")?;
+        host.authorize(call, "read")?;
         host.page(&query).map(Into::into)
     })
 }
@@ -133,7 +133,7 @@ extern "C" fn list_cards(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Byte
 extern "C" fn card_events(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes> {
     let (host, query) = (host(ctx), text(query));
     host.note(format!("card_events {query}"));
-    let permitted = host.permit("card_events").and_then(|()| host.authorise(call, "read"));
+    let permitted = host.permit("card_events").and_then(|()| host.authorize(call, "read"));
     match permitted.and_then(|()| events::EventQuery::read(&query)) {
         Ok(wanted) => Fut::new(wanted.page(host)),
         Err(error) => Fut::ready(Err(error)),
@@ -151,7 +151,7 @@ extern "C" fn enrich_card(
     let (host, key, kind, data) = (host(ctx), text(key), text(kind), text(data));
     host.note(format!("enrich {call} {key} {kind} {data}"));
     host.ask_fallible("enrich_card", || {
-        host.authorise(call, "write")?;
+        host.authorize(call, "write")?;
         host.enrich(uuid(card), &key, &kind, &data).map(Answer::from)
     })
 }
@@ -160,7 +160,7 @@ extern "C" fn remove_source(ctx: CtxId, call: CallId, card: Id, key: Slice<'_>) 
     let (host, key) = (host(ctx), text(key));
     host.note(format!("remove {key}"));
     host.ask_fallible("remove_source", || {
-        host.authorise(call, "write")?;
+        host.authorize(call, "write")?;
         host.remove(uuid(card), &key).map(Answer::from)
     })
 }

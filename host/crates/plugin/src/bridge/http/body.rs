@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::OpenExchange;
 use crate::{
-    bridge::{door::report, exchanges::Outcome},
+    bridge::{exchanges::Outcome, host_fn::report},
     fault::Fault,
 };
 use cardinal_base::http_client::{AnswerBody, ExchangeError};

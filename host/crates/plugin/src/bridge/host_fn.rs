@@ -1,4 +1,4 @@
-//! How a door works: look up, begin on the host's runtime, hand a completion back.
+//! How a host function works: look up, begin on the host's runtime, hand a completion back.
 
 use std::{
     future::Future,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::fault::Fault;
 
-/// Begins the work of a door. `start` runs at once, on the plugin's thread, and reads all that the
+/// Begins the work of a host function. `start` runs at once, on the plugin's thread, and reads all that the
 /// plugin lends; the future that it makes runs on the host's runtime.
 pub(super) fn begin<T, F>(ctx: CtxId, start: impl FnOnce(&Arc<Scope>) -> Result<F, Fault>) -> Fut<T>
 where
@@ -58,7 +58,7 @@ pub(super) fn live(ctx: CtxId) -> Result<Arc<Scope>, Fault> {
     scope::context(ctx).ok_or_else(|| Fault::Gone("the plugin is retired".to_owned()))
 }
 
-/// The call that a door is called for; `None` when the plugin itself is at work.
+/// The call that a host function is called for; `None` when the plugin itself is at work.
 pub(super) fn find_call(ctx: CtxId, call: CallId) -> Result<Option<Arc<CallScope>>, Fault> {
     if call == 0 {
         return Ok(None);
@@ -78,7 +78,7 @@ pub(super) fn sql(slice: Slice<'_>) -> Result<String, Fault> {
     if text.contains('\0') { Err(Fault::Invalid("the SQL has a NUL in it".to_owned())) } else { Ok(text) }
 }
 
-/// Runs the synchronous part of a door: a panic of ours is the plugin's error, not its end.
+/// Runs the synchronous part of a host function: a panic of ours is the plugin's error, not its end.
 pub(super) fn contained<T>(ctx: CtxId, body: impl FnOnce() -> Result<T, Fault>) -> Result<T, Error> {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(outcome) => outcome.map_err(|fault| report(ctx, fault)),
