@@ -259,14 +259,14 @@ fn is_plain(name: &str) -> bool {
 /// Why a section is not a package. Its `Display` says what was found in its place.
 ///
 /// ```
-/// use cardinal_plugin_abi::section::{Malformed, read_package};
+/// use cardinal_plugin_abi::section::{SectionError, read_package};
 ///
 /// let found = read_package(b"\x7fELF").unwrap_err();
-/// assert_eq!(found, Malformed::Magic);
+/// assert_eq!(found, SectionError::Magic);
 /// assert_eq!(found.to_string(), "something that does not begin as a package does");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum SectionError {
     /// It does not begin with [`PACKAGE_MAGIC`].
     Magic,
     /// It ends before what it announces does.
@@ -281,7 +281,7 @@ pub enum Malformed {
     Trailing,
 }
 
-impl std::fmt::Display for Malformed {
+impl std::fmt::Display for SectionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Magic => f.write_str("something that does not begin as a package does"),
@@ -294,7 +294,7 @@ impl std::fmt::Display for Malformed {
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for SectionError {}
 
 /// How much of a bad name is shown.
 const SHOWN: usize = 100;
@@ -305,50 +305,50 @@ const SHOWN: usize = 100;
 /// are the caller's to check.
 ///
 /// ```
-/// use cardinal_plugin_abi::section::{Malformed, package_size, read_package, write_package};
+/// use cardinal_plugin_abi::section::{SectionError, package_size, read_package, write_package};
 ///
 /// const FILES: &[(&str, &[u8])] = &[("manifest.json", b"{}")];
 /// const SECTION: [u8; package_size(FILES)] = write_package(FILES);
 /// assert_eq!(read_package(&SECTION).unwrap(), FILES);
-/// assert_eq!(read_package(&SECTION[..20]), Err(Malformed::Cut));
+/// assert_eq!(read_package(&SECTION[..20]), Err(SectionError::Cut));
 /// ```
 ///
 /// # Errors
-/// The section is not such a package: see [`Malformed`].
-pub fn read_package(section: &[u8]) -> Result<Vec<(&str, &[u8])>, Malformed> {
-    let rest = section.strip_prefix(&PACKAGE_MAGIC).ok_or(Malformed::Magic)?;
+/// The section is not such a package: see [`SectionError`].
+pub fn read_package(section: &[u8]) -> Result<Vec<(&str, &[u8])>, SectionError> {
+    let rest = section.strip_prefix(&PACKAGE_MAGIC).ok_or(SectionError::Magic)?;
     let (count, mut rest) = number(rest)?;
     if count as usize > PACKAGE_FILES {
-        return Err(Malformed::TooMany(count));
+        return Err(SectionError::TooMany(count));
     }
     let mut files = Vec::new();
     let mut seen = HashSet::new();
     for _ in 0..count {
         let (name, after) = number(rest)?;
         let (data, after) = number(after)?;
-        let (name, after) = after.split_at_checked(name as usize).ok_or(Malformed::Cut)?;
-        let (data, after) = after.split_at_checked(data as usize).ok_or(Malformed::Cut)?;
+        let (name, after) = after.split_at_checked(name as usize).ok_or(SectionError::Cut)?;
+        let (data, after) = after.split_at_checked(data as usize).ok_or(SectionError::Cut)?;
         let name = plain(name)?;
         if !seen.insert(name) {
-            return Err(Malformed::Twice(shown(name.as_bytes())));
+            return Err(SectionError::Twice(shown(name.as_bytes())));
         }
         files.push((name, data));
         rest = after;
     }
     // A tool that rounds a section up fills it with zeros.
     if rest.iter().any(|byte| *byte != 0) {
-        return Err(Malformed::Trailing);
+        return Err(SectionError::Trailing);
     }
     Ok(files)
 }
 
-fn number(bytes: &[u8]) -> Result<(u32, &[u8]), Malformed> {
-    let (number, rest) = bytes.split_first_chunk::<4>().ok_or(Malformed::Cut)?;
+fn number(bytes: &[u8]) -> Result<(u32, &[u8]), SectionError> {
+    let (number, rest) = bytes.split_first_chunk::<4>().ok_or(SectionError::Cut)?;
     Ok((u32::from_le_bytes(*number), rest))
 }
 
-fn plain(name: &[u8]) -> Result<&str, Malformed> {
-    std::str::from_utf8(name).ok().filter(|name| is_plain(name)).ok_or_else(|| Malformed::Name(shown(name)))
+fn plain(name: &[u8]) -> Result<&str, SectionError> {
+    std::str::from_utf8(name).ok().filter(|name| is_plain(name)).ok_or_else(|| SectionError::Name(shown(name)))
 }
 
 fn shown(name: &[u8]) -> String {
@@ -366,7 +366,7 @@ mod tests {
         static SECTION: [u8; SIZE] = write_package(FILES);
         assert_eq!(read_package(&SECTION).unwrap(), FILES);
         for end in 0..SIZE {
-            let expected = if end < 8 { Malformed::Magic } else { Malformed::Cut };
+            let expected = if end < 8 { SectionError::Magic } else { SectionError::Cut };
             assert_eq!(read_package(&SECTION[..end]), Err(expected), "cut at {end}");
         }
     }
@@ -385,30 +385,30 @@ mod tests {
     fn a_name_that_leads_elsewhere_is_refused() {
         for name in ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", "a/", "c:x", "a\\b", "a\0"] {
             let section = section(1, &[(name.as_bytes(), b"")]);
-            assert_eq!(read_package(&section), Err(Malformed::Name(name.to_owned())), "{name:?}");
+            assert_eq!(read_package(&section), Err(SectionError::Name(name.to_owned())), "{name:?}");
         }
-        assert!(matches!(read_package(&section(1, &[(b"a\xff", b"")])), Err(Malformed::Name(_))));
+        assert!(matches!(read_package(&section(1, &[(b"a\xff", b"")])), Err(SectionError::Name(_))));
         let long = [b"/".as_slice(), &[b'a'; 1 << 20]].concat();
-        let Err(Malformed::Name(shown)) = read_package(&section(1, &[(&long, b"")])) else { panic!("it was read") };
+        let Err(SectionError::Name(shown)) = read_package(&section(1, &[(&long, b"")])) else { panic!("it was read") };
         assert_eq!(shown.len(), SHOWN);
     }
 
     #[test]
     fn a_name_stands_once_and_nothing_stands_behind_the_last_file() {
         let twice = section(2, &[(b"manifest.json", b"{}"), (b"manifest.json", b"[]")]);
-        assert_eq!(read_package(&twice), Err(Malformed::Twice("manifest.json".to_owned())));
+        assert_eq!(read_package(&twice), Err(SectionError::Twice("manifest.json".to_owned())));
         let one = section(1, &[(b"manifest.json", b"{}")]);
         assert_eq!(read_package(&[&one[..], &[0; 15]].concat()).unwrap().len(), 1);
-        assert_eq!(read_package(&[&one[..], &one[..]].concat()), Err(Malformed::Trailing));
+        assert_eq!(read_package(&[&one[..], &one[..]].concat()), Err(SectionError::Trailing));
     }
 
     #[test]
     fn what_a_section_announces_is_not_believed() {
-        assert_eq!(read_package(&section(u32::MAX, &[])), Err(Malformed::TooMany(u32::MAX)));
-        assert_eq!(read_package(&section(2, &[(b"a", b"")])), Err(Malformed::Cut));
+        assert_eq!(read_package(&section(u32::MAX, &[])), Err(SectionError::TooMany(u32::MAX)));
+        assert_eq!(read_package(&section(2, &[(b"a", b"")])), Err(SectionError::Cut));
         for lengths in [[u32::MAX, 0], [0, u32::MAX], [u32::MAX, u32::MAX], [1, 64 << 20]] {
             let section = [section(1, &[]), lengths.map(u32::to_le_bytes).concat(), b"a".to_vec()].concat();
-            assert_eq!(read_package(&section), Err(Malformed::Cut), "{lengths:?}");
+            assert_eq!(read_package(&section), Err(SectionError::Cut), "{lengths:?}");
         }
     }
 

@@ -25,7 +25,7 @@ pub use self::{
     access::{AccessLine, CLIENT_CLOSED},
     channel::LogSender,
     check::LineCheck,
-    levels::{Override, OverrideFault},
+    levels::{Override, TooManyOverridesError},
     writer::Flush,
 };
 use self::{
@@ -143,7 +143,7 @@ impl Log {
         target: Option<&str>,
         level: LevelFilter,
         until: time::OffsetDateTime,
-    ) -> Result<(), OverrideFault> {
+    ) -> Result<(), TooManyOverridesError> {
         self.0.levels.set(target, level, until, self.0.clock.now())
     }
 

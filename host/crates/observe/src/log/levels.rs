@@ -33,7 +33,7 @@ pub struct Override {
 /// Why a level was not changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{MAX_OVERRIDES} levels are already changed")]
-pub struct OverrideFault;
+pub struct TooManyOverridesError;
 
 #[derive(Debug)]
 pub(super) struct Levels {
@@ -93,13 +93,13 @@ impl Levels {
         level: LevelFilter,
         until: OffsetDateTime,
         now: OffsetDateTime,
-    ) -> Result<(), OverrideFault> {
+    ) -> Result<(), TooManyOverridesError> {
         let target = target.unwrap_or("*");
         {
             let mut overrides = self.overrides.lock();
             let full = overrides.len() >= MAX_OVERRIDES && !overrides.iter().any(|known| known.target == target);
             if full && until > now {
-                return Err(OverrideFault);
+                return Err(TooManyOverridesError);
             }
             overrides.retain(|known| known.target != target);
             overrides.push(Override {
@@ -176,7 +176,7 @@ mod tests {
         for n in 0..MAX_OVERRIDES {
             levels.set(Some(&format!("m{n}")), LevelFilter::DEBUG, later, NOW).unwrap();
         }
-        assert_eq!(levels.set(Some("one-more"), LevelFilter::DEBUG, later, NOW), Err(OverrideFault));
+        assert_eq!(levels.set(Some("one-more"), LevelFilter::DEBUG, later, NOW), Err(TooManyOverridesError));
         levels.set(Some("m3"), LevelFilter::TRACE, later, NOW).unwrap();
         levels.set(Some("m3"), LevelFilter::TRACE, NOW, NOW).unwrap();
         assert_eq!(levels.report().1.len(), MAX_OVERRIDES - 1);
