@@ -321,19 +321,19 @@ impl Sources {
 
 /// Why a row is not written, for the errors of its job.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct RowError {
     pub code: &'static Code,
     pub detail: Option<String>,
     pub fields: Vec<FieldError>,
 }
 
-impl From<&CardError> for Refusal {
+impl From<&CardError> for RowError {
     fn from(error: &CardError) -> Self {
         Self { code: error.code(), detail: error.detail(), fields: error.fields().to_vec() }
     }
 }
 
-impl Refusal {
+impl RowError {
     pub fn new(code: &'static Code, detail: impl Into<String>) -> Self {
         Self { code, detail: Some(detail.into()), fields: Vec::new() }
     }

@@ -19,7 +19,7 @@ use cardinal_base::{codes, db_error};
 use cardinal_cards::{
     card::Status,
     error::{CardError, FieldError},
-    row::{Mode, Refusal, Row, Terms},
+    row::{Mode, Row, RowError, Terms},
 };
 
 mod staged;
@@ -60,8 +60,8 @@ impl Outcome {
         self.refused.extend(other.refused);
     }
 
-    fn refuse(&mut self, row: &Row, refusal: &Refusal) {
-        self.refused.push(refusal.report(row.line, Some(&row.sku)));
+    fn refuse(&mut self, row: &Row, error: &RowError) {
+        self.refused.push(error.report(row.line, Some(&row.sku)));
     }
 }
 
@@ -133,7 +133,7 @@ impl Import<'_> {
                     todo.push(rows);
                 }
                 Err(error) if error.is_of_data() => match rows {
-                    [row] => outcome.refuse(row, &row_refusal(&error)),
+                    [row] => outcome.refuse(row, &row_error(&error)),
                     _ => {
                         let (first, second) = rows.split_at(rows.len() / 2);
                         todo.extend([second, first]);
@@ -241,7 +241,7 @@ impl Import<'_> {
                 (None, _) => {}
             }
             if row.title.is_none() {
-                outcome.refuse(row, &Refusal::from(&CardError::field("/title", "A new card needs a title.")));
+                outcome.refuse(row, &RowError::from(&CardError::field("/title", "A new card needs a title.")));
                 continue;
             }
             let hidden = row.id.and_then(|id| Some((id, *known.hidden.get(&id)?)));
@@ -252,7 +252,7 @@ impl Import<'_> {
                 (None, false) => sorted.new.push((row, row.id.unwrap_or_else(Uuid::now_v7))),
                 _ => {
                     let detail = "Another card has this id.";
-                    outcome.refuse(row, &Refusal::new(&codes::CONFLICT, detail));
+                    outcome.refuse(row, &RowError::new(&codes::CONFLICT, detail));
                 }
             }
         }
@@ -377,21 +377,21 @@ async fn list_sources<'r>(
     Ok(())
 }
 
-fn taken(detail: &str) -> Refusal {
-    Refusal::new(&codes::SKU_TAKEN, detail)
+fn taken(detail: &str) -> RowError {
+    RowError::new(&codes::SKU_TAKEN, detail)
 }
 
 /// A row that passed every check and that the database can't hold all the same.
-fn row_refusal(error: &WriteError) -> Refusal {
+fn row_error(error: &WriteError) -> RowError {
     if let WriteError::Sql(error) = error
         && let Some(detail) = db_error::card_too_large(error)
     {
         let fields = vec![FieldError { pointer: "/attributes".to_owned(), detail: detail.clone() }];
-        return Refusal { code: &codes::CARD_TOO_LARGE, detail: Some(detail), fields };
+        return RowError { code: &codes::CARD_TOO_LARGE, detail: Some(detail), fields };
     }
     let reason = match error {
         WriteError::Sql(error) => error.as_db_error().map_or_else(String::new, |fault| fault.message().to_owned()),
         WriteError::Other(_) => String::new(),
     };
-    Refusal::new(&codes::VALIDATION_FAILED, format!("The database can't hold this row: {reason}."))
+    RowError::new(&codes::VALIDATION_FAILED, format!("The database can't hold this row: {reason}."))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{error::CardError, row::Refusal};
+use crate::{error::CardError, row::RowError};
 
 /// Characters of a wrong value that a report repeats.
 const MAX_VALUE_CHARS: usize = 80;
@@ -14,7 +14,7 @@ pub(super) fn describe(
     sku: Option<&str>,
     value: impl Fn(&str) -> Option<String>,
 ) -> Value {
-    let mut report = Refusal::from(error).report(line, sku.filter(|sku| !sku.is_empty()));
+    let mut report = RowError::from(error).report(line, sku.filter(|sku| !sku.is_empty()));
     for field in report["errors"].as_array_mut().into_iter().flatten() {
         let Some(found) = field["pointer"].as_str().filter(|pointer| !pointer.is_empty()).and_then(&value) else {
             continue;
