@@ -85,7 +85,7 @@ impl PluginContext {
         Self { core, call: None }
     }
 
-    pub(crate) fn of_call(core: Arc<Core>, call: InCall) -> Self {
+    pub(crate) fn from_call(core: Arc<Core>, call: InCall) -> Self {
         Self { core, call: Some(Arc::new(call)) }
     }
 
@@ -205,7 +205,7 @@ impl PluginContext {
     pub fn service_user(&self) -> impl Future<Output = Result<User>> + Send + use<> {
         let (core, answer) = (self.core.clone(), (self.core.host.service_user())(self.core.ctx));
         async move {
-            let user = User::parse(answer.await.map_err(Error::of_host)?.get())?;
+            let user = User::parse(answer.await.map_err(Error::from_host)?.get())?;
             let _ = core.service_user.set(user.id); // it is the same each time
             Ok(user)
         }
@@ -270,7 +270,7 @@ pub(crate) fn parse<T: DeserializeOwned>(
     answer: Result<cardinal_plugin_abi::Bytes, cardinal_plugin_abi::Error>,
     what: &str,
 ) -> Result<T> {
-    let bytes = answer.map_err(Error::of_host)?;
+    let bytes = answer.map_err(Error::from_host)?;
     serde_json::from_slice(bytes.get()).map_err(|error| Error::internal(format!("the host's {what}: {error}")))
 }
 

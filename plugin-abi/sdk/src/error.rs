@@ -119,7 +119,7 @@ impl Error {
         StdError { inner: Inner(self) }
     }
 
-    fn of_std(error: &(dyn std::error::Error + 'static)) -> Self {
+    fn from_std(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut next = Some(error);
         while let Some(cause) = next {
             let ours = cause.downcast_ref::<StdError>().map(|own| &own.inner.0);
@@ -128,7 +128,7 @@ impl Error {
             }
             next = cause.source();
         }
-        Self::of_code(codes::INTERNAL, chain(error))
+        Self::from_code(codes::INTERNAL, chain(error))
     }
 
     fn copy(&self) -> Self {
@@ -193,7 +193,7 @@ struct Reply {
 impl Error {
     /// An error of the host's. (Not `From`: that would collide with the conversion from every
     /// `std::error::Error`.)
-    pub(crate) fn of_host(error: abi::Error) -> Self {
+    pub(crate) fn from_host(error: abi::Error) -> Self {
         let details: Value = serde_json::from_slice(error.details.get()).unwrap_or_default();
         let kind = match error.code {
             codes::REPLY => Reply::deserialize(&details).map_or(Kind::Code(codes::INTERNAL), |r| Kind::Reply(r.status)),
@@ -221,7 +221,7 @@ impl From<Error> for abi::Error {
 /// texts. One that [`Error::into_std`] made comes back as it was, also from within others.
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Error {
     fn from(error: E) -> Self {
-        Self::of_std(&*error.into())
+        Self::from_std(&*error.into())
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_reply_survives_the_border() {
         let sent = Error::conflict("taken").field("/sku", "exists").field("/title", "empty");
-        let error = Error::of_host(abi::Error::from(sent));
+        let error = Error::from_host(abi::Error::from(sent));
         assert_eq!((error.status(), error.code(), error.message()), (Some(409), Some("conflict"), "taken"));
         assert_eq!(error.details["errors"][1]["pointer"], "/title");
     }
@@ -297,7 +297,7 @@ mod tests {
         let mut raw = abi::Error::new(codes::FORBIDDEN, "no");
         (raw.flags, raw.details) =
             (codes::flags::PUBLIC | 1 << 9, String::from("{\"required_scope\":\"x:read\"}").into());
-        let passed = abi::Error::from(Error::of_host(raw));
+        let passed = abi::Error::from(Error::from_host(raw));
         assert_eq!((passed.code, passed.flags), (codes::FORBIDDEN, codes::flags::PUBLIC | 1 << 9));
         assert_eq!(passed.details.get(), b"{\"required_scope\":\"x:read\"}");
     }
@@ -349,6 +349,6 @@ mod tests {
     fn malformed_details_of_the_other_side_do_no_harm() {
         let mut raw = abi::Error::new(codes::REPLY, "x");
         raw.details = String::from("{\"status\": \"many\"").into();
-        assert_eq!(Error::of_host(raw).status(), None);
+        assert_eq!(Error::from_host(raw).status(), None);
     }
 }

@@ -197,7 +197,7 @@ impl Instance {
         let entry = usize::try_from(handler).ok().and_then(|at| self.entries.get(at));
         let entry = entry.ok_or_else(|| Error::over("there is no handler of this number"))?;
         let head = bytes_in(std::mem::take(&mut request.head));
-        let context = PluginContext::of_call(self.core.clone(), InCall::new(call, head.clone()));
+        let context = PluginContext::from_call(self.core.clone(), InCall::new(call, head.clone()));
         let request = Request::receive(head, request)?;
         Ok(scope.enter(|| (entry.handler)(context, request)))
     }

@@ -274,7 +274,7 @@ impl Job {
         let report = record_of(&[(job_report::CHECKPOINT, &checkpoint)]);
         let jobs = host_jobs(&self.ctx)?;
         let saved = (jobs.save)(self.ctx.core.ctx, self.ctx.call_id(), Slice::new(&report));
-        match saved.await.map_err(Error::of_host)?.number {
+        match saved.await.map_err(Error::from_host)?.number {
             0 => Ok(()),
             _ => {
                 self.is_told_to_stop.store(true, Ordering::Relaxed);

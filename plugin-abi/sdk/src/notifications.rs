@@ -190,7 +190,7 @@ impl PluginContext {
             let request = record::write(&[(listen::CHANNEL, channel.as_bytes())]);
             (host.listen)(self.core.ctx, self.call_id(), Slice::new(&request))
         });
-        async move { answer?.await.map(|inner| Notifications { inner }).map_err(Error::of_host) }
+        async move { answer?.await.map(|inner| Notifications { inner }).map_err(Error::from_host) }
     }
 
     /// Returns what PostgreSQL calls a channel of the plugin, for SQL of its own:
@@ -216,7 +216,7 @@ impl PluginContext {
     pub fn channel_name(&self, channel: &str) -> impl Future<Output = Result<String>> + Send + use<> {
         let answer = self.notifications().map(|host| (host.channel)(self.core.ctx, Slice::text(channel)));
         async move {
-            let name = answer?.await.map_err(Error::of_host)?;
+            let name = answer?.await.map_err(Error::from_host)?;
             name.as_text().map(str::to_owned).ok_or_else(|| Error::internal("the host's name of a channel is no text"))
         }
     }
@@ -224,7 +224,7 @@ impl PluginContext {
     fn notifications(&self) -> Result<&'static Channels> {
         self.core.host.listen().ok_or_else(|| {
             let reason = "this host has no notifications; a manifest that needs them says \"requires\": [\"listen\"]";
-            Error::of_code(codes::UNSUPPORTED, reason)
+            Error::from_code(codes::UNSUPPORTED, reason)
         })
     }
 }

@@ -96,7 +96,7 @@ impl IoThread {
 }
 
 fn cannot_start(error: std::io::Error) -> Error {
-    Error::of_code(cardinal_plugin_abi::error::UNAVAILABLE, format!("the plugin's io thread cannot start: {error}"))
+    Error::from_code(cardinal_plugin_abi::error::UNAVAILABLE, format!("the plugin's io thread cannot start: {error}"))
 }
 
 /// Tells the host of a thread of ours, so that it knows whose it is should it crash.

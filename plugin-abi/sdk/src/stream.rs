@@ -85,7 +85,7 @@ impl Stream for ByteStream {
         if let Some(bytes) = self.ahead.take() {
             return Poll::Ready(Some(Ok(bytes)));
         }
-        self.inner.poll_next(cx).map(|piece| piece.map(|piece| piece.map(bytes_in).map_err(Error::of_host)))
+        self.inner.poll_next(cx).map(|piece| piece.map(|piece| piece.map(bytes_in).map_err(Error::from_host)))
     }
 }
 

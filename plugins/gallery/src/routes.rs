@@ -52,7 +52,7 @@ enum Form {
 
 async fn thumbnail(ctx: PluginContext, request: Request) -> Result<Response> {
     let ThumbnailInput { card_id, url, size, form } = request.input().await?;
-    let thumbnail = service::thumbnail(&ctx, card_id, &url, size.unwrap_or(thumbnail::USUAL_SIZE)).await?;
+    let thumbnail = service::thumbnail(&ctx, card_id, &url, size.unwrap_or(thumbnail::DEFAULT_SIZE)).await?;
     let reply = match form {
         Form::Jpeg => Response::bytes("image/jpeg", thumbnail.jpeg),
         Form::Data => Response::json(&json!({

@@ -9,7 +9,7 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Li
 
 /// The longer side at most. A client chooses among these, or it could fill the cache with every size.
 pub(crate) const SIZES: [u32; 3] = [160, 320, 640];
-pub(crate) const USUAL_SIZE: u32 = 320;
+pub(crate) const DEFAULT_SIZE: u32 = 320;
 
 const QUALITY: u8 = 82;
 const MAX_SIDE: u32 = 30_000;

@@ -246,11 +246,11 @@ impl PluginContext {
         };
         async move {
             match answer? {
-                PendingRequest::Asked(answer) => answer.map(|outcome| outcome.map_err(Error::of_host)).await,
+                PendingRequest::Asked(answer) => answer.map(|outcome| outcome.map_err(Error::from_host)).await,
                 PendingRequest::Waiting(ctx, ask) => {
                     same_user(ctx.service_user().await?.id, user)?;
                     let answer = ask(&ctx);
-                    answer.await.map_err(Error::of_host)
+                    answer.await.map_err(Error::from_host)
                 }
             }
         }
@@ -279,7 +279,7 @@ fn same_user(own: Uuid, asked: Uuid) -> Result<()> {
 /// The host's answer to a write as the card's version.
 fn version(answer: Answer) -> Result<i64> {
     let version = i64::try_from(answer.number);
-    version.map_err(|_| Error::of_code(codes::INTERNAL, "the host's version of the card is no version"))
+    version.map_err(|_| Error::from_code(codes::INTERNAL, "the host's version of the card is no version"))
 }
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ impl Connection {
         let answer = (ctx.core.host.db_connect())(ctx.core.ctx, ctx.call_id());
         // `map` makes the lease in the very poll that brings the number: no await lies between.
         answer.map(move |answer| {
-            let lease = Lease { ctx: ctx.as_plugin(), id: answer.map_err(Error::of_host)?.number };
+            let lease = Lease { ctx: ctx.as_plugin(), id: answer.map_err(Error::from_host)?.number };
             Ok(Self { ctx, statements: Mutex::default(), after: Mutex::default(), lease: Some(lease) })
         })
     }
@@ -133,7 +133,7 @@ impl Connection {
         self.settle().await?;
         let prepare = self.ctx.core.host.db_prepare();
         let answer = prepare(self.ctx.core.ctx, self.id(), Slice::text(sql)).await;
-        let shape = self.ctx.core.shapes.get(answer.map_err(Error::of_host)?.get())?;
+        let shape = self.ctx.core.shapes.get(answer.map_err(Error::from_host)?.get())?;
         let statement = Statement { inner: Arc::new(StatementInner { conn: self.id(), shape }) };
         lock(&self.statements).insert(sql.to_owned(), statement.clone());
         Ok(statement)
@@ -180,7 +180,7 @@ impl Connection {
     /// PostgreSQL's, of the first statement that fails; none behind it has run. And the loss of the connection.
     pub async fn batch_execute(&self, sql: &str) -> Result<()> {
         self.settle().await?;
-        self.batch(sql).await.map(drop).map_err(Error::of_host)
+        self.batch(sql).await.map(drop).map_err(Error::from_host)
     }
 
     /// Begins a transaction. It is rolled back unless [`commit`](Transaction::commit) succeeds.
@@ -231,7 +231,7 @@ impl Connection {
         let scope = core.call_scope(self.ctx.call_id())?;
         let copy = core.host.db_copy_in();
         let answer = copy(core.ctx, self.id(), Slice::text(sql), stream::give(scope, pieces));
-        answer.await.map(|answer| answer.number).map_err(Error::of_host)
+        answer.await.map(|answer| answer.number).map_err(Error::from_host)
     }
 
     /// Runs `COPY ... TO STDOUT` and returns its data piece by piece, in the format that the SQL names.
@@ -259,7 +259,7 @@ impl Connection {
         self.settle().await?;
         let copy = self.ctx.core.host.db_copy_out();
         let answer = copy(self.ctx.core.ctx, self.id(), Slice::text(sql));
-        answer.await.map(ByteStream::new).map_err(Error::of_host)
+        answer.await.map(ByteStream::new).map_err(Error::from_host)
     }
 
     async fn statement<T: ToStatement + ?Sized>(&self, statement: &T) -> Result<Statement> {
@@ -277,7 +277,7 @@ impl Connection {
     /// The error of a statement. One that the server no longer takes (a table has changed, somebody
     /// said DEALLOCATE) is forgotten, so that the next try prepares it anew.
     fn fault(&self, statement: &Statement, error: cardinal_plugin_abi::Error) -> Error {
-        let error = Error::of_host(error);
+        let error = Error::from_host(error);
         if matches!(error.sqlstate(), Some(CACHED_PLAN | NO_SUCH_STATEMENT)) {
             lock(&self.statements).retain(|_, known| !Arc::ptr_eq(&known.inner, &statement.inner));
         }
@@ -313,7 +313,7 @@ impl Connection {
             if let Some(running) = after.running.as_mut() {
                 let outcome = ready!(running.poll_unpin(cx));
                 after.running = None;
-                outcome.map_err(Error::of_host)?;
+                outcome.map_err(Error::from_host)?;
             }
             match after.queued.take() {
                 None => return Poll::Ready(Ok(())),

@@ -356,7 +356,7 @@ impl Stream for RowStream {
             match self.batches.poll_next(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(Error::of_host(error)))),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(Error::from_host(error)))),
                 Poll::Ready(Some(Ok(batch))) => (self.batch, self.at) = (bytes_in(batch), 0),
             }
         }

@@ -56,7 +56,7 @@ impl<'a> Transaction<'a> {
         // Made before the answer: when this future is dropped, nobody knows whether it has begun.
         let transaction = Self { conn, depth, over: false };
         let sql = if depth == 0 { "BEGIN".to_owned() } else { format!("SAVEPOINT cardinal_{depth}") };
-        transaction.conn.batch(&sql).await.map_err(Error::of_host)?;
+        transaction.conn.batch(&sql).await.map_err(Error::from_host)?;
         Ok(transaction)
     }
 
@@ -135,7 +135,7 @@ impl<'a> Transaction<'a> {
 
     async fn end(mut self, sql: &str) -> Result<()> {
         self.conn.settle().await?;
-        self.conn.batch(sql).await.map_err(Error::of_host)?;
+        self.conn.batch(sql).await.map_err(Error::from_host)?;
         self.over = true; // only now: whatever failed before this leaves it to the drop
         Ok(())
     }

@@ -140,15 +140,15 @@ impl Error {
     /// assert_eq!((error.status(), error.message()), (None, "the price list has no rows"));
     /// ```
     pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::of_code(codes::INTERNAL, chain(&*cause.into()))
+        Self::from_code(codes::INTERNAL, chain(&*cause.into()))
     }
 
-    pub(crate) fn of_code(code: u32, message: impl Into<String>) -> Self {
+    pub(crate) fn from_code(code: u32, message: impl Into<String>) -> Self {
         Self { kind: Kind::Code(code), message: message.into(), details: Value::Null, flags: 0 }
     }
 
     /// The plugin, or its call, is over.
     pub(crate) fn over(what: &str) -> Self {
-        Self::of_code(codes::BAD_HANDLE, what)
+        Self::from_code(codes::BAD_HANDLE, what)
     }
 }

@@ -215,7 +215,7 @@ impl HttpRequest {
             let record = self.record();
             (client.send)(self.ctx.core.ctx, self.ctx.call_id(), Slice::new(&record))
         });
-        async move { HttpResponse::read(answer?.await.map_err(Error::of_host)?) }
+        async move { HttpResponse::read(answer?.await.map_err(Error::from_host)?) }
     }
 
     fn record(&self) -> Vec<u8> {
@@ -235,5 +235,5 @@ impl HttpRequest {
 
 fn no_client() -> Error {
     let reason = "this host has no HTTP client; a manifest that needs it says \"requires\": [\"http-client\"]";
-    Error::of_code(codes::UNSUPPORTED, reason)
+    Error::from_code(codes::UNSUPPORTED, reason)
 }

@@ -30,7 +30,7 @@ impl TestHost {
     pub fn call_context(&self, request: TestRequest) -> PluginContext {
         let call = self.enter(&request);
         let head = crate::stream::bytes_in(request.into_abi(None).head);
-        PluginContext::of_call(self.running().instance.core.clone(), InCall::new(call, head))
+        PluginContext::from_call(self.running().instance.core.clone(), InCall::new(call, head))
     }
 
     /// Sends a request through the router and waits for the whole reply, streamed bodies included.

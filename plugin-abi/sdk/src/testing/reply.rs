@@ -120,7 +120,7 @@ impl Future for TestCall {
         let caller = self.caller.take();
         Poll::Ready(match reply {
             Ok(reply) => TestReply::read(reply, caller),
-            Err(error) => TestReply::failed(with_place(Error::of_host(error), caller.as_ref())),
+            Err(error) => TestReply::failed(with_place(Error::from_host(error), caller.as_ref())),
         })
     }
 }
@@ -129,8 +129,8 @@ impl Future for TestCall {
 fn with_place(mut error: Error, caller: Option<&CallerGuard>) -> Error {
     let Some(caller) = caller.filter(|_| error.is_panic()) else { return error };
     let log = lock(&caller.host.log);
-    let of_call = |line: &&LogLine| line.call == caller.call && line.field("panic") == true;
-    if let Some(line) = log.iter().rev().find(of_call) {
+    let is_of_call = |line: &&LogLine| line.call == caller.call && line.field("panic") == true;
+    if let Some(line) = log.iter().rev().find(is_of_call) {
         error.set("location", line.field("location"));
     }
     drop(log);

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::{FakeHost, lock, now};
 
 /// Events on a page when the plugin does not say, and at most: the host's own bounds.
-const USUAL_LIMIT: usize = 100;
+const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 500;
 
 /// The events so far, and who waits for more.
@@ -86,7 +86,7 @@ impl Future for Page {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut events = lock(&self.host.events);
         let last = events.all.len();
-        let limit = self.wanted.limit.unwrap_or(USUAL_LIMIT).clamp(1, MAX_LIMIT);
+        let limit = self.wanted.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let known = |after: &usize| (events.forgotten..=last).contains(after);
         let Some(after) = self.wanted.after.filter(known) else {
             let page = json!({ "items": [], "cursor": last, "restart": true });
