@@ -76,53 +76,25 @@ impl<'a> Run<'a> {
         turn: &mut CardsTurn<'_>,
         is_committing: &AtomicBool,
     ) -> Result<Done, Failure> {
-        let (step, schema) = (self.step, self.step.schema());
-        let (statements, started) = (self.statements, self.started);
+        let (step, schema, started) = (self.step, self.step.schema(), self.started);
         let runtime_role = step.names.plugin_runtime(step.plugin);
         let tx = self.session.transaction().await.context("beginning schema.sql")?;
         tx.batch_execute(&look_settings()).await.context("preparing the transaction of schema.sql")?;
-        let before = diff::holders(&tx, &schema).await?;
-        let relations_before = relations(&tx, &schema).await?;
-        let unindexed_before = catalog::unindexed_keys(&tx, &schema).await?;
+        let before = Before::look(&tx, &schema).await?;
         prepare(&tx, &schema, &runtime_role).await?;
-        let mut notes = Notes::new(&schema, &before)?;
-        for (at, statement) in statements.iter().enumerate() {
-            if types::is_made(&tx, &schema, statement).await? {
-                // A step that comes from a backup was made before types were compared, or has passed.
-                if !step.replay {
-                    let left = step.schema_timeout.saturating_sub(started.elapsed());
-                    notes.compare_type(&tx, statement, &statements[at + 1..], left).await?;
-                }
-                continue;
-            }
-            if statement.may_lock_cards() {
-                turn.take().await?;
-            }
-            notes.run(&tx, statement, step.schema_timeout.saturating_sub(started.elapsed())).await?;
-            if !notes.lock.is_taken() {
-                turn.give_back().await?;
-            }
-        }
+        let mut notes = Notes::new(&schema, &before.holders)?;
+        notes.run_all(&tx, step, self.statements, started, turn).await?;
         let Notes { card_keys, rows, late, .. } = notes;
-        // What waited for the commit happens now, before it is looked at.
-        tx.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")
-            .await
-            .map_err(|error| Failure::from_statement(error, None))?;
-        tx.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
-        check_size(&tx, &schema, relations_before).await?;
-        let after = diff::holders(&tx, &schema).await?;
-        let mut lost = diff::lost(&before, &after);
-        lost.extend(rows.finish(&tx, &schema, &before).await?);
-        remove_repeated(&mut lost);
+        let lost = before.losses(&tx, &schema, rows).await?;
         if let Some(refusal) = diff::refusal(&lost, agreed).filter(|_| !step.replay) {
             return Err(Failure::Refused(refusal));
         }
         let late = late.finish(&tx).await?;
-        let keys = card_keys.give_up_places(&tx, step.schema_timeout.saturating_sub(started.elapsed())).await?;
+        let keys = card_keys.give_up_places(&tx, time_left(step, started)).await?;
         keys.index(&tx).await?;
         keys.index_further(&tx).await?;
         if !step.replay {
-            check_indexes(&tx, &schema, &unindexed_before).await?;
+            check_indexes(&tx, &schema, &before.unindexed).await?;
         }
         if let Some(refusal) = step.catalog_refusal(&tx).await? {
             return Err(Failure::Refused(refusal));
@@ -170,6 +142,42 @@ impl<'a> Run<'a> {
     }
 }
 
+fn time_left(step: &Step<'_>, started: Instant) -> Duration {
+    step.schema_timeout.saturating_sub(started.elapsed())
+}
+
+/// What the schema had before the run.
+struct Before {
+    holders: Holders,
+    relations: i64,
+    unindexed: Vec<String>,
+}
+
+impl Before {
+    async fn look(tx: &Transaction<'_>, schema: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            holders: diff::holders(tx, schema).await?,
+            relations: relations(tx, schema).await?,
+            unindexed: catalog::unindexed_keys(tx, schema).await?,
+        })
+    }
+
+    /// What is gone once all statements have run.
+    async fn losses(&self, tx: &Transaction<'_>, schema: &str, rows: RowChanges) -> Result<Vec<String>, Failure> {
+        // What waited for the commit happens now, before it is looked at.
+        tx.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")
+            .await
+            .map_err(|error| Failure::from_statement(error, None))?;
+        tx.batch_execute(&look_settings()).await.context("preparing the look at what schema.sql did")?;
+        check_size(tx, schema, self.relations).await?;
+        let after = diff::holders(tx, schema).await?;
+        let mut lost = diff::lost(&self.holders, &after);
+        lost.extend(rows.finish(tx, schema, &self.holders).await?);
+        remove_repeated(&mut lost);
+        Ok(lost)
+    }
+}
+
 /// What is known of a run while its statements are under way.
 struct Notes<'a> {
     schema: &'a str,
@@ -184,6 +192,33 @@ impl<'a> Notes<'a> {
     fn new(schema: &'a str, before: &'a Holders) -> anyhow::Result<Self> {
         let (lock, card_keys) = (CardLock::new(schema), CardKeys::new(schema, &random_tag()?));
         Ok(Self { schema, before, lock, card_keys, late: Late::new(schema), rows: RowChanges::new(before) })
+    }
+
+    async fn run_all(
+        &mut self,
+        tx: &Transaction<'_>,
+        step: &Step<'_>,
+        statements: &[Statement],
+        started: Instant,
+        turn: &mut CardsTurn<'_>,
+    ) -> Result<(), Failure> {
+        for (at, statement) in statements.iter().enumerate() {
+            if types::is_made(tx, self.schema, statement).await? {
+                // A step that comes from a backup was made before types were compared, or has passed.
+                if !step.replay {
+                    self.compare_type(tx, statement, &statements[at + 1..], time_left(step, started)).await?;
+                }
+                continue;
+            }
+            if statement.may_lock_cards() {
+                turn.take().await?;
+            }
+            self.run(tx, statement, time_left(step, started)).await?;
+            if !self.lock.is_taken() {
+                turn.give_back().await?;
+            }
+        }
+        Ok(())
     }
 
     /// Holds a type that is there against the statement that would make it, which runs for that and is undone.
