@@ -25,6 +25,13 @@ pub struct Cron {
     needs_both_days: bool,
 }
 
+/// A minute of a day.
+#[derive(Clone, Copy)]
+struct DayMinute {
+    hour: u8,
+    minute: u8,
+}
+
 impl Cron {
     /// Reads an expression; the error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -54,15 +61,15 @@ impl Cron {
     pub fn next_after(&self, moment: OffsetDateTime) -> Option<OffsetDateTime> {
         let from = moment.to_offset(time::UtcOffset::UTC).checked_add(Duration::MINUTE)?;
         let mut day = from.date();
-        let mut earliest = (from.hour(), from.minute());
+        let mut earliest = DayMinute { hour: from.hour(), minute: from.minute() };
         for _ in 0..SEARCH_DAYS {
             if self.fits(day)
-                && let Some((hour, minute)) = self.first_time(earliest)
+                && let Some(DayMinute { hour, minute }) = self.first_time(earliest)
             {
                 return Some(day.with_time(Time::from_hms(hour, minute, 0).ok()?).assume_utc());
             }
             day = day.next_day()?;
-            earliest = (0, 0);
+            earliest = DayMinute { hour: 0, minute: 0 };
         }
         None
     }
@@ -75,11 +82,11 @@ impl Cron {
     }
 
     /// The first time of a day, not before `earliest`.
-    fn first_time(&self, earliest: (u8, u8)) -> Option<(u8, u8)> {
-        let hours = (earliest.0..24).filter(|hour| has(self.hours, *hour));
+    fn first_time(&self, earliest: DayMinute) -> Option<DayMinute> {
+        let hours = (earliest.hour..24).filter(|hour| has(self.hours, *hour));
         hours.into_iter().find_map(|hour| {
-            let first = if hour == earliest.0 { earliest.1 } else { 0 };
-            (first..60).find(|minute| has(self.minutes, *minute)).map(|minute| (hour, minute))
+            let first = if hour == earliest.hour { earliest.minute } else { 0 };
+            (first..60).find(|minute| has(self.minutes, *minute)).map(|minute| DayMinute { hour, minute })
         })
     }
 }

@@ -312,9 +312,9 @@ async fn finish(jobs: &Jobs, id: Uuid, end: &End, total: Option<i64>) -> Option<
     }
 }
 
-/// A failure of one item or row, as readers get it.
-fn fault(about: (&str, Value), code: &str, detail: impl Into<String>) -> Value {
-    serde_json::json!({about.0: about.1, "code": code, "detail": detail.into()})
+/// A failure of one card, as readers get it.
+fn card_fault(card: Uuid, code: &str, detail: impl Into<String>) -> Value {
+    serde_json::json!({"id": card.to_string(), "code": code, "detail": detail.into()})
 }
 
 /// Whether a step that failed so is worth another attempt: the database was away, or two steps met.

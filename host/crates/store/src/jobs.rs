@@ -11,7 +11,7 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 pub(super) use self::step::keep_errors;
-pub use self::step::{CountError, Step, count, part, place};
+pub use self::step::{CountError, JobPlace, Step, count, part, place};
 use super::card_list::{Conditions, Digest};
 use crate::error::StoreError;
 use crate::{

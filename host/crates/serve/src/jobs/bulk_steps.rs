@@ -10,14 +10,14 @@ use uuid::Uuid;
 use super::{
     End, Jobs, StepError,
     bulk::{self, Action},
-    fault, may_pass,
+    card_fault, may_pass,
     step::{ATTEMPTS, MAX_WAIT, find_progress, pause, rights_gone, starter},
     tool,
 };
 use cardinal_base::{card_size, codes};
 use cardinal_store::{
     card_bulk::{self, BulkAction},
-    jobs::{self, Job, Step},
+    jobs::{self, Job, JobPlace, Step},
 };
 
 /// After a step the database has as long for others as the step took, at most this long.
@@ -49,8 +49,8 @@ async fn parts(jobs: &Jobs, job: &Job, bulk_action: &BulkAction, cancelled: &Can
             Ok(Some(true)) => return End::Cancelled,
             Ok(Some(false)) => (number, failures) = (number + 1, 0),
             Ok(None) => return End::Done,
-            Err(StepError::Lost) => match find_progress(jobs, job.id, (number, 0)).await {
-                Some((next, _)) => (number, failures) = (next, 0),
+            Err(StepError::Lost) => match find_progress(jobs, job.id, JobPlace::from_part(number)).await {
+                Some(next) => (number, failures) = (next.part, 0),
                 None => return End::Lost,
             },
             Err(StepError::Error(error)) if may_pass(&error) && failures < ATTEMPTS => {
@@ -81,8 +81,8 @@ async fn part(jobs: &Jobs, job: &Job, bulk_action: &BulkAction, number: i32) -> 
         done: outcome.changed + outcome.unchanged,
         errors: outcome.missing.into_iter().map(missing).chain(too_large).collect(),
         counts: vec![("changed", outcome.changed), ("unchanged", outcome.unchanged)],
-        from: (number, 0),
-        next_part: number + 1,
+        from: JobPlace::from_part(number),
+        next: JobPlace::from_part(number + 1),
         ..Step::default()
     };
     let stop = jobs::count(&tx, job.id, jobs.runner, &step).await?;
@@ -91,10 +91,10 @@ async fn part(jobs: &Jobs, job: &Job, bulk_action: &BulkAction, number: i32) -> 
 }
 
 fn missing(id: Uuid) -> Value {
-    fault(("id", Value::from(id.to_string())), codes::NOT_FOUND.name, "There is no such card, or it is deleted.")
+    card_fault(id, codes::NOT_FOUND.name, "There is no such card, or it is deleted.")
 }
 
 fn too_large(id: Uuid, bytes: i32) -> Value {
     let detail = card_size::describe_excess(&bytes.to_string());
-    fault(("id", Value::from(id.to_string())), codes::CARD_TOO_LARGE.name, detail)
+    card_fault(id, codes::CARD_TOO_LARGE.name, detail)
 }

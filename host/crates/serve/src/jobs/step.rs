@@ -13,7 +13,7 @@ use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::{caller::SharedCaller, credential::Credential};
 use cardinal_observe::trace::Trace;
 use cardinal_plugin_host::call::CallParts;
-use cardinal_store::jobs::{self, Job};
+use cardinal_store::jobs::{self, Job, JobPlace};
 
 /// A step that failed is tried again so often before the job is given up; the wait between grows to [`MAX_WAIT`].
 pub(super) const ATTEMPTS: u32 = 20;
@@ -34,7 +34,7 @@ pub(super) fn rights_gone(error: &ApiError) -> End {
 
 /// Where a job of this process is, when that is further than `from`: its last step was committed, though the answer to
 /// that was lost.
-pub(super) async fn find_progress(jobs: &Jobs, id: Uuid, from: (i32, i32)) -> Option<(i32, i32)> {
+pub(super) async fn find_progress(jobs: &Jobs, id: Uuid, from: JobPlace) -> Option<JobPlace> {
     jobs::place(&jobs.pool, id, jobs.runner).await.ok().flatten().filter(|place| *place > from)
 }
 

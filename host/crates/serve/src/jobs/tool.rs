@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    End, Jobs, StepError, describe, fault, may_pass,
+    End, Jobs, StepError, card_fault, describe, may_pass,
     step::{self, call_parts, pause, rights_gone, starter},
 };
 use crate::audit::AuditAction;
@@ -28,7 +28,7 @@ use cardinal_plugin_host::{
     call::{CallParts, PluginReply, ReplyBody},
     registry::{Registry, ToolEntry},
 };
-use cardinal_store::jobs::{self, CountError, Job, Step};
+use cardinal_store::jobs::{self, CountError, Job, JobPlace, Step};
 
 /// Calls of one job at a time.
 const MAX_CALLS: usize = 4;
@@ -98,7 +98,8 @@ pub(super) async fn all(jobs: &Jobs, job: &Job, cancelled: &CancellationToken) -
         Some(Ok(task)) => task,
         _ => return End::Failed("The job's arguments are damaged.".to_owned()),
     };
-    let mut at = Place { part: job.next_part, item: job.next_item, unknown: job.begun };
+    let place = JobPlace { part: job.next_part, item: job.next_item };
+    let mut at = Position { place, unknown: job.begun };
     loop {
         if cancelled.is_cancelled() {
             return End::Cancelled;
@@ -115,24 +116,29 @@ pub(super) async fn all(jobs: &Jobs, job: &Job, cancelled: &CancellationToken) -
 }
 
 /// Where a job is.
-struct Place {
-    part: i32,
-    item: i32,
-    /// Calls from `item` on that an earlier process began.
+struct Position {
+    place: JobPlace,
+    /// Calls from there on that an earlier process began.
     unknown: i32,
 }
 
 /// Does the rest of a part; `false` when there is none.
-async fn part(jobs: &Jobs, job: &Job, task: &Task, at: &mut Place, cancelled: &CancellationToken) -> Result<bool, End> {
-    let Some(ids) = retried(cancelled, || find_ids(jobs, job, at.part)).await? else { return Ok(false) };
-    while usize::try_from(at.item).unwrap_or(usize::MAX) < ids.len() {
+async fn part(
+    jobs: &Jobs,
+    job: &Job,
+    task: &Task,
+    at: &mut Position,
+    cancelled: &CancellationToken,
+) -> Result<bool, End> {
+    let Some(ids) = retried(cancelled, || find_ids(jobs, job, at.place.part)).await? else { return Ok(false) };
+    while usize::try_from(at.place.item).unwrap_or(usize::MAX) < ids.len() {
         if cancelled.is_cancelled() {
             return Err(End::Cancelled);
         }
         if jobs.draining.is_cancelled() {
             return Err(End::Released);
         }
-        let rest = &ids[usize::try_from(at.item).unwrap_or_default()..];
+        let rest = &ids[usize::try_from(at.place.item).unwrap_or_default()..];
         let batch = &rest[..rest.len().min(MAX_CALLS)];
         let step = if at.unknown > 0 {
             let begun = usize::try_from(at.unknown).unwrap_or_default().min(rest.len());
@@ -141,18 +147,19 @@ async fn part(jobs: &Jobs, job: &Job, task: &Task, at: &mut Place, cancelled: &C
         } else {
             call_batch(jobs, job, task, batch, at, cancelled).await?
         };
-        let from = (at.part, at.item);
-        at.item += i32::try_from(step.errors.len()).unwrap_or_default() + i32::try_from(step.done).unwrap_or_default();
+        let from = at.place;
+        at.place.item +=
+            i32::try_from(step.errors.len()).unwrap_or_default() + i32::try_from(step.done).unwrap_or_default();
         at.unknown = 0;
-        let step = Step { from, next_part: at.part, next_item: at.item, ..step };
+        let step = Step { from, next: at.place, ..step };
         let stop = retried(cancelled, || counted(jobs, job, &step)).await?;
         if stop {
             return Err(End::Cancelled);
         }
     }
-    let step = Step { from: (at.part, at.item), next_part: at.part + 1, ..Step::default() };
+    let step = Step { from: at.place, next: JobPlace::from_part(at.place.part + 1), ..Step::default() };
     let stop = retried(cancelled, || counted(jobs, job, &step)).await?;
-    (at.part, at.item) = (at.part + 1, 0);
+    at.place = step.next;
     if stop { Err(End::Cancelled) } else { Ok(true) }
 }
 
@@ -162,14 +169,14 @@ async fn call_batch(
     job: &Job,
     task: &Task,
     batch: &[Uuid],
-    at: &Place,
+    at: &Position,
     cancelled: &CancellationToken,
 ) -> Result<Step, End> {
     let entry = found(jobs, &task.tool, cancelled).await?;
     let caller = retried(cancelled, || async { Ok(starter(jobs, job, &entry.scope).await?) }).await?;
     may_run(&entry, &caller).map_err(|error| rights_gone(&error))?;
     let begun = i32::try_from(batch.len()).unwrap_or_default();
-    let begin = Step { from: (at.part, at.item), next_part: at.part, next_item: at.item, begun, ..Step::default() };
+    let begin = Step { from: at.place, next: at.place, begun, ..Step::default() };
     if retried(cancelled, || counted(jobs, job, &begin)).await? {
         return Err(End::Cancelled);
     }
@@ -214,7 +221,7 @@ async fn call(
     arguments: Map<String, Value>,
     card: Uuid,
 ) -> Result<(), Value> {
-    let failed = |code: &str, detail: String| Err(fault(("id", Value::from(card.to_string())), code, detail));
+    let failed = |code: &str, detail: String| Err(card_fault(card, code, detail));
     if let Some(complaints) = entry.validator.as_ref().and_then(|known| arguments::complaints(known, &arguments)) {
         return failed(codes::VALIDATION_FAILED.name, complaints);
     }
@@ -254,7 +261,7 @@ async fn answered(reply: PluginReply) -> Result<(), (String, String)> {
 
 fn nobody_knows(card: Uuid) -> Value {
     let detail = "The host ended during this call. It may have taken effect, and was not repeated.";
-    fault(("id", Value::from(card.to_string())), "interrupted", detail)
+    card_fault(card, "interrupted", detail)
 }
 
 async fn find_ids(jobs: &Jobs, job: &Job, number: i32) -> Result<Option<Vec<Uuid>>, StepError> {
@@ -268,11 +275,7 @@ async fn counted(jobs: &Jobs, job: &Job, step: &Step) -> Result<bool, StepError>
     let tx = client.transaction().await?;
     let stop = match jobs::count(&tx, job.id, jobs.runner, step).await {
         // The attempt before this one was committed, though nobody heard of it.
-        Err(CountError::Lost)
-            if step::find_progress(jobs, job.id, step.from).await == Some((step.next_part, step.next_item)) =>
-        {
-            false
-        }
+        Err(CountError::Lost) if step::find_progress(jobs, job.id, step.from).await == Some(step.next) => false,
         counted => counted?,
     };
     tx.commit().await?;

@@ -48,8 +48,8 @@ pub(super) fn page(
     let by_key = format!(
         "w.card_group = g.id AND (w.{key}, w.card_id) {compare} (r.begins, r.after) AND w.{key} {to} r.last AND {fits}"
     );
-    let [from_key, from_other] =
-        [(key, to, "last", "begins"), (other, "<", "behind", "first")].map(|range| exists(wanted, range));
+    let from_key = exists(wanted, &Span { column: key, to, last: "last", begins: "begins" });
+    let from_other = exists(wanted, &Span { column: other, to: "<", last: "behind", begins: "first" });
     let or_last = base.or_last("shared", descending);
     let sql = format!(
         "WITH own AS MATERIALIZED (SELECT r.* FROM unnest(${begins}::text[], ${after}::uuid[], ${last}::text[]) r (begins, after, last){from_key}), \
@@ -97,12 +97,22 @@ fn to_read(ranges: &[TextRange], place: Option<&Place>, descending: bool) -> (Ve
     (begins, after, last)
 }
 
+/// The ranges of one column, by what their ends are called in the statement.
+struct Span<'a> {
+    column: &'a str,
+    /// How the last value compares with the other end.
+    to: &'a str,
+    last: &'a str,
+    begins: &'a str,
+}
+
 /// Leaves out ranges without any card, which most capitals' are; no index says so of cards that are deleted.
-fn exists(wanted: &PageQuery<'_>, (column, to, last, begins): (&str, &str, &str, &str)) -> String {
+fn exists(wanted: &PageQuery<'_>, span: &Span<'_>) -> String {
     if wanted.filter.deleted {
         return String::new();
     }
-    let from = if to == "<" { ">=" } else { "<=" };
+    let Span { column, to, last, begins } = span;
+    let from = if *to == "<" { ">=" } else { "<=" };
     format!(
         " WHERE EXISTS (SELECT FROM public.master_cards c WHERE c.deleted_at IS NULL AND c.{column} {from} r.{begins} \
          AND c.{column} {to} r.{last} ORDER BY c.{column}, c.id LIMIT 1)"

@@ -12,6 +12,20 @@ use cardinal_database::pool::Pool;
 /// Errors of one job that are kept; the rest is only counted.
 const MAX_ERRORS: i64 = 1_000_000;
 
+/// Where a job goes on: with this item of this part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobPlace {
+    pub part: i32,
+    pub item: i32,
+}
+
+impl JobPlace {
+    /// The first item of a part.
+    pub fn from_part(part: i32) -> Self {
+        Self { part, item: 0 }
+    }
+}
+
 /// What a step did.
 #[derive(Debug, Default)]
 pub struct Step {
@@ -21,10 +35,9 @@ pub struct Step {
     /// What became of the done ones; added to what is there.
     pub counts: Vec<(&'static str, i64)>,
     /// Where the job was before it: a step that was committed, though nobody heard of it, is not counted again.
-    pub from: (i32, i32),
+    pub from: JobPlace,
     /// Where the job goes on.
-    pub next_part: i32,
-    pub next_item: i32,
+    pub next: JobPlace,
     pub begun: i32,
     pub note: Option<&'static str>,
 }
@@ -63,13 +76,13 @@ pub async fn count(tx: &Transaction<'_>, id: Uuid, runner: Runner, step: &Step) 
         &runner.process,
         &step.done,
         &failed,
-        &step.next_part,
-        &step.next_item,
+        &step.next.part,
+        &step.next.item,
         &step.begun,
         &counts,
         &step.note,
-        &step.from.0,
-        &step.from.1,
+        &step.from.part,
+        &step.from.item,
     ];
     let row = tx.query_opt(&tx.prepare_cached(&sql).await?, &values).await?;
     let row = row.ok_or(CountError::Lost)?;
@@ -99,11 +112,11 @@ pub(crate) async fn keep_errors(
 }
 
 /// Where a job is that this process still runs.
-pub async fn place(pool: &Pool, id: Uuid, runner: Runner) -> Result<Option<(i32, i32)>, StoreError> {
+pub async fn place(pool: &Pool, id: Uuid, runner: Runner) -> Result<Option<JobPlace>, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT next_part, next_item FROM public.jobs WHERE id = $1 AND runner = $2 AND state = 'running'";
     let row = client.query_opt(sql, &[&id, &runner.process]).await?;
-    row.map(|row| Ok((row.try_get("next_part")?, row.try_get("next_item")?))).transpose()
+    row.map(|row| Ok(JobPlace { part: row.try_get("next_part")?, item: row.try_get("next_item")? })).transpose()
 }
 
 /// The cards of a part.

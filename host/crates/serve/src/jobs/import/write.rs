@@ -13,7 +13,7 @@ use crate::jobs::{
 use cardinal_cards::row::{Row, Terms};
 use cardinal_store::{
     card_import::{self, Import, Outcome},
-    jobs::{self, Job, Step},
+    jobs::{self, Job, JobPlace, Step},
 };
 
 /// Rows that are written together or not at all.
@@ -109,9 +109,9 @@ impl<'a> Writer<'a> {
     /// What a step that was not counted means: none is to try again, else whether the job ended.
     async fn again(&mut self, uncounted: StepError, failures: &mut u32) -> Option<Option<End>> {
         match uncounted {
-            StepError::Lost => match find_progress(self.jobs, self.job.id, (self.part, 0)).await {
-                Some((next, _)) => {
-                    self.part = next;
+            StepError::Lost => match find_progress(self.jobs, self.job.id, JobPlace::from_part(self.part)).await {
+                Some(next) => {
+                    self.part = next.part;
                     Some(None)
                 }
                 None => Some(Some(End::Lost)),
@@ -159,8 +159,8 @@ impl<'a> Writer<'a> {
         Step {
             done: outcome.fine(),
             counts: vec![("created", outcome.created), ("updated", outcome.updated), ("unchanged", outcome.unchanged)],
-            from: (self.part, 0),
-            next_part: self.part + 1,
+            from: JobPlace::from_part(self.part),
+            next: JobPlace::from_part(self.part + 1),
             ..Step::default()
         }
     }
