@@ -1,4 +1,6 @@
-//! The rules of cards; pure, no database, no HTTP.
+//! The rules of cards, sources, filters, patches and rows of imports.
+//!
+//! What is absent: SQL and HTTP. All of it is pure.
 
 pub mod card;
 pub mod error;

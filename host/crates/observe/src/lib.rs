@@ -1,4 +1,6 @@
-//! Metrics, log lines, spans and trace context. Whoever counts or logs depends on this crate; it knows none of them.
+//! Metrics, log lines, spans and trace context.
+//!
+//! What is absent: all that is measured. Whoever counts or logs depends on this crate; it knows none of them.
 
 pub mod exposition;
 pub mod histogram;

@@ -1,6 +1,8 @@
 //! Plugins: loaded, called, retired. `host/README.md` describes their stages; what is found and judged before any of their code
 //! runs is `cardinal-package`.
 //!
+//! What is absent: plugins' schemas, which the supervisor is asked to make.
+//!
 //! What runs foreign code is `probe`, `library` and `instance`. `registry` leads a plugin from one to the next.
 
 pub mod active;

@@ -1,4 +1,6 @@
 //! The web layer and a worker's life: listeners, the walk of a request, the API's endpoints, MCP, the proxy and jobs.
+//!
+//! What is absent: SQL, which `cardinal-store` holds, and whatever needs the owner of the database.
 
 pub mod api;
 pub mod app;

@@ -1,4 +1,6 @@
 //! The supervisor: the private PostgreSQL, the worker's processes, and the short-lived ones that make plugins' schemas.
+//!
+//! What is absent: plugins. No library is ever opened here.
 
 pub mod access;
 pub mod announce;
