@@ -112,7 +112,7 @@ const CASES: &[Case] = &[
     Case("POST", "/v1/admin/plugin-registry/{name}/confirm-migration", Scope("plugins:manage"), 400),
     Case("POST", "/v1/admin/plugin-registry/{name}/accept-signer", Scope("plugins:manage"), 400),
     Case("GET", "/v1/admin/plugin-registry/{name}/logs", Scope("plugins:read"), 404),
-    Case("POST", "/v1/admin/plugin-registry/{name}/client-errors", Credential, 404),
+    Case("POST", "/v1/admin/plugin-registry/{name}/client-errors", Scope("plugin:nobody:read"), 404),
     Case("GET", "/v1/admin/system", Scope("system:read"), 200),
     Case("GET", "/v1/admin/system/traffic", Scope("system:read"), 200),
     Case("GET", "/v1/admin/system/check", Scope("system:read"), 200),
@@ -159,6 +159,7 @@ fn every_route_of_the_table_has_its_case() {
             Declared::Public => Nothing,
             Declared::Authenticated => Credential,
             Declared::Scope(scope) => Scope(scope),
+            Declared::PluginRead => Scope("plugin:nobody:read"),
         };
         (route.method, route.path, declared)
     });

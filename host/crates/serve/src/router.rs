@@ -28,6 +28,8 @@ pub enum Access {
     Authenticated,
     /// Who holds this scope.
     Scope(&'static str),
+    /// Who may read the plugin that the path has as `{name}`.
+    PluginRead,
 }
 
 /// Whether a call without a credential counts against the limit of its address.
@@ -104,6 +106,11 @@ impl<S: 'static> NewRoute<S> {
     /// Who holds this scope may.
     pub fn scope(self, scope: &'static str) -> Route<S> {
         self.with_access(Access::Scope(scope))
+    }
+
+    /// Who may read the plugin that the path has as `{name}` may.
+    pub fn plugin_read(self) -> Route<S> {
+        self.with_access(Access::PluginRead)
     }
 
     fn with_access(self, access: Access) -> Route<S> {

@@ -80,6 +80,7 @@ fn facts(route: &Route) -> Facts {
         Access::Public => Entry::Everybody,
         Access::Authenticated => Entry::Known,
         Access::Scope(scope) => Entry::With(scope),
+        Access::PluginRead => Entry::With("plugin:{name}:read"),
     };
     let media_types = route.reads.media_types();
     let body = (!media_types.is_empty()).then_some((media_types, route.body_limit));

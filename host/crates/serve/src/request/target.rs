@@ -1,6 +1,9 @@
 //! What a request is for: a row of the core's table or a route of a plugin. Both are found, refused and called alike.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::Ordering},
+};
 
 use futures_util::{TryFutureExt, future::Either};
 use http::{Method, Request, header};
@@ -66,19 +69,20 @@ impl<'a> Target<'a> {
     /// 403 for who may not.
     pub(super) fn authorize(&self, app: &App, caller: Option<&SharedCaller>) -> ApiResult<()> {
         let scope = match self {
-            Self::Core { route, .. } => match route.access {
+            Self::Core { route, params } => match route.access {
                 Access::Public => return Ok(()),
                 Access::Authenticated => None,
-                Access::Scope(scope) => Some(scope),
+                Access::Scope(scope) => Some(Cow::Borrowed(scope)),
+                Access::PluginRead => Some(format!("plugin:{}:read", params.get("name").unwrap_or_default()).into()),
             },
-            Self::Plugin { route, .. } => Some(route.scope.as_str()),
+            Self::Plugin { route, .. } => Some(Cow::Borrowed(route.scope.as_str())),
         };
         let caller = caller.ok_or_else(|| ApiError::new(&codes::MISSING_TOKEN))?;
-        if scope != Some(MCP_USE) {
+        if scope.as_deref() != Some(MCP_USE) {
             caller.require_more_than_mcp()?;
         }
         let Some(scope) = scope else { return Ok(()) };
-        Ok(caller.require(scope).map_err(|refusal| app.auth.step_up(refusal, caller, scope))?)
+        Ok(caller.require(&scope).map_err(|refusal| app.auth.step_up(refusal, caller, &scope))?)
     }
 
     /// Whether it may go on for longer than the core works on a request: a plugin's calls have deadlines of their own, and
