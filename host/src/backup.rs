@@ -1,10 +1,10 @@
-//! A host in one file: the core's tables, every plugin's schema and tables, and the few files beside the database. It is
-//! written and read through the host's own connections, so that it needs no pg_dump, and goes from any version of
+//! A host in one file: the core's tables, every plugin's schema and tables, and the few files beside the database. It
+//! is written and read through the host's own connections, so that it needs no pg_dump, and goes from any version of
 //! PostgreSQL to any other and from any kind of login to any other.
 //!
 //! A plugin's tables are not described but made again: the archive holds each schema.sql that was run, in order, and a
-//! restore runs them as they were run then. A plugin whose tables cannot be read or filled is left out, with its name and
-//! why: it is not to cost everybody else theirs. What an administrator changed in a plugin's schema by hand is
+//! restore runs them as they were run then. A plugin whose tables cannot be read or filled is left out, with its name
+//! and why: it is not to cost everybody else theirs. What an administrator changed in a plugin's schema by hand is
 //! therefore not in it; a restore that would lose a column by that is refused.
 
 use std::path::PathBuf;
@@ -26,7 +26,8 @@ const LOCK_MEMBER: &str = "files/plugins.lock";
 const SETTINGS_MEMBER: &str = "files/settings.json";
 /// In the archive only when asked for. Without it everybody has to log in again; keys and passwords go on counting.
 const TOKEN_SECRET_MEMBER: &str = "secrets/token-secret";
-/// Likewise. Opens the secrets among plugins' settings; without it they open only where the database's secret is the same.
+/// Likewise. Opens the secrets among plugins' settings; without it they open only where the database's secret is the
+/// same.
 const SEALING_KEY_MEMBER: &str = "secrets/settings-key";
 
 /// The archive's first member: what is needed to tell whether the rest can be read.

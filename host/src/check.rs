@@ -1,7 +1,7 @@
 //! `cardinal check`: whether a host would be well with these settings, and whether the one that runs with them is.
 //!
-//! Nothing is changed: no plugin's code runs in this process, no schema.sql at all, and what is tried in the database is
-//! rolled back. A private PostgreSQL that is stopped runs for as long as the check takes.
+//! Nothing is changed: no plugin's code runs in this process, no schema.sql at all, and what is tried in the database
+//! is rolled back. A private PostgreSQL that is stopped runs for as long as the check takes.
 
 use semver::Version;
 use serde::Serialize;

@@ -110,7 +110,8 @@ impl Default for Slice<'_> {
     }
 }
 
-/// Bytes that the receiver owns. Dropping them calls back into the side that made them, from whichever thread drops them.
+/// Bytes that the receiver owns. Dropping them calls back into the side that made them, from whichever thread drops
+/// them.
 ///
 /// They never change. They may be kept after the call that gave them, and after the plugin has stopped: the library of
 /// either side stays loaded. A panic of their owner's drop is contained on its own side.
@@ -175,8 +176,8 @@ impl Bytes {
 
     /// Hands over bytes that `owner` keeps alive, without copying them: a `bytes::Bytes`, an `Arc`.
     ///
-    /// `owner` is boxed before its bytes are asked for, once. It is not touched again until they are freed, so that they
-    /// may also lie in `owner` itself.
+    /// `owner` is boxed before its bytes are asked for, once. It is not touched again until they are freed, so that
+    /// they may also lie in `owner` itself.
     ///
     /// ```
     /// use std::sync::Arc;

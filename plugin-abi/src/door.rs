@@ -1,7 +1,8 @@
 //! The one way to run our code when the other side calls: nothing unwinds out of it.
 //!
-//! Unwinding into code of another compilation is undefined behaviour, so every `extern "C"` function of this crate and of
-//! the SDK runs its body through [`guard`] or [`contain`], except the clone of a waker, which aborts. It works with `panic
+//! Unwinding into code of another compilation is undefined behaviour, so every `extern "C"` function of this crate and
+//! of the SDK runs its body through [`guard`] or [`contain`], except the clone of a waker, which aborts. It works with
+//! `panic
 //! = "unwind"` alone; a library that aborts instead is refused before it is opened ([`crate::section::PANIC_ABORT`]).
 //!
 //! The constants are the tags that functions of the contract answer. A reader treats a tag that it does not know as an
@@ -66,8 +67,8 @@ pub unsafe fn guard<T>(out: *mut T, err: *mut Error, body: impl FnOnce() -> Resu
 
 /// Runs `body` and drops whatever it panics with. Returns whether it came through.
 ///
-/// It is for functions that have no place to report to: drops, wakers, log lines. The panic hook of this side has reported
-/// the panic by then.
+/// It is for functions that have no place to report to: drops, wakers, log lines. The panic hook of this side has
+/// reported the panic by then.
 ///
 /// ```
 /// use cardinal_plugin_abi::door;

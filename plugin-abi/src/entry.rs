@@ -1,5 +1,5 @@
-//! How a host gets from a library's file to its root table: one symbol of the contract's own. Looking it up runs what the
-//! library does when it is opened, and nothing else.
+//! How a host gets from a library's file to its root table: one symbol of the contract's own. Looking it up runs what
+//! the library does when it is opened, and nothing else.
 //!
 //! A host checks `size`, `api` and `layout_hash`, compares the layouts where it can, and calls [`Entry::open`] last.
 
@@ -53,8 +53,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Makes the entry of a library that is built with this crate. `open` has to keep what [`Entry::open`] says, and must
-    /// not unwind.
+    /// Makes the entry of a library that is built with this crate. `open` has to keep what [`Entry::open`] says, and
+    /// must not unwind.
     ///
     /// ```
     /// use cardinal_plugin_abi::{API_VERSION, Entry, Error, LAYOUT_HASH, door};

@@ -78,8 +78,8 @@ pub const HTTP: u32 = 14;
 /// assert_eq!(error.details.as_text(), Some(r#"{"kind":"timed-out"}"#));
 /// ```
 pub mod http_kind {
-    /// The URL is none, or not one that the host asks. The message says what is wrong with it and is for the client, whose
-    /// URL it may be.
+    /// The URL is none, or not one that the host asks. The message says what is wrong with it and is for the client,
+    /// whose URL it may be.
     pub const INVALID_URL: &str = "invalid-url";
     /// Every address of the server is in a network that the operator has not opened.
     pub const ADDRESS_REFUSED: &str = "address-refused";

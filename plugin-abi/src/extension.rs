@@ -77,8 +77,8 @@ pub mod reserved {
 #[repr(C)]
 #[derive(StableAbi, Clone, Copy, Debug)]
 pub struct Memory {
-    /// Reads the counts. The host calls it from any thread, at any time; it neither blocks nor allocates. The answer is for
-    /// all instances of the library together.
+    /// Reads the counts. The host calls it from any thread, at any time; it neither blocks nor allocates. The answer is
+    /// for all instances of the library together.
     pub read: extern "C" fn() -> MemoryUse,
 }
 
@@ -132,20 +132,20 @@ impl MemoryUse {
 pub struct HttpClient {
     /// Sends one request, a record of [`crate::record::http_request`].
     ///
-    /// The future is ready when the head of the answer is there: `status` as it came, from 100 to 999, `headers`, `extra` a
-    /// record of [`crate::record::http_answer`], and the body in `stream`, or none when it is empty. It fails with
-    /// [`crate::error::HTTP`], or with [`crate::error::INVALID_ARGUMENT`] for a malformed request. With a `call`, request
-    /// and body end with it; with 0 they end with the instance. Dropping the future, or the body before its end, closes the
-    /// connection.
+    /// The future is ready when the head of the answer is there: `status` as it came, from 100 to 999, `headers`,
+    /// `extra` a record of [`crate::record::http_answer`], and the body in `stream`, or none when it is empty. It fails
+    /// with [`crate::error::HTTP`], or with [`crate::error::INVALID_ARGUMENT`] for a malformed request. With a `call`,
+    /// request and body end with it; with 0 they end with the instance. Dropping the future, or the body before its
+    /// end, closes the connection.
     pub send: extern "C" fn(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Reply>,
 }
 
-/// Work outside of calls, which the host keeps a record of, runs on one host at a time, shows and cancels: the table behind
-/// [`JOBS`].
+/// Work outside of calls, which the host keeps a record of, runs on one host at a time, shows and cancels: the table
+/// behind [`JOBS`].
 ///
 /// The handler of a job is an export named `job:<name>`, for a job of the manifest's `backend.jobs`. It runs as a call
-/// whose kind ([`crate::record::attr::CALL_KIND`]) is `job`, with the arguments as its body. Its reply says how it ended:
-/// 202 that it has stopped before its end because it was asked to, any other success that it is done.
+/// whose kind ([`crate::record::attr::CALL_KIND`]) is `job`, with the arguments as its body. Its reply says how it
+/// ended: 202 that it has stopped before its end because it was asked to, any other success that it is done.
 ///
 /// ```
 /// use cardinal_plugin_abi::{Bytes, CtxId, Fut, Slice, extension::Jobs, record::{self, job_start}};
@@ -160,21 +160,22 @@ pub struct HttpClient {
 pub struct Jobs {
     /// Queues a job of this plugin, for the user of the call or for the plugin itself: a record of
     /// [`crate::record::job_start`]. Answers JSON: `{"id"}`. Fails with [`crate::error::NOT_FOUND`] for a name that the
-    /// manifest does not declare, and with [`crate::error::UNAVAILABLE`] and the flag `RETRY` when 50 jobs of the plugin
-    /// wait or run.
+    /// manifest does not declare, and with [`crate::error::UNAVAILABLE`] and the flag `RETRY` when 50 jobs of the
+    /// plugin wait or run.
     pub start: extern "C" fn(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Bytes>,
-    /// Says how far the job is whose handler the call is: a record of [`crate::record::job_report`]. The host records it
-    /// every two seconds, and at [`save`](Self::save). Does nothing in any other call.
+    /// Says how far the job is whose handler the call is: a record of [`crate::record::job_report`]. The host records
+    /// it every two seconds, and at [`save`](Self::save). Does nothing in any other call.
     pub report: extern "C" fn(ctx: CtxId, call: CallId, report: Slice<'_>),
-    /// Does the same with a checkpoint, and is ready when all of it is recorded. Answers 1 when the job is to stop, else 0.
+    /// Does the same with a checkpoint, and is ready when all of it is recorded. Answers 1 when the job is to stop,
+    /// else 0.
     pub save: extern "C" fn(ctx: CtxId, call: CallId, report: Slice<'_>) -> Fut<Answer>,
 }
 
 /// Notifications of PostgreSQL on channels of the plugin's own: the table behind [`LISTEN`].
 ///
-/// PostgreSQL lets every role listen to every channel and notify on it. So a name is the plugin's own word for a channel,
-/// and what PostgreSQL calls it ([`channel`](Self::channel)) can be told from nothing but the plugin's login. Plugins on
-/// all hosts of one database share their channels.
+/// PostgreSQL lets every role listen to every channel and notify on it. So a name is the plugin's own word for a
+/// channel, and what PostgreSQL calls it ([`channel`](Self::channel)) can be told from nothing but the plugin's login.
+/// Plugins on all hosts of one database share their channels.
 ///
 /// The host listens on one connection for all of an instance's streams, one of the plugin's `limits.db_connections`. An
 /// instance has 32 streams at most.
@@ -192,18 +193,18 @@ pub struct Jobs {
 pub struct Channels {
     /// Listens to a channel, a record of [`crate::record::listen`].
     ///
-    /// The future is ready when PostgreSQL listens: what is committed from then on is heard. Each piece of the stream is
-    /// one record of [`crate::record::notification`]. The stream keeps 1,000 notifications, or 1 MiB of them, that were not
-    /// read yet; what comes while it is full is dropped, and a gap stands in its place. A lost connection is made again,
-    /// and a gap follows. With a `call` the stream ends with it; with 0 it ends when another instance takes this one's
-    /// place, or it is to stop. Dropping the stream ends the listening.
+    /// The future is ready when PostgreSQL listens: what is committed from then on is heard. Each piece of the stream
+    /// is one record of [`crate::record::notification`]. The stream keeps 1,000 notifications, or 1 MiB of them, that
+    /// were not read yet; what comes while it is full is dropped, and a gap stands in its place. A lost connection is
+    /// made again, and a gap follows. With a `call` the stream ends with it; with 0 it ends when another instance takes
+    /// this one's place, or it is to stop. Dropping the stream ends the listening.
     ///
     /// Fails with [`crate::error::UNSUPPORTED`] when the plugin has no database or fewer than two connections, with
     /// [`crate::error::INVALID_ARGUMENT`] for a name that is none, and with [`crate::error::UNAVAILABLE`] and the flag
     /// `RETRY` when the database does not answer within 5 seconds or the instance has too many streams.
     pub listen: extern "C" fn(ctx: CtxId, call: CallId, request: Slice<'_>) -> Fut<Stream>,
-    /// Answers what PostgreSQL calls a channel of the plugin: text for `pg_notify`, of at most 63 bytes. The name has 1 to
-    /// 100 bytes of UTF-8. Ready at once.
+    /// Answers what PostgreSQL calls a channel of the plugin: text for `pg_notify`, of at most 63 bytes. The name has 1
+    /// to 100 bytes of UTF-8. Ready at once.
     pub channel: extern "C" fn(ctx: CtxId, name: Slice<'_>) -> Fut<Bytes>,
 }
 

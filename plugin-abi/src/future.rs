@@ -30,8 +30,8 @@ use crate::{
 
 /// A future of the other side.
 ///
-/// **Polling.** It may be polled on any thread, with or without an async runtime there, by one thread at a time. A panic in
-/// a poll is its result ([`crate::error::PANICKED`]). Polling it again after it was ready gives
+/// **Polling.** It may be polled on any thread, with or without an async runtime there, by one thread at a time. A
+/// panic in a poll is its result ([`crate::error::PANICKED`]). Polling it again after it was ready gives
 /// [`crate::error::BAD_HANDLE`].
 ///
 /// **Dropping.** Whoever holds it owns it and drops it once, on any thread. Dropping it before it is ready cancels the
@@ -63,8 +63,8 @@ impl<T> Fut<T> {
     /// Hands `future` over. It is boxed here, and polled and dropped by the other side, on threads of its choice: hence
     /// `Send` and `'static`.
     ///
-    /// Its output `T` is written into memory of the other side as it is, so it must be a type of this crate or plain data.
-    /// What the future holds is dropped as soon as it is ready.
+    /// Its output `T` is written into memory of the other side as it is, so it must be a type of this crate or plain
+    /// data. What the future holds is dropped as soon as it is ready.
     ///
     /// ```
     /// use cardinal_plugin_abi::{Answer, Fut};

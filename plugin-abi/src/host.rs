@@ -4,8 +4,8 @@ use abi_stable::StableAbi;
 
 use crate::{Bytes, Fut, Slice, Stream};
 
-/// The number of a plugin instance's context. The host gives it at `create` and refuses it after the instance's retirement.
-/// Like every number here but a statement's it is random and a secret of its holder.
+/// The number of a plugin instance's context. The host gives it at `create` and refuses it after the instance's
+/// retirement. Like every number here but a statement's it is random and a secret of its holder.
 ///
 /// ```
 /// use cardinal_plugin_abi::{Bytes, CtxId, HostApiRef};
@@ -107,14 +107,15 @@ pub mod cancel {
     pub const DEADLINE: u64 = 2;
     /// The plugin is to stop.
     pub const STOPPING: u64 = 3;
-    /// The job is to stop at its next checkpoint: somebody has cancelled it, or its plugin or its host is being replaced.
+    /// The job is to stop at its next checkpoint: somebody has cancelled it, or its plugin or its host is being
+    /// replaced.
     pub const JOB: u64 = 4;
 }
 
 /// The host's functions.
 ///
-/// * `call` is the call that the plugin works for, whose rights count; 0 when the plugin itself is at work, as its service
-///   user. Nobody can be named by an argument.
+/// * `call` is the call that the plugin works for, whose rights count; 0 when the plugin itself is at work, as its
+///   service user. Nobody can be named by an argument.
 /// * `extra` is a record ([`crate::record`]) of what later versions add; empty today, and unknown numbers are ignored.
 /// * They take numbers that the host looks up and refuses ([`crate::error::BAD_HANDLE`]) when the
 ///   context is retired, the call is over or the connection was given back, and on a thread that the host knows to run
@@ -142,13 +143,13 @@ pub mod cancel {
 #[sabi(kind(Prefix(prefix_ref = HostApiRef, prefix_fields = HostApiPrefix)))]
 #[sabi(missing_field(option))]
 pub struct HostApi {
-    /// Writes a log line under the plugin's name. `level`: 1 error, 2 warn, 3 info, 4 debug, 5 trace, and any other number
-    /// counts as trace. `fields`: a JSON object or nothing. The message is cut after 8 KiB, the fields after 16 KiB; lines
-    /// over 500 or 1 MiB a second are dropped.
+    /// Writes a log line under the plugin's name. `level`: 1 error, 2 warn, 3 info, 4 debug, 5 trace, and any other
+    /// number counts as trace. `fields`: a JSON object or nothing. The message is cut after 8 KiB, the fields after 16
+    /// KiB; lines over 500 or 1 MiB a second are dropped.
     pub log:
         extern "C" fn(ctx: CtxId, call: CallId, level: u32, message: Slice<'_>, fields: Slice<'_>, extra: Slice<'_>),
-    /// Changes a metric. `kind`: 1 counter (add `value`), 2 gauge (set), 3 histogram (observe). `labels`: a JSON object of
-    /// strings or nothing. The host drops and counts what is out of bounds: unknown kinds, more than 500 series.
+    /// Changes a metric. `kind`: 1 counter (add `value`), 2 gauge (set), 3 histogram (observe). `labels`: a JSON object
+    /// of strings or nothing. The host drops and counts what is out of bounds: unknown kinds, more than 500 series.
     pub metric: extern "C" fn(
         ctx: CtxId,
         call: CallId,
@@ -163,8 +164,8 @@ pub struct HostApi {
     pub settings: extern "C" fn(ctx: CtxId) -> Bytes,
     /// Answers the plugin's own service user: `{"id", "name", "kind": "plugin"}`.
     pub service_user: extern "C" fn(ctx: CtxId) -> Fut<Bytes>,
-    /// Is ready when the call is cancelled or past its deadline, when its job is to stop, or when the plugin retires; with
-    /// call 0, when the plugin retires. Answers one of [`cancel`]; at once for a call that is over.
+    /// Is ready when the call is cancelled or past its deadline, when its job is to stop, or when the plugin retires;
+    /// with call 0, when the plugin retires. Answers one of [`cancel`]; at once for a call that is over.
     pub cancelled: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<Answer>,
 
     /// The card as JSON: `{"id", "title", "sku", "status", "attributes", "version", "created_at",
@@ -173,10 +174,10 @@ pub struct HostApi {
     /// A page of cards. `query`: the list's parameters as a JSON object (`limit`, `cursor`, `sort`,
     /// `q`, `status`, `kind`, `plugin`, ...); answers `{"items", "next_cursor", ...}`.
     pub list_cards: extern "C" fn(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes>,
-    /// A page of what happened to cards: `query` is `{"after"?, "limit"?, "wait_ms"?}`, answers `{"items": [{"id", "type",
-    /// "at", "card_id"?, "version"?, "actor"?, ...}], "cursor", "restart"}`. `after` is the `cursor` of the page before;
-    /// without one, or with one that is not kept any more, `restart` is true, there are no items, and the reader looks at
-    /// all cards before it goes on. With `wait_ms` the first item is waited for.
+    /// A page of what happened to cards: `query` is `{"after"?, "limit"?, "wait_ms"?}`, answers `{"items": [{"id",
+    /// "type", "at", "card_id"?, "version"?, "actor"?, ...}], "cursor", "restart"}`. `after` is the `cursor` of the
+    /// page before; without one, or with one that is not kept any more, `restart` is true, there are no items, and the
+    /// reader looks at all cards before it goes on. With `wait_ms` the first item is waited for.
     pub card_events: extern "C" fn(ctx: CtxId, call: CallId, query: Slice<'_>) -> Fut<Bytes>,
     /// Writes one source of a card; answers the card's new version. `data` is JSON.
     pub enrich_card: extern "C" fn(
@@ -190,27 +191,27 @@ pub struct HostApi {
     /// Removes one of the plugin's own sources of a card; answers the card's new version.
     pub remove_source: extern "C" fn(ctx: CtxId, call: CallId, card: Id, source_key: Slice<'_>) -> Fut<Answer>,
 
-    /// Checks a connection of the plugin's own pool out and answers its number. One that a call takes goes back when the
-    /// call ends. When none becomes free within 2 seconds, it fails with [`crate::error::UNAVAILABLE`] and the flag
+    /// Checks a connection of the plugin's own pool out and answers its number. One that a call takes goes back when
+    /// the call ends. When none becomes free within 2 seconds, it fails with [`crate::error::UNAVAILABLE`] and the flag
     /// `RETRY`.
     pub db_connect: extern "C" fn(ctx: CtxId, call: CallId) -> Fut<Answer>,
-    /// Gives a connection back: it is cleaned (open transaction, role, settings, LISTEN, locks) before anybody else gets
-    /// it, or closed when something is still running on it.
+    /// Gives a connection back: it is cleaned (open transaction, role, settings, LISTEN, locks) before anybody else
+    /// gets it, or closed when something is still running on it.
     pub db_release: extern "C" fn(ctx: CtxId, conn: ConnId),
     /// Prepares `sql` (cached per connection); answers JSON: `{"statement": number, "params":
     /// [type], "columns": [{"name", "type": type}]}` where a type is `{"oid", "name", "schema",
     /// "kind": "simple" | "enum" | "pseudo" | {"array": type} | {"range": type} | {"multirange":
     /// type} | {"domain": type} | {"composite": [{"name", "type"}]}}`, an enum with `"variants"`.
     pub db_prepare: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Bytes>,
-    /// Runs a statement; the stream gives its rows in batches ([`crate::values`]) of up to 256 rows or 64 KiB. Dropping the
-    /// stream early cancels the statement at the server.
+    /// Runs a statement; the stream gives its rows in batches ([`crate::values`]) of up to 256 rows or 64 KiB. Dropping
+    /// the stream early cancels the statement at the server.
     pub db_query: extern "C" fn(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Stream>,
     /// Runs a statement; answers how many rows it changed.
     pub db_execute: extern "C" fn(ctx: CtxId, conn: ConnId, statement: StmtId, params: Slice<'_>) -> Fut<Answer>,
     /// Runs statements without parameters, in one go (`BEGIN`, `COMMIT` too), within 60 seconds; answers 0.
     pub db_batch: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Answer>,
-    /// Runs `COPY ... FROM STDIN`, fed from `data`, and answers the number of rows. The host pulls `data` on a thread of
-    /// the plugin's and drops it there.
+    /// Runs `COPY ... FROM STDIN`, fed from `data`, and answers the number of rows. The host pulls `data` on a thread
+    /// of the plugin's and drops it there.
     pub db_copy_in: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>, data: Stream) -> Fut<Answer>,
     /// Runs `COPY ... TO STDOUT` and answers its data as a stream.
     pub db_copy_out: extern "C" fn(ctx: CtxId, conn: ConnId, sql: Slice<'_>) -> Fut<Stream>,
@@ -218,12 +219,13 @@ pub struct HostApi {
     /// "options"}` of the plugin's run-time role. Do not log it.
     pub connect_options: extern "C" fn(ctx: CtxId) -> Fut<Bytes>,
 
-    /// Tells the host that the current thread was started by the plugin; called at its beginning. A crash of the thread is
-    /// attributed to the plugin from here on, a stack overflow too. Calls on the host's own threads do nothing.
+    /// Tells the host that the current thread was started by the plugin; called at its beginning. A crash of the thread
+    /// is attributed to the plugin from here on, a stack overflow too. Calls on the host's own threads do nothing.
     pub register_thread: extern "C" fn(ctx: CtxId),
 
-    /// Says how far a call is: `done` of `total`, which is unknown when it is not above 0 or not a number, and a few words
-    /// in UTF-8, cut after 1 KiB. Reaches the client of a tool call that has asked for it; does nothing otherwise.
+    /// Says how far a call is: `done` of `total`, which is unknown when it is not above 0 or not a number, and a few
+    /// words in UTF-8, cut after 1 KiB. Reaches the client of a tool call that has asked for it; does nothing
+    /// otherwise.
     pub progress: extern "C" fn(ctx: CtxId, call: CallId, done: f64, total: f64, text: Slice<'_>),
 
     /// Answers abilities beyond this table, by number ([`crate::extension`]); null for one that is not there. What it

@@ -1,5 +1,5 @@
-//! What a plugin gives the host: the root table, a request, a reply. README.md says which function is called when, and on
-//! which thread.
+//! What a plugin gives the host: the root table, a request, a reply. README.md says which function is called when, and
+//! on which thread.
 
 use abi_stable::StableAbi;
 
@@ -58,9 +58,9 @@ pub struct PluginModule {
     pub describe: extern "C" fn() -> Bytes,
     /// Makes an instance: runs the author's `routes(ctx)`, which does no I/O.
     ///
-    /// `host` stays valid for ever, `about` is a record ([`crate::record::instance`]) that is lent. Writes the instance to
-    /// `out` and answers [`crate::door::READY`], or writes `err` and answers `FAILED` or `PANICKED`. Called on a thread
-    /// that may block, for at most 10 seconds.
+    /// `host` stays valid for ever, `about` is a record ([`crate::record::instance`]) that is lent. Writes the instance
+    /// to `out` and answers [`crate::door::READY`], or writes `err` and answers `FAILED` or `PANICKED`. Called on a
+    /// thread that may block, for at most 10 seconds.
     pub create: unsafe extern "C" fn(
         host: HostApiRef,
         ctx: CtxId,
@@ -69,14 +69,14 @@ pub struct PluginModule {
         err: *mut Error,
     ) -> u8,
     /// Answers a JSON array of what the instance's router holds, in the order of the handler numbers that `call` takes:
-    /// `{"name", "method"?, "path"?}`; without a path it is a handler for tools and jobs alone. At most 2,000 entries and 1
-    /// MiB, names of up to 120 bytes, paths of up to 1,024.
+    /// `{"name", "method"?, "path"?}`; without a path it is a handler for tools and jobs alone. At most 2,000 entries
+    /// and 1 MiB, names of up to 120 bytes, paths of up to 1,024.
     pub exports: unsafe extern "C" fn(instance: *const ()) -> Bytes,
-    /// Calls handler number `handler`. The future owns `request`; dropping it cancels the call. After `shutdown`, and for
-    /// an unknown number, it is an error.
+    /// Calls handler number `handler`. The future owns `request`; dropping it cancels the call. After `shutdown`, and
+    /// for an unknown number, it is an error.
     pub call: unsafe extern "C" fn(instance: *const (), handler: u32, call: CallId, request: Request) -> Fut<Reply>,
-    /// Stops what the instance started, its tasks and its io thread, and answers 0. Called once, before `destroy`; the host
-    /// waits 10 seconds.
+    /// Stops what the instance started, its tasks and its io thread, and answers 0. Called once, before `destroy`; the
+    /// host waits 10 seconds.
     pub shutdown: unsafe extern "C" fn(instance: *const ()) -> Fut<Answer>,
     /// Frees the instance. Called once, after every future and stream of the instance was dropped. Answers `READY`, or
     /// `PANICKED` when its drop panicked (then it leaks).
@@ -107,8 +107,8 @@ pub struct Request {
     pub params: Bytes,
     /// The body, or a tool's arguments as JSON, when `stream` is none.
     pub body: Bytes,
-    /// The body when it is not read ahead: that of a route which allows more than 1 MiB. It belongs to the call and fails
-    /// with [`crate::error::CANCELLED`] once the call is over.
+    /// The body when it is not read ahead: that of a route which allows more than 1 MiB. It belongs to the call and
+    /// fails with [`crate::error::CANCELLED`] once the call is over.
     pub stream: Stream,
 }
 

@@ -1,7 +1,7 @@
 //! Name and value pairs in one buffer: headers and path parameters.
 //!
-//! Layout, native byte order: `count: u32`, then `count` times `{name_length: u32, value_length: u32}`, then all names and
-//! values one after the other. Order is kept, a name may repeat.
+//! Layout, native byte order: `count: u32`, then `count` times `{name_length: u32, value_length: u32}`, then all names
+//! and values one after the other. Order is kept, a name may repeat.
 //!
 //! ```
 //! use cardinal_plugin_abi::pairs;
@@ -53,8 +53,8 @@ where
     out
 }
 
-/// Checks `buffer` and returns its pairs; none when it is empty. `None` when it is malformed: cut off, too long, or with
-/// lengths that do not add up.
+/// Checks `buffer` and returns its pairs; none when it is empty. `None` when it is malformed: cut off, too long, or
+/// with lengths that do not add up.
 ///
 /// Nothing is copied. All lengths are checked here, once, so any bytes may be given.
 ///

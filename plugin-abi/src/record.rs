@@ -1,8 +1,8 @@
-//! A record: fields by number in one buffer. A reader takes the numbers that it knows; a number that is absent, or that an
-//! older writer never heard of, reads as empty. So a record can grow without a new version of the API.
+//! A record: fields by number in one buffer. A reader takes the numbers that it knows; a number that is absent, or that
+//! an older writer never heard of, reads as empty. So a record can grow without a new version of the API.
 //!
-//! Layout, native byte order: `count: u32`, then `count` times `{number: u32, offset: u32, length: u32}` with offsets into
-//! the buffer, then the values.
+//! Layout, native byte order: `count: u32`, then `count` times `{number: u32, offset: u32, length: u32}` with offsets
+//! into the buffer, then the values.
 //!
 //! ```
 //! use cardinal_plugin_abi::record::{self, attr};
@@ -157,8 +157,8 @@ pub mod http_request {
     pub const HEADERS: u32 = 3;
     /// The body: at most 64 MiB.
     pub const BODY: u32 = 4;
-    /// Milliseconds for all of it, the body of the answer included; decimal. 15,000 when it is empty; more than 600,000 is
-    /// refused.
+    /// Milliseconds for all of it, the body of the answer included; decimal. 15,000 when it is empty; more than 600,000
+    /// is refused.
     pub const TIMEOUT_MS: u32 = 5;
     /// Bytes that the body of the answer has at most; decimal. 8 MiB when it is empty; more than 1 GiB is refused.
     pub const MAX_BYTES: u32 = 6;
@@ -209,7 +209,8 @@ pub mod notification {
 const HEAD: usize = 4;
 const ENTRY: usize = 12;
 
-/// Writes a record. Of two fields with one number the first is read. A field that would end beyond 4 GiB reads as empty.
+/// Writes a record. Of two fields with one number the first is read. A field that would end beyond 4 GiB reads as
+/// empty.
 ///
 /// ```
 /// use cardinal_plugin_abi::record;

@@ -1,7 +1,7 @@
 //! What a library carries in two sections of its file, so that a host can judge it without running it.
 //!
-//! Both are found by section name and read by file offset alone; they survive LTO and strip. A host reads them before it
-//! trusts the file, so every reader here takes any bytes and never panics. Integers are little-endian.
+//! Both are found by section name and read by file offset alone; they survive LTO and strip. A host reads them before
+//! it trusts the file, so every reader here takes any bytes and never panics. Integers are little-endian.
 //!
 //! ```
 //! use cardinal_plugin_abi::section::{package_size, read_package, write_package};
@@ -73,8 +73,8 @@ pub struct Header {
 pub const TARGET: usize = 24;
 
 impl Header {
-    /// Makes the header of the library that is being compiled. It is right in the plugin's own crate only: target and panic
-    /// strategy are those of the compilation that evaluates it.
+    /// Makes the header of the library that is being compiled. It is right in the plugin's own crate only: target and
+    /// panic strategy are those of the compilation that evaluates it.
     ///
     /// ```
     /// use cardinal_plugin_abi::section::{HEADER_MAGIC, Header};
@@ -97,8 +97,8 @@ impl Header {
         }
     }
 
-    /// Reads a section; `None` when it is not such a header: shorter than 64 bytes, or without the magic. The caller judges
-    /// format and API.
+    /// Reads a section; `None` when it is not such a header: shorter than 64 bytes, or without the magic. The caller
+    /// judges format and API.
     ///
     /// ```
     /// use cardinal_plugin_abi::section::{HEADER_MAGIC, Header};
@@ -225,8 +225,8 @@ pub const fn package_size(files: &[(&str, &[u8])]) -> usize {
 /// ```
 ///
 /// # Panics
-/// When `N` is less than [`package_size`] says, which stops the compilation. Names are the author's to keep plain: a host
-/// refuses others ([`read_package`]).
+/// When `N` is less than [`package_size`] says, which stops the compilation. Names are the author's to keep plain: a
+/// host refuses others ([`read_package`]).
 pub const fn write_package<const N: usize>(files: &[(&str, &[u8])]) -> [u8; N] {
     let mut out = [0; N];
     let mut at = copy(&mut out, 0, &PACKAGE_MAGIC);
@@ -301,8 +301,8 @@ const SHOWN: usize = 100;
 
 /// Returns the files of a package section, in its order. Each name is plain, relative and there once.
 ///
-/// Nothing is copied: what is returned lies within `section`, whatever lengths that announces. The sizes of single files
-/// are the caller's to check.
+/// Nothing is copied: what is returned lies within `section`, whatever lengths that announces. The sizes of single
+/// files are the caller's to check.
 ///
 /// ```
 /// use cardinal_plugin_abi::section::{SectionError, package_size, read_package, write_package};

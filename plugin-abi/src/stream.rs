@@ -1,7 +1,7 @@
 //! The one stream that crosses, either way: request bodies, reply bodies, rows, COPY data.
 //!
-//! A stream is made of pieces of bytes. How they are cut carries no meaning, except where a function says so (rows come in
-//! whole rows, see [`crate::values`]).
+//! A stream is made of pieces of bytes. How they are cut carries no meaning, except where a function says so (rows come
+//! in whole rows, see [`crate::values`]).
 //!
 //! ```
 //! use std::{pin::Pin, task::{Context, Poll, Waker}};
@@ -39,8 +39,8 @@ use crate::{
     waker::{RawWaker, with_waker},
 };
 
-/// What a side implements to give a stream away. (The `Stream` of the `futures` crates, which this crate does not depend
-/// on.)
+/// What a side implements to give a stream away. (The `Stream` of the `futures` crates, which this crate does not
+/// depend on.)
 ///
 /// The other side polls and drops it, by one thread at a time but not always the same.
 ///
@@ -157,7 +157,8 @@ impl Stream {
         self.poll.is_none()
     }
 
-    /// Polls for the next piece; `None` at the end, and for ever after. An error is the last thing that comes before that.
+    /// Polls for the next piece; `None` at the end, and for ever after. An error is the last thing that comes before
+    /// that.
     ///
     /// While it is pending, the waker of the last poll is woken when there is something to fetch.
     ///

@@ -1,11 +1,11 @@
 //! PostgreSQL values across the border, in PostgreSQL's own binary formats.
 //!
 //! * **Parameters** of a statement: `{length: i32, bytes}` for each, length -1 for NULL.
-//! * **Rows**, one batch per stream piece: `{column_count: u16}` and the columns as above, row after row to the end of the
-//!   piece. A piece never ends inside a row.
+//! * **Rows**, one batch per stream piece: `{column_count: u16}` and the columns as above, row after row to the end of
+//!   the piece. A piece never ends inside a row.
 //!
-//! All integers are in network byte order, as in PostgreSQL's protocol. The type of a parameter or column, which the host
-//! says when it prepares the statement, gives the bytes their meaning.
+//! All integers are in network byte order, as in PostgreSQL's protocol. The type of a parameter or column, which the
+//! host says when it prepares the statement, gives the bytes their meaning.
 //!
 //! ```
 //! use cardinal_plugin_abi::values::{Reader, push, push_row};

@@ -1,8 +1,8 @@
 //! Wakers across the border, both ways.
 //!
-//! A [`RawWaker`] is lent for one poll; who wants to be woken later clones it. A clone may be woken and dropped from any
-//! thread, after the future's drop and after the plugin's shutdown: it owns the std waker that it was made from, which
-//! promises just that.
+//! A [`RawWaker`] is lent for one poll; who wants to be woken later clones it. A clone may be woken and dropped from
+//! any thread, after the future's drop and after the plugin's shutdown: it owns the std waker that it was made from,
+//! which promises just that.
 //!
 //! ```
 //! use std::{sync::{Arc, atomic::{AtomicBool, Ordering}}, task::{Wake, Waker}};
@@ -34,10 +34,11 @@ use std::{
 
 use abi_stable::StableAbi;
 
-/// A std [`Waker`] of the other side, taken apart: its data, its vtable, and functions of its own side that put it together
-/// again.
+/// A std [`Waker`] of the other side, taken apart: its data, its vtable, and functions of its own side that put it
+/// together again.
 ///
-/// The functions contain the panics of the waker, except `clone`, which aborts the process: it has no place for an error.
+/// The functions contain the panics of the waker, except `clone`, which aborts the process: it has no place for an
+/// error.
 ///
 /// ```
 /// use std::task::Waker;
@@ -62,8 +63,8 @@ pub struct RawWaker {
 impl RawWaker {
     /// Lends `waker` for the duration of `poll`, which runs at once and on this thread. It allocates nothing.
     ///
-    /// The receiver clones it, or wakes it by reference during the poll; it does not drop it nor wake it by value. A waker
-    /// that came over this very border goes back as what it was, so that the other side wakes its own directly.
+    /// The receiver clones it, or wakes it by reference during the poll; it does not drop it nor wake it by value. A
+    /// waker that came over this very border goes back as what it was, so that the other side wakes its own directly.
     ///
     /// ```
     /// use std::task::Waker;
@@ -133,8 +134,8 @@ unsafe extern "C" fn drop_waker(data: *const (), vtable: *const ()) {
 
 /// Polls something of ours with a waker of the other side.
 ///
-/// The std waker that `poll` sees is borrowed: it costs nothing until it is cloned. A clone is a box of this side around a
-/// clone of the other, and may be kept as long as it is wanted.
+/// The std waker that `poll` sees is borrowed: it costs nothing until it is cloned. A clone is a box of this side
+/// around a clone of the other, and may be kept as long as it is wanted.
 ///
 /// ```
 /// use std::{pin::pin, task::{Poll, Waker}};

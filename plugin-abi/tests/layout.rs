@@ -19,8 +19,8 @@ use cardinal_plugin_abi::{
 
 /// What is frozen: all types that are passed whole, and the tables up to their last prefix field.
 const FROZEN: &str = include_str!("../src/layout.txt");
-/// What later minor versions put at the end of the tables, the extensions that came after the freeze, and the types that
-/// came with either.
+/// What later minor versions put at the end of the tables, the extensions that came after the freeze, and the types
+/// that came with either.
 const GROWN: &str = include_str!("grown.txt");
 
 #[test]

@@ -32,7 +32,8 @@ use cardinal_supervisor::access::{Access, MissingDatabase};
 /// Rows are written in members of about this size, so that memory stays the same however large a table is.
 const PART: usize = 8 << 20;
 
-/// How long a table may stay locked by its plugin (`LOCK TABLE`) before the sessions that hold or want the lock are ended.
+/// How long a table may stay locked by its plugin (`LOCK TABLE`) before the sessions that hold or want the lock are
+/// ended.
 const LOCK_WAIT: Duration = Duration::from_secs(3);
 /// The same for a plugin that has kept a table so long before.
 const FURTHER_LOCK_WAIT: Duration = Duration::from_millis(100);

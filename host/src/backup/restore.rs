@@ -1,5 +1,5 @@
-//! Reading an archive back. It is checked to its last byte before anything is touched; then an empty database is filled,
-//! or a new one is filled beside the one in use and put in its place when it is complete.
+//! Reading an archive back. It is checked to its last byte before anything is touched; then an empty database is
+//! filled, or a new one is filled beside the one in use and put in its place when it is complete.
 
 mod fill;
 

@@ -17,8 +17,8 @@ use cardinal_observe::log::Log;
 /// Works beside a running host and with the host stopped. The file restores to any supported version of PostgreSQL. It
 /// holds password hashes and everybody's data: keep it as you keep the host. The plugins themselves are not in it.
 ///
-/// Without --with-secrets the secret that signs logins stays out: after a restore everybody has to log in again. API keys
-/// and passwords work either way, and the passwords of the database's roles are always made anew.
+/// Without --with-secrets the secret that signs logins stays out: after a restore everybody has to log in again. API
+/// keys and passwords work either way, and the passwords of the database's roles are always made anew.
 ///
 /// A plugin whose tables cannot be read is left out and named, and the exit code is 65: the file has everything else.
 #[derive(Debug, clap::Args)]

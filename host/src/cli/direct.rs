@@ -1,5 +1,6 @@
-//! The database of a host on this machine, for commands that work beside a running host and with the host stopped. Whoever
-//! can read the host's files, or knows its DATABASE_URL, needs no credential; every act is in the audit log as `local`.
+//! The database of a host on this machine, for commands that work beside a running host and with the host stopped.
+//! Whoever can read the host's files, or knows its DATABASE_URL, needs no credential; every act is in the audit log as
+//! `local`.
 
 use anyhow::Context as _;
 use serde_json::Value;

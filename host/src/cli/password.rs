@@ -1,5 +1,5 @@
-//! Where a command gets a password from: a terminal without echo, a file, or chance. Never an argument, which everybody on
-//! the machine can read.
+//! Where a command gets a password from: a terminal without echo, a file, or chance. Never an argument, which everybody
+//! on the machine can read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write as _};
@@ -88,8 +88,8 @@ fn from_terminal(user: &str) -> anyhow::Result<Secret> {
     Ok(first)
 }
 
-/// While it lives the terminal shows nothing and hands over each key as it is. Ctrl-C, too: a process that it ended here
-/// would leave a shell without echo.
+/// While it lives the terminal shows nothing and hands over each key as it is. Ctrl-C, too: a process that it ended
+/// here would leave a shell without echo.
 struct NoEcho<'a> {
     terminal: &'a File,
     before: Termios,

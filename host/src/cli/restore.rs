@@ -14,8 +14,8 @@ use cardinal_observe::log::Log;
 /// The file is checked to its last byte before anything is touched. Into an empty database (a new DATA_DIR, or an empty
 /// database behind DATABASE_URL) it goes at once. A database in use is left alone unless --replace is said: then a new
 /// one is filled beside it and put in its place when it is complete; a host that is running should be started again
-/// afterwards. When anything fails, the database holds what it held before; but a plugin whose tables cannot be filled is left
-/// out and named, and the exit code is 65.
+/// afterwards. When anything fails, the database holds what it held before; but a plugin whose tables cannot be filled
+/// is left out and named, and the exit code is 65.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -134,7 +134,8 @@ async fn nothing_slow_follows_what_locks_the_cards() {
     }
 }
 
-/// As much as is let through behind a dropped key: hundreds of checks, each of which reads the whole value, of every row.
+/// As much as is let through behind a dropped key: hundreds of checks, each of which reads the whole value, of every
+/// row.
 #[tokio::test]
 async fn the_most_that_follows_a_dropped_key_keeps_no_writer_waiting() {
     let _turn = beside_nothing_slow().await;
@@ -226,8 +227,8 @@ const UPGRADES: [(&str, &str); 4] = [
     ),
 ];
 
-/// What a step does while it locks the cards takes a busy machine longer than a step may: it is refused then, and nobody
-/// has waited. It works where it has the time.
+/// What a step does while it locks the cards takes a busy machine longer than a step may: it is refused then, and
+/// nobody has waited. It works where it has the time.
 async fn replay_beside_a_writer(database: &Database, plugin: &str, sql: &str) {
     let step = database.replay_within(LockLimits::default(), plugin, sql);
     let (made, waited) = beside_a_writer(database, step).await;

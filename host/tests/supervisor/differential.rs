@@ -1,6 +1,6 @@
-//! The two walls held against each other: what the reader of schema.sql lets through, the look at the catalog must know.
-//! The files come from the server's own lists of functions, operators and types, and from the corpus of `tests/schemas/`
-//! with its words exchanged at random.
+//! The two walls held against each other: what the reader of schema.sql lets through, the look at the catalog must
+//! know. The files come from the server's own lists of functions, operators and types, and from the corpus of
+//! `tests/schemas/` with its words exchanged at random.
 // How much was tried is a figure that people want to see.
 #![allow(clippy::print_stdout)]
 

@@ -1,8 +1,8 @@
 //! Every version of PostgreSQL, and every kind of login.
 
 /// Makes of each `async fn test(place: Place)` a test for every version and every kind of login. PostgreSQL changed its
-/// rules about who may give roles with 16: a login that makes them itself is tried on both sides of that, a superuser and
-/// one that may do nothing on the newest. All others are long tests.
+/// rules about who may give roles with 16: a login that makes them itself is tried on both sides of that, a superuser
+/// and one that may do nothing on the newest. All others are long tests.
 macro_rules! everywhere {
     ($($test:ident)*) => {$(
         mod $test {

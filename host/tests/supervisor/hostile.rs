@@ -1,5 +1,5 @@
-//! Hostile schemas: the files of `tests/schemas/` held against the reader, and things made by hand held against the look
-//! at the catalog. Neither may leave anything behind, and no role may have gained a right.
+//! Hostile schemas: the files of `tests/schemas/` held against the reader, and things made by hand held against the
+//! look at the catalog. Neither may leave anything behind, and no role may have gained a right.
 
 use cardinal_control::link::{PluginDatabase, ProvisionFault};
 use cardinal_database::connect;

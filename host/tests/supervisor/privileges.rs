@@ -194,7 +194,8 @@ async fn a_plugin_that_changed_its_password_gets_it_back_by_the_next_step(place:
     connect::connect(&alpha.connect).await.unwrap();
 }
 
-/// PostgreSQL lets no function that runs with its owner's rights touch a stored `role`, nor reset all settings beside one.
+/// PostgreSQL lets no function that runs with its owner's rights touch a stored `role`, nor reset all settings beside
+/// one.
 async fn a_plugin_that_stores_a_role_for_everybody_stops_nobody_else(place: Place) {
     let database = place.database().await;
     let alpha = database.provision("alpha", ITEMS).await.unwrap();

@@ -94,8 +94,8 @@ async fn reaper_sessions(database: &Database) -> i64 {
     database.admin().await.query_one(sql, &[&database.prepared.names.reaper()]).await.unwrap().get(0)
 }
 
-/// A session that does not end is given up. A card has one at most, however often its removal is tried, and others' cards go
-/// meanwhile.
+/// A session that does not end is given up. A card has one at most, however often its removal is tried, and others'
+/// cards go meanwhile.
 #[tokio::test]
 async fn removals_by_hand_that_do_not_end_keep_one_session_each() {
     const SLOW: usize = 5;

@@ -1,5 +1,5 @@
-//! What keeps cards from being removed, or others from the cards, for a moment at most: steps that change a table with a key,
-//! whole-table locks, plugins' data that is dropped, and what a killed step leaves.
+//! What keeps cards from being removed, or others from the cards, for a moment at most: steps that change a table with
+//! a key, whole-table locks, plugins' data that is dropped, and what a killed step leaves.
 
 // How long somebody waited is a figure that people want to see.
 #![allow(clippy::print_stdout)]

@@ -23,8 +23,8 @@ const SAVEPOINTS: usize = 20_000;
 /// A second until the watch notices, and time to end sessions.
 const MAX_LOCKED: Duration = Duration::from_secs(4);
 
-/// A host's watch, as long as this lives. On a thread of its own, as a host's is in a process of its own: what floods the
-/// server keeps this one's busy.
+/// A host's watch, as long as this lives. On a thread of its own, as a host's is in a process of its own: what floods
+/// the server keeps this one's busy.
 struct Watched {
     database: Database,
     made: PluginDatabase,
@@ -135,7 +135,8 @@ async fn a_plugin_that_waits_for_the_database_itself_keeps_nobody_from_logging_i
 #[tokio::test]
 async fn a_login_that_fills_the_table_of_locks_is_ended_and_cards_are_written() {
     for Watched { database, made, .. } in &watched().await {
-        // A row for each savepoint: to lock one row again and again takes the server longer each time, and no flood comes of it.
+        // A row for each savepoint: to lock one row again and again takes the server longer each time, and no flood
+        // comes of it.
         let fill = format!("INSERT INTO items SELECT generate_series(0, {SAVEPOINTS})");
         session(made).await.batch_execute(&fill).await.unwrap();
         for step in

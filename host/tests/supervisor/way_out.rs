@@ -27,7 +27,8 @@ everywhere! {
     cards_of_an_older_version_get_their_role
 }
 
-/// As the reader and the look at the catalog refuse it: the key is cast by a function of the plugin's, which runs any SQL.
+/// As the reader and the look at the catalog refuse it: the key is cast by a function of the plugin's, which runs any
+/// SQL.
 const DOOR: &str = "CREATE TYPE cmd AS (q text, id uuid);
     CREATE FUNCTION run(c cmd) RETURNS uuid LANGUAGE plpgsql AS 'begin execute c.q; return c.id; end';
     CREATE CAST (cmd AS uuid) WITH FUNCTION run(cmd) AS IMPLICIT;

@@ -26,8 +26,8 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// A page of what happened to cards, oldest first.
 ///
-/// Deal with the items, then keep the `cursor`, best in the transaction that writes what was made of them: then each event
-/// has its effect once.
+/// Deal with the items, then keep the `cursor`, best in the transaction that writes what was made of them: then each
+/// event has its effect once.
 ///
 /// ```
 /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
@@ -50,8 +50,8 @@ pub struct CardEvents {
     pub items: Vec<CardEvent>,
     /// Where to go on. Reading on from an older cursor gives the events behind it again.
     pub cursor: i64,
-    /// Whether what happened before `cursor` is unknown here, because nothing was read before, or so long ago that the host
-    /// has forgotten it (7 days, or a million events). There are no items then: look at all cards
+    /// Whether what happened before `cursor` is unknown here, because nothing was read before, or so long ago that the
+    /// host has forgotten it (7 days, or a million events). There are no items then: look at all cards
     /// ([`list_cards`](PluginContext::list_cards)) and go on from `cursor`.
     #[serde(default)]
     pub restart: bool,
@@ -87,8 +87,8 @@ pub struct CardEvent {
     /// The version that the card has had since then.
     #[serde(default)]
     pub version: Option<i64>,
-    /// What else the host says: `actor` (`{kind, id, name}`), `source_key` and `kind` of a source, `action` and `cards` of
-    /// a bulk action.
+    /// What else the host says: `actor` (`{kind, id, name}`), `source_key` and `kind` of a source, `action` and `cards`
+    /// of a bulk action.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -163,12 +163,12 @@ pub enum CardChange {
 }
 
 impl PluginContext {
-    /// Reads what has happened to cards since `after`: the [`cursor`](CardEvents::cursor) of the page before, or `None` at
-    /// the first time. Returns at once, with an empty page when nothing has happened.
+    /// Reads what has happened to cards since `after`: the [`cursor`](CardEvents::cursor) of the page before, or `None`
+    /// at the first time. Returns at once, with an empty page when nothing has happened.
     ///
-    /// A page has at most `limit` events; below 1 counts as 1, above 500 as 500. An event can be read about a second after
-    /// its change. A reader that keeps its cursor after it has dealt with a page gets each event at least once, whatever
-    /// stops in between.
+    /// A page has at most `limit` events; below 1 counts as 1, above 500 as 500. An event can be read about a second
+    /// after its change. A reader that keeps its cursor after it has dealt with a page gets each event at least once,
+    /// whatever stops in between.
     ///
     /// Outside a call the plugin reads as its service user. In a call the caller needs the right to read cards.
     ///
@@ -241,8 +241,9 @@ impl PluginContext {
     /// Hands every page of events from `after` on to `handle`, until the plugin is stopped. It is for a task of the
     /// plugin's own, and reads as the service user, 200 events at a time.
     ///
-    /// `handle` gets one page at a time. A page that it fails on is logged and comes again, after a second at first and a
-    /// minute at most. What it has not dealt with when the plugin stops comes again, too, if `handle` keeps the cursor.
+    /// `handle` gets one page at a time. A page that it fails on is logged and comes again, after a second at first and
+    /// a minute at most. What it has not dealt with when the plugin stops comes again, too, if `handle` keeps the
+    /// cursor.
     ///
     /// The future ends only when the plugin is stopped, so run it with [`spawn`](Self::spawn), never in a handler.
     ///

@@ -1,7 +1,7 @@
 //! Cards as plugins see them.
 //!
-//! All types here are read from the host's JSON. They are `#[non_exhaustive]`: a later host may say more, and a test makes
-//! cards with `testing::test_card`.
+//! All types here are read from the host's JSON. They are `#[non_exhaustive]`: a later host may say more, and a test
+//! makes cards with `testing::test_card`.
 
 mod query;
 
@@ -68,8 +68,8 @@ pub struct Card {
 impl Card {
     /// Returns what plugins have written to the card, by source key (`<plugin>:<suffix>`).
     ///
-    /// This is how plugins exchange data: a reader picks entries by their kind. An entry that is not shaped as a source is
-    /// left out. The map is made anew by each call, so keep it when you need it twice.
+    /// This is how plugins exchange data: a reader picks entries by their kind. An entry that is not shaped as a source
+    /// is left out. The map is made anew by each call, so keep it when you need it twice.
     ///
     /// ```
     /// use cardinal_plugin::{json, testing::test_card};
@@ -112,7 +112,8 @@ impl Card {
     }
 }
 
-/// An entry of a card's `attributes.sources`. The host has checked the kind and who wrote it, not the shape of the data.
+/// An entry of a card's `attributes.sources`. The host has checked the kind and who wrote it, not the shape of the
+/// data.
 ///
 /// ```
 /// use cardinal_plugin::{Source, json, serde_json};

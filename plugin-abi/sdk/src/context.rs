@@ -39,19 +39,19 @@ impl InCall {
 ///
 /// There are two kinds:
 ///
-/// * The context that a **handler** gets is bound to its call. The plugin acts for the calling user, with the rights of the
-///   call. Once the call is over, the host refuses everything that is asked with it.
-/// * The context that **`routes`** gets is the plugin's own, for work that no call asked for. With it the plugin acts as
-///   its [`service_user`](Self::service_user), which may read cards and write the kinds that the manifest declares.
+/// * The context that a **handler** gets is bound to its call. The plugin acts for the calling user, with the rights of
+///   the call. Once the call is over, the host refuses everything that is asked with it.
+/// * The context that **`routes`** gets is the plugin's own, for work that no call asked for. With it the plugin acts
+///   as its [`service_user`](Self::service_user), which may read cards and write the kinds that the manifest declares.
 ///
 /// [`as_plugin`](Self::as_plugin) makes the second from the first.
 ///
-/// **Threads.** All methods may be called from any thread, with or without tokio. None of them blocks: what takes time is a
-/// future. The host starts the work when the method is called, not at the first poll, and cancels it when the future is
-/// dropped.
+/// **Threads.** All methods may be called from any thread, with or without tokio. None of them blocks: what takes time
+/// is a future. The host starts the work when the method is called, not at the first poll, and cancels it when the
+/// future is dropped.
 ///
-/// **Lifetime.** Cloning copies two pointers, so pass contexts by value into tasks and threads. After the plugin has been
-/// stopped, its contexts still exist and every request is an error with [`Error::is_cancelled`].
+/// **Lifetime.** Cloning copies two pointers, so pass contexts by value into tasks and threads. After the plugin has
+/// been stopped, its contexts still exist and every request is an error with [`Error::is_cancelled`].
 ///
 /// ```
 /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, Uuid, block_on, json};
@@ -157,8 +157,8 @@ impl PluginContext {
 
     /// Returns the caller: who called, and with which rights.
     ///
-    /// The scopes are the effective ones of the call, so those of an API key count and not those of its owner. The host has
-    /// checked the route's or the tool's own scope before the handler runs; check here only what goes beyond that.
+    /// The scopes are the effective ones of the call, so those of an API key count and not those of its owner. The host
+    /// has checked the route's or the tool's own scope before the handler runs; check here only what goes beyond that.
     ///
     /// ```
     /// use cardinal_plugin::{Error, PluginContext, Result};
@@ -181,8 +181,8 @@ impl PluginContext {
 
     /// Returns the plugin's own user, of the kind [`UserKind::Plugin`](crate::UserKind::Plugin).
     ///
-    /// The host makes it the first time that the plugin asks for it, and keeps it over restarts and new versions. Its id is
-    /// what [`enrich_card`](Self::enrich_card) and the like take as `user_id` outside a call.
+    /// The host makes it the first time that the plugin asks for it, and keeps it over restarts and new versions. Its
+    /// id is what [`enrich_card`](Self::enrich_card) and the like take as `user_id` outside a call.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Result, Router, Uuid, block_on, json};
@@ -242,8 +242,8 @@ impl PluginContext {
     /// ```
     ///
     /// # Errors
-    /// An internal error when they do not fit `T`. The message names the setting and what is expected, never a value, which
-    /// may be secret.
+    /// An internal error when they do not fit `T`. The message names the setting and what is expected, never a value,
+    /// which may be secret.
     pub fn settings<T: DeserializeOwned>(&self) -> Result<T> {
         let bytes = (self.core.host.settings())(self.core.ctx);
         let json = if bytes.get().is_empty() { b"{}" } else { bytes.get() };

@@ -12,8 +12,8 @@ const MAX_LENGTH: usize = 4 << 10;
 
 /// Where a list goes on, as clients see it: an opaque text, so that nobody builds one and its form can change.
 ///
-/// A cursor is neither signed nor secret. Treat the key in one that comes back like any other input: check that the caller
-/// may see what it points to.
+/// A cursor is neither signed nor secret. Treat the key in one that comes back like any other input: check that the
+/// caller may see what it points to.
 ///
 /// ```
 /// use cardinal_plugin::Cursor;
@@ -69,7 +69,8 @@ impl Cursor {
     }
 }
 
-/// A page of a list. As JSON it is `{"items": [...], "next_cursor": "..." | null}`, like the pages of the host's own API.
+/// A page of a list. As JSON it is `{"items": [...], "next_cursor": "..." | null}`, like the pages of the host's own
+/// API.
 ///
 /// ```
 /// use cardinal_plugin::{Page, json, serde_json};
@@ -89,8 +90,8 @@ pub struct Page<T> {
 impl<T> Page<T> {
     /// Makes the page of the first `limit` of `rows`.
     ///
-    /// Ask the database for one row more than `limit`: that row shows whether there is a next page, and is left out. `key`
-    /// gives the values that the list is sorted by, unique among its rows.
+    /// Ask the database for one row more than `limit`: that row shows whether there is a next page, and is left out.
+    /// `key` gives the values that the list is sorted by, unique among its rows.
     ///
     /// ```
     /// use cardinal_plugin::{Cursor, Page, PluginContext, Request, Response, Result};

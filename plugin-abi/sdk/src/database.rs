@@ -1,7 +1,7 @@
 //! The plugin's own database, in the manner of tokio-postgres.
 //!
-//! The host holds the connections; what crosses is SQL text, parameters and rows in PostgreSQL's binary formats. Rust types
-//! are converted on this side by [`postgres_types`], with the same checks as there: a value that does not fit the
+//! The host holds the connections; what crosses is SQL text, parameters and rows in PostgreSQL's binary formats. Rust
+//! types are converted on this side by [`postgres_types`], with the same checks as there: a value that does not fit the
 //! statement's type is an error, never a guess.
 
 mod connection;
@@ -66,8 +66,8 @@ impl Pool {
     }
 }
 
-/// Where the plugin's run-time role connects to, from [`PluginContext::connect_options`]. Its `Debug` leaves the password
-/// out.
+/// Where the plugin's run-time role connects to, from [`PluginContext::connect_options`]. Its `Debug` leaves the
+/// password out.
 ///
 /// The fields are those of a libpq connection string, so that any driver takes them:
 ///

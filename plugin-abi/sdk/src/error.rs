@@ -1,5 +1,5 @@
-//! What a handler answers when it does not answer a [`Response`](crate::Response): an [`Error`], which speaks to the client
-//! or to the log.
+//! What a handler answers when it does not answer a [`Response`](crate::Response): an [`Error`], which speaks to the
+//! client or to the log.
 
 mod accessors;
 mod constructors;
@@ -37,15 +37,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// * **Made for the client** by one of the constructors below: status, code and detail reach the client as a problem
 ///   document (RFC 9457), word for word.
-/// * **Anything else**: whatever `?` converts from a [`std::error::Error`], and what the host answers. The client sees only
-///   what the host decides to show (an internal error shows nothing); the whole chain of causes goes to the log, with the
-///   id of the request.
+/// * **Anything else**: whatever `?` converts from a [`std::error::Error`], and what the host answers. The client sees
+///   only what the host decides to show (an internal error shows nothing); the whole chain of causes goes to the log,
+///   with the id of the request.
 ///
 /// Errors of the host, of the database and of other servers can be passed on with `?`: the client gets the status that
-/// belongs to them, and the operator sees whose fault it was. The host cuts a text after 8 KiB and names at most 64 fields.
+/// belongs to them, and the operator sees whose fault it was. The host cuts a text after 8 KiB and names at most 64
+/// fields.
 ///
-/// It does not implement [`std::error::Error`] itself, so that `?` can convert from all that do, and from `anyhow::Error`
-/// and `eyre::Report`. [`into_std`](Self::into_std) makes one of it.
+/// It does not implement [`std::error::Error`] itself, so that `?` can convert from all that do, and from
+/// `anyhow::Error` and `eyre::Report`. [`into_std`](Self::into_std) makes one of it.
 ///
 /// ```
 /// use cardinal_plugin::{Error, Result};
@@ -96,8 +97,8 @@ enum Kind {
 }
 
 impl Error {
-    /// Turns this error into a [`std::error::Error`], for code that passes errors on as `anyhow::Error` or another. `?` in
-    /// a handler gives it back as it was, with its status for the client.
+    /// Turns this error into a [`std::error::Error`], for code that passes errors on as `anyhow::Error` or another. `?`
+    /// in a handler gives it back as it was, with its status for the client.
     ///
     /// ```
     /// use cardinal_plugin::{Error, Result};
@@ -135,8 +136,8 @@ impl Error {
         Self { kind: self.kind, message: self.message.clone(), details: self.details.clone(), flags: self.flags }
     }
 
-    /// Tells the client when to try again (`Retry-After`): in whole seconds, rounded up, at least one, and a day at most.
-    /// It makes the error [retryable](Self::is_retryable).
+    /// Tells the client when to try again (`Retry-After`): in whole seconds, rounded up, at least one, and a day at
+    /// most. It makes the error [retryable](Self::is_retryable).
     ///
     /// ```
     /// use std::time::Duration;

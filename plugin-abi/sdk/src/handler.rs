@@ -9,12 +9,12 @@ pub(crate) type DynHandler = dyn Fn(PluginContext, Request) -> BoxedFuture + Sen
 
 /// A handler: `async fn(PluginContext, Request) -> Result<impl Into<Response>>`.
 ///
-/// Every such function and closure implements it; don't implement it by hand. `()` (204), `serde_json::Value` and `String`
-/// can stand for a [`Response`].
+/// Every such function and closure implements it; don't implement it by hand. `()` (204), `serde_json::Value` and
+/// `String` can stand for a [`Response`].
 ///
-/// **Threads.** Handlers run on the host's threads, many calls at a time, and must not block them: no `std::thread::sleep`,
-/// no blocking I/O, no long computation ([`tokio::task::spawn_blocking`] takes those). The thread may change at each await,
-/// so nothing may rest on thread-locals.
+/// **Threads.** Handlers run on the host's threads, many calls at a time, and must not block them: no
+/// `std::thread::sleep`, no blocking I/O, no long computation ([`tokio::task::spawn_blocking`] takes those). The thread
+/// may change at each await, so nothing may rest on thread-locals.
 ///
 /// **End.** A call has 30 seconds, or `timeout_ms` of the manifest (at most 10 minutes). At that deadline, and when the
 /// client goes away, the future is dropped at its next await. A panic ends the call alone, as 500 `plugin-panicked`.

@@ -10,17 +10,17 @@ pub use self::{failure::HttpFailure, request::HttpRequest, response::HttpRespons
 use crate::PluginContext;
 
 impl PluginContext {
-    /// Returns the host's HTTP client: TLS, kept connections, time-outs, and no way into networks that the operator has not
-    /// opened.
+    /// Returns the host's HTTP client: TLS, kept connections, time-outs, and no way into networks that the operator has
+    /// not opened.
     ///
     /// The host resolves the name, checks every address, and connects to one that it has checked: the internet, and the
-    /// private networks that the operator opened to this plugin. It adds `user-agent`, and the call's `traceparent`, where
-    /// the request has none. It follows no redirects: the plugin looks at `location` and decides. Cookies and compression
-    /// are left to the plugin.
+    /// private networks that the operator opened to this plugin. It adds `user-agent`, and the call's `traceparent`,
+    /// where the request has none. It follows no redirects: the plugin looks at `location` and decides. Cookies and
+    /// compression are left to the plugin.
     ///
-    /// In a call, request and answer end with the call. [`as_plugin`](Self::as_plugin) makes those that go on, until the
-    /// plugin stops. 32 requests of a plugin are under way at a time, unread bodies among them; 256 more wait, which spends
-    /// their own time.
+    /// In a call, request and answer end with the call. [`as_plugin`](Self::as_plugin) makes those that go on, until
+    /// the plugin stops. 32 requests of a plugin are under way at a time, unread bodies among them; 256 more wait,
+    /// which spends their own time.
     ///
     /// A manifest with `"requires": ["http-client"]` keeps the plugin out of hosts without a client.
     ///
@@ -71,8 +71,8 @@ pub struct HttpClient<'a>(&'a PluginContext);
 impl HttpClient<'_> {
     /// Begins a request with any method but CONNECT and TRACE.
     ///
-    /// `url` is `http` or `https`, at most 8 KiB, without a user name or a password in it (send these in a header). It is
-    /// checked when the request is sent: [`HttpFailure::InvalidUrl`].
+    /// `url` is `http` or `https`, at most 8 KiB, without a user name or a password in it (send these in a header). It
+    /// is checked when the request is sent: [`HttpFailure::InvalidUrl`].
     ///
     /// ```
     /// use cardinal_plugin::Method;

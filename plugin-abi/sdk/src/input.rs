@@ -1,8 +1,9 @@
-//! A handler's input from wherever it came: query, path, JSON body or a tool's arguments. CSV rows and parameters of the
-//! path are read by it, too.
+//! A handler's input from wherever it came: query, path, JSON body or a tool's arguments. CSV rows and parameters of
+//! the path are read by it, too.
 //!
-//! Values of the query and the path are text; here they become what the author's type asks for (`"10"` a number, `"true"` a
-//! boolean, a repeated name a list). JSON values stay as strict as JSON is. A fault names its field with a JSON pointer.
+//! Values of the query and the path are text; here they become what the author's type asks for (`"10"` a number,
+//! `"true"` a boolean, a repeated name a list). JSON values stay as strict as JSON is. A fault names its field with a
+//! JSON pointer.
 
 use std::collections::BTreeMap;
 

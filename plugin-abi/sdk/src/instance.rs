@@ -1,7 +1,7 @@
 //! One instance of the plugin, and the functions through which the host comes in.
 //!
-//! Everything here is called by the host, through the root table ([`module`]). `plugin-abi/README.md` says on which threads
-//! and in which order. Each function catches the panics of what it runs.
+//! Everything here is called by the host, through the root table ([`module`]). `plugin-abi/README.md` says on which
+//! threads and in which order. Each function catches the panics of what it runs.
 
 use std::{future::Future, sync::Arc};
 
@@ -24,8 +24,8 @@ use crate::{
     stream::bytes_in,
 };
 
-/// What `plugin!` says of the crate that it stands in. Authors never implement it; tests that drive a plugin through its
-/// table do.
+/// What `plugin!` says of the crate that it stands in. Authors never implement it; tests that drive a plugin through
+/// its table do.
 #[doc(hidden)]
 pub trait Plugin: Send + Sync + 'static {
     /// The bytes of manifest.json. What `create` reads of them are name, version and the names of handlers.
@@ -109,8 +109,8 @@ unsafe extern "C" fn call(instance: *const (), handler: u32, call: CallId, reque
     Fut::guarded(|| instance.call(handler, call, request))
 }
 
-/// Ends the tasks of the instance, and the library's io thread with its last instance. Contexts that are still held see an
-/// instance that has been stopped.
+/// Ends the tasks of the instance, and the library's io thread with its last instance. Contexts that are still held see
+/// an instance that has been stopped.
 unsafe extern "C" fn shutdown(instance: *const ()) -> Fut<Answer> {
     // SAFETY: as in `exports`.
     let core = unsafe { Instance::borrow(instance) }.core.clone();

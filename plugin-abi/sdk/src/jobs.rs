@@ -29,19 +29,19 @@ use crate::{
 };
 /// A run of a job, as its handler has it.
 ///
-/// The host queues jobs, runs one of a name at a time on one host of the database, shows how far they are to whoever may
-/// see them, and cancels them. A plugin may have 50 jobs that wait or run, of which 4 run. The context is bound to the job:
-/// what the handler does is done for whoever started it, with the rights that they have by then, and with those of the
-/// plugin's own user in a job of the schedule.
+/// The host queues jobs, runs one of a name at a time on one host of the database, shows how far they are to whoever
+/// may see them, and cancels them. A plugin may have 50 jobs that wait or run, of which 4 run. The context is bound to
+/// the job: what the handler does is done for whoever started it, with the rights that they have by then, and with
+/// those of the plugin's own user in a job of the schedule.
 ///
-/// **Stopping.** A job is asked to stop when somebody cancels it, when its time is over (`timeout_minutes` of the manifest,
-/// 60 unless it says otherwise), and when the plugin or the host is being replaced. [`save`](Self::save) fails then, and
-/// the handler passes the error on with `?`. A handler that has not stopped within five seconds is dropped at its next
-/// await.
+/// **Stopping.** A job is asked to stop when somebody cancels it, when its time is over (`timeout_minutes` of the
+/// manifest, 60 unless it says otherwise), and when the plugin or the host is being replaced. [`save`](Self::save)
+/// fails then, and the handler passes the error on with `?`. A handler that has not stopped within five seconds is
+/// dropped at its next await.
 ///
-/// **Going on.** A replaced job goes on in the next instance from what it saved. It is `interrupted` when it never saved
-/// anything. After the death of its process it goes on only when the manifest says `"resumable": true`, at most five times.
-/// Work since the last [`save`](Self::save) is done twice then, so make it repeatable.
+/// **Going on.** A replaced job goes on in the next instance from what it saved. It is `interrupted` when it never
+/// saved anything. After the death of its process it goes on only when the manifest says `"resumable": true`, at most
+/// five times. Work since the last [`save`](Self::save) is done twice then, so make it repeatable.
 ///
 /// ```
 /// use cardinal_plugin::testing::{JobEnd, TestHost, TestJob, TestRequest};
@@ -203,10 +203,10 @@ impl Job {
 
     /// Reports an item that failed; the job goes on.
     ///
-    /// `code` is for programs (at most 64 characters), `detail` for people (at most 1,000), and the members of `about` say
-    /// which item it is: `id` of a card, `line` of a file. `about` counts only when it is an object; of a report over 4 KiB
-    /// of JSON only code and detail are kept. The first 10,000 failures of a job are kept, all are counted; a burst of more
-    /// than 1,000 in two seconds is counted from there on.
+    /// `code` is for programs (at most 64 characters), `detail` for people (at most 1,000), and the members of `about`
+    /// say which item it is: `id` of a card, `line` of a file. `about` counts only when it is an object; of a report
+    /// over 4 KiB of JSON only code and detail are kept. The first 10,000 failures of a job are kept, all are counted;
+    /// a burst of more than 1,000 in two seconds is counted from there on.
     ///
     /// ```
     /// use cardinal_plugin::{Job, PluginContext, Result, json};
@@ -240,8 +240,8 @@ impl Job {
         }
     }
 
-    /// Records where a later run may go on, together with what was reported so far. The checkpoint has at most 64 KiB as
-    /// JSON.
+    /// Records where a later run may go on, together with what was reported so far. The checkpoint has at most 64 KiB
+    /// as JSON.
     ///
     /// It is in the database when the future is ready. Each call is a write, so save every few seconds of work, not for
     /// each item. The newest checkpoint replaces the one before.
@@ -285,7 +285,8 @@ impl Job {
 
     /// Returns whether the job is to stop, for loops without an await.
     ///
-    /// The handler ends with any error then, best that of [`save`](Self::save), or with `Ok` when it is done all the same.
+    /// The handler ends with any error then, best that of [`save`](Self::save), or with `Ok` when it is done all the
+    /// same.
     ///
     /// ```
     /// use cardinal_plugin::{Error, Job, Result};
@@ -321,10 +322,11 @@ fn host_jobs(ctx: &PluginContext) -> Result<&'static Jobs> {
 }
 
 impl PluginContext {
-    /// Queues one of the plugin's [jobs](crate::Job) and returns its id. The job runs later, on any host of the database.
+    /// Queues one of the plugin's [jobs](crate::Job) and returns its id. The job runs later, on any host of the
+    /// database.
     ///
-    /// It is started for the user of the call, who needs the job's scope; outside of a call for the plugin itself. `args`
-    /// is an object of at most 64 KiB as JSON.
+    /// It is started for the user of the call, who needs the job's scope; outside of a call for the plugin itself.
+    /// `args` is an object of at most 64 KiB as JSON.
     ///
     /// ```
     /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json, testing::TestHost};
@@ -345,8 +347,8 @@ impl PluginContext {
     /// * 403 `insufficient-scope` for a call without the job's scope (`plugin:<name>:write` unless the manifest says
     ///   otherwise)
     /// * [`Error::is_retryable`] when 50 of the plugin's jobs wait or run already
-    /// * an internal error for arguments that are not an object, are too large, or do not fit `args_schema`, and on a host
-    ///   without jobs (`"requires": ["backend.jobs"]`)
+    /// * an internal error for arguments that are not an object, are too large, or do not fit `args_schema`, and on a
+    ///   host without jobs (`"requires": ["backend.jobs"]`)
     pub fn start_job<A: Serialize + ?Sized>(
         &self,
         name: &str,

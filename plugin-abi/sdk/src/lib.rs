@@ -48,7 +48,7 @@
 //! | read the input: query, path, JSON, CSV, forms | [`Request`] |
 //! | answer: JSON, text, files, streams, events, rows | [`Response`], [`Event`], [`RowFormat`] |
 //! | tell the client what is wrong | [`Error`] |
-//! | read cards, write sources, follow what happens to cards | [`PluginContext`], [`Card`], [`CardQuery`], [`CardEvents`] |
+//! | read cards, write sources, follow their changes | [`PluginContext`], [`Card`], [`CardQuery`], [`CardEvents`] |
 //! | use tables of your own | [`Connection`], [`Transaction`], [`FromRow`], [`Row`] |
 //! | hear of what other calls and hosts have done | [`PluginContext::listen`], [`Connection::notify`] |
 //! | make pages of a list | [`Page`], [`Cursor`] |
@@ -59,23 +59,23 @@
 //!
 //! # What to know
 //!
-//! * **Threads.** Handlers run on the host's threads, many at a time, and must not block them. The plugin's own tokio is at
-//!   hand everywhere: `tokio::time::sleep`, sockets, `tokio::spawn`, `spawn_blocking` work. Depend on the [`tokio`] of this
-//!   crate, or on the same version.
+//! * **Threads.** Handlers run on the host's threads, many at a time, and must not block them. The plugin's own tokio
+//!   is at hand everywhere: `tokio::time::sleep`, sockets, `tokio::spawn`, `spawn_blocking` work. Depend on the
+//!   [`tokio`] of this crate, or on the same version.
 //! * **Blocking work** belongs in `tokio::task::spawn_blocking`; `block_in_place` panics here.
 //! * **Cancellation.** When the client goes away, the deadline passes or the plugin is replaced, a handler's future is
 //!   dropped at its next await. What must go on belongs in [`PluginContext::spawn`].
 //! * **Work that takes long** is a [`Job`]: the host keeps it, shows how far it is and cancels it, and starts it at set
 //!   times when the manifest says so.
-//! * **Instances.** The host makes an instance of the plugin by calling `routes`, and another one for each new version and
-//!   each change of settings; the old one goes on until its calls have ended. Instances of one version share the library's
-//!   statics, so keep what belongs to an instance in the closures and tasks that `routes` makes.
+//! * **Instances.** The host makes an instance of the plugin by calling `routes`, and another one for each new version
+//!   and each change of settings; the old one goes on until its calls have ended. Instances of one version share the
+//!   library's statics, so keep what belongs to an instance in the closures and tasks that `routes` makes.
 //! * **Panics** end their call with an internal error and are logged; nothing else is harmed.
 //! * **Errors.** [`Error`]'s constructors speak to the client, `?` speaks to the log, with any standard error,
 //!   `anyhow::Error` or `eyre::Report`.
-//! * **Shutdown.** When an instance is stopped, no call of it is under way any more, or their minute is over. Its tasks are
-//!   dropped at their next await; the host waits 10 seconds for them. Afterwards every request to the host is an error with
-//!   [`Error::is_cancelled`].
+//! * **Shutdown.** When an instance is stopped, no call of it is under way any more, or their minute is over. Its tasks
+//!   are dropped at their next await; the host waits 10 seconds for them. Afterwards every request to the host is an
+//!   error with [`Error::is_cancelled`].
 //! * **Log.** [`PluginContext::log`], or with the features `tracing` and `log` the macros of these crates: each line is
 //!   written with the call that it belongs to (`set_log_filter` chooses which).
 //!
@@ -89,9 +89,9 @@
 //!
 //! # Crates
 //!
-//! [`bytes`], [`futures`] (`futures-util`), [`http`], [`postgres`] (`postgres-types`), [`serde`], [`serde_json`], [`time`],
-//! [`tokio`] and [`uuid`] are those that the types of this crate are made of. Use them from here, or depend on the same
-//! major version.
+//! [`bytes`], [`futures`] (`futures-util`), [`http`], [`postgres`] (`postgres-types`), [`serde`], [`serde_json`],
+//! [`time`], [`tokio`] and [`uuid`] are those that the types of this crate are made of. Use them from here, or depend
+//! on the same major version.
 
 #![deny(missing_docs)]
 

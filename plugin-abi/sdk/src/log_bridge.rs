@@ -1,8 +1,9 @@
 //! From the crates `log` and `tracing` to the plugin's log.
 //!
 //! Both have one place in a library for whoever takes the lines, and it is taken for good, while instances come and go:
-//! new settings make a new one. So nothing here belongs to an instance. Each line goes to the instance and the call that
-//! its thread works for; on a thread of the plugin's own to those of the span it is in, else to the newest instance.
+//! new settings make a new one. So nothing here belongs to an instance. Each line goes to the instance and the call
+//! that its thread works for; on a thread of the plugin's own to those of the span it is in, else to the newest
+//! instance.
 
 mod filter;
 #[cfg(feature = "log")]
@@ -29,11 +30,11 @@ const FIELDS_LIMIT: usize = 12 << 10;
 /// Chooses which lines of `tracing` and `log` reach the host, for all instances of the library.
 ///
 /// The text has a level for everything, and levels for targets (a crate, a module) that differ, separated by commas:
-/// `warn,notes=debug,hyper::proto=off`. Of several targets that match, the longest counts; a text without a level of its
-/// own means `info` for the rest. Levels are `off`, `error`, `warn`, `info`, `debug` and `trace`.
+/// `warn,notes=debug,hyper::proto=off`. Of several targets that match, the longest counts; a text without a level of
+/// its own means `info` for the rest. Levels are `off`, `error`, `warn`, `info`, `debug` and `trace`.
 ///
-/// Unless it is called, the level is `info`, and `trace` for the plugin's own crate, taken to be called as the plugin. The
-/// operator's own levels are applied after it. Calling it again replaces the filter. It has no effect on
+/// Unless it is called, the level is `info`, and `trace` for the plugin's own crate, taken to be called as the plugin.
+/// The operator's own levels are applied after it. Calling it again replaces the filter. It has no effect on
 /// [`PluginContext::log`](crate::PluginContext::log).
 ///
 /// ```

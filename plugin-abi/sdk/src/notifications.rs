@@ -42,13 +42,13 @@ pub enum Notification {
 
 /// What is notified on one channel of the plugin, from [`PluginContext::listen`].
 ///
-/// It is a [`Stream`] of [`Notification`]s, so the adapters of [`futures`](crate::futures) work on it. It never fails: an
-/// outage of the database is a [`Notification::Gap`] once the database is back. It ends when its call is over, or when
-/// the plugin is stopped or another instance takes its place. Dropping it ends the listening. It may be polled anywhere,
-/// also without tokio.
+/// It is a [`Stream`] of [`Notification`]s, so the adapters of [`futures`](crate::futures) work on it. It never fails:
+/// an outage of the database is a [`Notification::Gap`] once the database is back. It ends when its call is over, or
+/// when the plugin is stopped or another instance takes its place. Dropping it ends the listening. It may be polled
+/// anywhere, also without tokio.
 ///
-/// The host keeps 1,000 notifications, or 1 MiB of them, that were not read yet. What comes while these wait is dropped,
-/// and a [`Notification::Gap`] stands in its place.
+/// The host keeps 1,000 notifications, or 1 MiB of them, that were not read yet. What comes while these wait is
+/// dropped, and a [`Notification::Gap`] stands in its place.
 ///
 /// ```
 /// use cardinal_plugin::{Event, Notification, PluginContext, Request, Response, Result, futures::StreamExt};
@@ -117,8 +117,8 @@ impl PluginContext {
     /// ([`Connection::notify`] says how).
     ///
     /// A notification wakes; it is no queue. Nothing is kept for who does not listen, and every instance that listens
-    /// hears it, so keep the work in a table and take each piece of it with `FOR UPDATE SKIP LOCKED` or the like. Listen
-    /// first, then look once, then look again at whatever comes:
+    /// hears it, so keep the work in a table and take each piece of it with `FOR UPDATE SKIP LOCKED` or the like.
+    /// Listen first, then look once, then look again at whatever comes:
     ///
     /// ```
     /// use cardinal_plugin::testing::{TestHost, lacks_database};
@@ -174,8 +174,8 @@ impl PluginContext {
     /// `channel` is any text of 1 to 100 bytes. PostgreSQL itself knows it by a name that only this plugin can make
     /// ([`channel_name`](Self::channel_name)), so no other plugin hears or sends it by SQL. It takes no rights.
     ///
-    /// All streams of an instance share one connection of the plugin's `limits.db_connections`, which must be at least 2;
-    /// it is taken with the first stream and given back with the last. At most 32 streams. Between the host and
+    /// All streams of an instance share one connection of the plugin's `limits.db_connections`, which must be at least
+    /// 2; it is taken with the first stream and given back with the last. At most 32 streams. Between the host and
     /// PostgreSQL there must be no pooler that shares sessions (PgBouncer with `pool_mode = transaction`).
     ///
     /// A manifest with `"requires": ["listen"]` keeps the plugin out of hosts that cannot do this.
@@ -183,8 +183,8 @@ impl PluginContext {
     /// # Errors
     /// * [`Error::is_retryable`] when the database does not answer within 5 seconds, or 32 streams are open
     /// * [`Error::is_cancelled`] when the call is over or the plugin has been stopped
-    /// * An internal error for a host without notifications, a plugin without a second connection, or a `channel` that is
-    ///   empty or too long
+    /// * An internal error for a host without notifications, a plugin without a second connection, or a `channel` that
+    ///   is empty or too long
     pub fn listen(&self, channel: &str) -> impl Future<Output = Result<Notifications>> + Send + use<> {
         let answer = self.notifications().map(|host| {
             let request = record::write(&[(listen::CHANNEL, channel.as_bytes())]);
@@ -208,8 +208,8 @@ impl PluginContext {
     /// }
     /// ```
     ///
-    /// It is the same on all hosts of the database, and a secret as the plugin's password is: who knows it can listen and
-    /// notify. Don't keep it: a new password of the plugin's login makes a new name.
+    /// It is the same on all hosts of the database, and a secret as the plugin's password is: who knows it can listen
+    /// and notify. Don't keep it: a new password of the plugin's login makes a new name.
     ///
     /// # Errors
     /// Those of [`listen`](Self::listen), without the database's.

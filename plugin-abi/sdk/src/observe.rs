@@ -33,13 +33,13 @@ pub enum Level {
 
 /// The plugin's metrics, from [`PluginContext::metrics`](crate::PluginContext::metrics).
 ///
-/// The host shows them in `/metrics`, with its own prefix and the plugin's name before each name. They begin anew with each
-/// instance of the plugin.
+/// The host shows them in `/metrics`, with its own prefix and the plugin's name before each name. They begin anew with
+/// each instance of the plugin.
 ///
 /// Names and labels are snake_case in ASCII and begin with a letter; a name has up to 100 bytes. A plugin has up to 500
 /// series, a series up to 8 labels with values of up to 200 bytes; `le` and `quantile` are not labels. A name keeps the
-/// kind that it was used with first. The host drops whatever breaks one of these rules, and numbers that are not finite,
-/// and counts it in `cardinal_plugin_metrics_dropped_total`.
+/// kind that it was used with first. The host drops whatever breaks one of these rules, and numbers that are not
+/// finite, and counts it in `cardinal_plugin_metrics_dropped_total`.
 ///
 /// All methods may be called from any thread, within calls and outside. They never wait and never fail.
 ///

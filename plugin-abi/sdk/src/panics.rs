@@ -1,9 +1,9 @@
-//! The panic hook: what would go to the standard error of a library goes to the host's log, under the plugin's name and,
-//! when it is known, the call.
+//! The panic hook: what would go to the standard error of a library goes to the host's log, under the plugin's name
+//! and, when it is known, the call.
 //!
-//! It is installed once for the library. A panic on a thread that belongs to no instance is logged under the newest one.
-//! The line has the place, the thread's name and the offsets of the frames, which `addr2line` turns into functions and
-//! lines.
+//! It is installed once for the library. A panic on a thread that belongs to no instance is logged under the newest
+//! one. The line has the place, the thread's name and the offsets of the frames, which `addr2line` turns into functions
+//! and lines.
 
 #[cfg(target_os = "linux")]
 mod frames;

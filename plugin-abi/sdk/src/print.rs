@@ -56,8 +56,8 @@ macro_rules! eprintln {
     ($($arg:tt)*) => { $crate::__private::print($crate::Level::Warn, ::core::format_args!($($arg)*)) };
 }
 
-/// Writes the line that [`println!`](crate::println) or [`eprintln!`](crate::eprintln) made; to standard error where there
-/// is no instance, as in an author's unit tests.
+/// Writes the line that [`println!`](crate::println) or [`eprintln!`](crate::eprintln) made; to standard error where
+/// there is no instance, as in an author's unit tests.
 #[doc(hidden)]
 pub fn print(level: Level, line: Arguments<'_>) {
     let Some((host, ctx)) = logger() else { return ::std::eprintln!("{line}") };

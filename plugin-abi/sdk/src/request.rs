@@ -29,10 +29,10 @@ use crate::{Error, Result, input, stream::bytes_in};
 /// **Input.** [`input`](Self::input) reads query, path and body, or a tool's arguments, as one type. It is what most
 /// handlers need, and the only one that serves routes and tools alike.
 ///
-/// **Body.** It arrives while the handler runs. [`body`](Self::body), [`json`](Self::json) and [`input`](Self::input) read
-/// it whole and may follow each other: they see the same bytes. [`body_stream`](Self::body_stream), [`csv`](Self::csv) and
-/// [`multipart`](Self::multipart) take it piece by piece, once. A body has at most 1 MiB, or `max_body_bytes` of the route
-/// in the manifest (at most 64 MiB); the host answers 413 to a larger one.
+/// **Body.** It arrives while the handler runs. [`body`](Self::body), [`json`](Self::json) and [`input`](Self::input)
+/// read it whole and may follow each other: they see the same bytes. [`body_stream`](Self::body_stream),
+/// [`csv`](Self::csv) and [`multipart`](Self::multipart) take it piece by piece, once. A body has at most 1 MiB, or
+/// `max_body_bytes` of the route in the manifest (at most 64 MiB); the host answers 413 to a larger one.
 ///
 /// **Credentials** (`authorization`, `cookie`) never reach a plugin. Who calls is in [`PluginContext::user`].
 ///
@@ -179,8 +179,8 @@ impl Request {
         input::pairs(self.query())
     }
 
-    /// Returns a parameter of the path: `card_id` of `/enrich/{card_id}`, decoded. `None` for a name that the path does not
-    /// have, and for a tool.
+    /// Returns a parameter of the path: `card_id` of `/enrich/{card_id}`, decoded. `None` for a name that the path does
+    /// not have, and for a tool.
     ///
     /// ```
     /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
@@ -265,8 +265,8 @@ impl Request {
         self.headers().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Returns names (lower case) and values of the headers, in their order. Those that are not UTF-8 are left out, as are
-    /// the credentials and the headers of the connection, `host` among them.
+    /// Returns names (lower case) and values of the headers, in their order. Those that are not UTF-8 are left out, as
+    /// are the credentials and the headers of the connection, `host` among them.
     ///
     /// ```
     /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};

@@ -18,16 +18,16 @@ pub use rows::RowFormat;
 
 /// A reply: status (200 unless set), headers, body.
 ///
-/// The host sends it when the handler is done. A body that is not a [`stream`](Self::stream) has at most 8 MiB, the headers
-/// at most 64 KiB and 100 names; otherwise the client gets 502 `plugin-error`.
+/// The host sends it when the handler is done. A body that is not a [`stream`](Self::stream) has at most 8 MiB, the
+/// headers at most 64 KiB and 100 names; otherwise the client gets 502 `plugin-error`.
 ///
-/// Of the headers the host passes those that describe this answer (`content-type`, `etag`, `location`, `cache-control` and
-/// others: `plugins/README.md` lists them), and names that begin with `x-`, except those that browsers or proxies obey. It
-/// drops all others and logs each name once. It says `cache-control: no-store` when the reply does not set one. Replies to
-/// GET are compressed when the client asks for it.
+/// Of the headers the host passes those that describe this answer (`content-type`, `etag`, `location`, `cache-control`
+/// and others: `plugins/README.md` lists them), and names that begin with `x-`, except those that browsers or proxies
+/// obey. It drops all others and logs each name once. It says `cache-control: no-store` when the reply does not set
+/// one. Replies to GET are compressed when the client asks for it.
 ///
-/// A builder method that fails (a header that HTTP does not allow, a value that is not JSON) makes the call fail with an
-/// internal error, so the methods can be chained without `?`.
+/// A builder method that fails (a header that HTTP does not allow, a value that is not JSON) makes the call fail with
+/// an internal error, so the methods can be chained without `?`.
 ///
 /// ```
 /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
@@ -43,8 +43,8 @@ pub use rows::RowFormat;
 /// assert_eq!((reply.status(), reply.header("location"), reply.text()), (201, Some("/items/7"), r#"{"id":7}"#));
 /// ```
 ///
-/// An MCP client that calls a tool gets text as text, a JSON object as structured content, and other bytes by their media
-/// type.
+/// An MCP client that calls a tool gets text as text, a JSON object as structured content, and other bytes by their
+/// media type.
 #[derive(Debug)]
 pub struct Response {
     status: u16,
@@ -139,10 +139,10 @@ impl Response {
 
     /// Answers with a body that is made piece by piece.
     ///
-    /// Pieces are asked for one at a time, as the client takes them: a slow client holds up the stream and fills no memory.
-    /// The stream is dropped when it ends, fails, or the client goes away. It counts as a call under way, and has no time
-    /// limit of its own; what it holds of the call (connections, the context) is good until it ends. Once the first piece
-    /// has been sent, an error can only cut the connection.
+    /// Pieces are asked for one at a time, as the client takes them: a slow client holds up the stream and fills no
+    /// memory. The stream is dropped when it ends, fails, or the client goes away. It counts as a call under way, and
+    /// has no time limit of its own; what it holds of the call (connections, the context) is good until it ends. Once
+    /// the first piece has been sent, an error can only cut the connection.
     ///
     /// It is polled on the host's threads with the plugin's tokio entered, like a handler, and must not block.
     ///
@@ -186,8 +186,8 @@ impl Response {
         self
     }
 
-    /// Sets a header, in place of one of that name. A name or value that HTTP does not allow makes the call fail with an
-    /// internal error.
+    /// Sets a header, in place of one of that name. A name or value that HTTP does not allow makes the call fail with
+    /// an internal error.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, block_on, testing::TestRequest};

@@ -8,15 +8,15 @@ use crate::{Error, Handler, JobHandler, Result, handler::DynHandler, jobs};
 
 /// What the plugin offers: routes below its prefix, handlers that only tools reach, and handlers of jobs.
 ///
-/// Paths begin with `/` and are relative to `/v1/admin/plugins/<prefix>`. `/items/{id}` takes one segment, `/files/{*rest}`
-/// all that follows; both are decoded before [`Request::param`] returns them. A fixed segment wins over a parameter. A
-/// plugin has at most 256 routes.
+/// Paths begin with `/` and are relative to `/v1/admin/plugins/<prefix>`. `/items/{id}` takes one segment,
+/// `/files/{*rest}` all that follows; both are decoded before [`Request::param`] returns them. A fixed segment wins
+/// over a parameter. A plugin has at most 256 routes.
 ///
-/// A handler's name, by which `mcp.tools[].handler` and `backend.routes[].handler` of the manifest refer to it, is the name
-/// of its function. One function may answer several routes and tools.
+/// A handler's name, by which `mcp.tools[].handler` and `backend.routes[].handler` of the manifest refer to it, is the
+/// name of its function. One function may answer several routes and tools.
 ///
-/// The host holds the router against the manifest before it serves the plugin: with `backend.routes` it must have exactly
-/// those routes, without it any, without `backend` none. It must have the handler of each tool and of each job.
+/// The host holds the router against the manifest before it serves the plugin: with `backend.routes` it must have
+/// exactly those routes, without it any, without `backend` none. It must have the handler of each tool and of each job.
 ///
 /// ```
 /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
@@ -60,10 +60,10 @@ pub(crate) struct Entry {
 
 /// What `routes` may return: a [`Router`], or a `Result` of one.
 ///
-/// `routes` is called once for each loaded instance, and once before that in a process of its own, where the host functions
-/// answer nothing but the settings. It has 10 seconds, on a thread that may block, and does no I/O: start what needs I/O
-/// with [`PluginContext::spawn`]. An error refuses the plugin with its message (`create-failed`), a panic does, too
-/// (`create-panicked`); the version before stays in service.
+/// `routes` is called once for each loaded instance, and once before that in a process of its own, where the host
+/// functions answer nothing but the settings. It has 10 seconds, on a thread that may block, and does no I/O: start
+/// what needs I/O with [`PluginContext::spawn`]. An error refuses the plugin with its message (`create-failed`), a
+/// panic does, too (`create-panicked`); the version before stays in service.
 ///
 /// ```
 /// use cardinal_plugin::{Error, PluginContext, Result, Router};
@@ -149,8 +149,8 @@ impl Router {
         self.route(Method::GET, path, handler)
     }
 
-    /// Answers POST on `path`. The caller needs the scope `plugin:<name>:write`, unless the manifest says otherwise; so it
-    /// is for all methods but GET.
+    /// Answers POST on `path`. The caller needs the scope `plugin:<name>:write`, unless the manifest says otherwise; so
+    /// it is for all methods but GET.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router};
@@ -236,8 +236,8 @@ impl Router {
 
     /// Answers `method` on `path`.
     ///
-    /// A closure has no name of its own: its handler is called `"<method> <path>"`, as in `"GET /items"`. A path that is
-    /// malformed, or that is there twice for one method, refuses the plugin when it is loaded.
+    /// A closure has no name of its own: its handler is called `"<method> <path>"`, as in `"GET /items"`. A path that
+    /// is malformed, or that is there twice for one method, refuses the plugin when it is loaded.
     ///
     /// ```
     /// use cardinal_plugin::{Method, PluginContext, Request, Response, Result, Router};

@@ -215,8 +215,8 @@ impl Runtime {
 /// Awaiting it gives the output of the work. Dropping it lets the work go on. It may be awaited anywhere, also without
 /// tokio.
 ///
-/// It is an error when the work panicked, when it was [aborted](Self::abort), and when the plugin was stopped before the
-/// work had ended; the last two are [`Error::is_cancelled`].
+/// It is an error when the work panicked, when it was [aborted](Self::abort), and when the plugin was stopped before
+/// the work had ended; the last two are [`Error::is_cancelled`].
 ///
 /// ```
 /// use cardinal_plugin::{PluginContext, Router, block_on};
@@ -292,9 +292,9 @@ impl<T> std::fmt::Debug for Task<T> {
 
 /// Waits for a future on a plain thread: one that the plugin started itself, or that of a test.
 ///
-/// Never call it in a handler or a task: it blocks a thread that others wait for. The future may ask the host for anything.
-/// Tokio's own types find no runtime here, except inside [`PluginContext::spawn`](crate::PluginContext::spawn), whose
-/// [`Task`] can be waited for.
+/// Never call it in a handler or a task: it blocks a thread that others wait for. The future may ask the host for
+/// anything. Tokio's own types find no runtime here, except inside
+/// [`PluginContext::spawn`](crate::PluginContext::spawn), whose [`Task`] can be waited for.
 ///
 /// ```
 /// use cardinal_plugin::{Level, PluginContext, block_on};

@@ -1,8 +1,9 @@
-//! For whom the code on this thread is running just now: the instance, the call, and the runtime that its tokio types find.
+//! For whom the code on this thread is running just now: the instance, the call, and the runtime that its tokio types
+//! find.
 //!
 //! A scope is entered around every poll and every drop of an author's code, because the host may poll one future on
-//! different threads and poll futures of several calls on one thread. The panic hook, the log bridge and `println!` read
-//! it.
+//! different threads and poll futures of several calls on one thread. The panic hook, the log bridge and `println!`
+//! read it.
 
 use std::{
     cell::Cell,

@@ -14,8 +14,9 @@ use crate::{Error, Result, scope::Scope};
 /// A stream of bytes that comes from the host: a request's body, another server's answer, or what `COPY` gives.
 ///
 /// It is a [`Stream`] of [`Bytes`], so the adapters of [`futures`](crate::futures) work on it and
-/// [`Response::stream`](crate::Response::stream) takes it as it is. How the bytes are cut into pieces carries no meaning.
-/// The host produces a piece when it is asked for one, so a reader that is slow holds up the sender and fills no memory.
+/// [`Response::stream`](crate::Response::stream) takes it as it is. How the bytes are cut into pieces carries no
+/// meaning. The host produces a piece when it is asked for one, so a reader that is slow holds up the sender and fills
+/// no memory.
 ///
 /// It ends after its first error. Dropping it cancels what feeds it. One that belongs to a call ends with an error
 /// ([`Error::is_cancelled`]) when the call is over. It may be polled anywhere, also without tokio.

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A [`TestHost`] starts the plugin as a host does, from its manifest and its `routes`, and holds it to the same rules:
-//! router and manifest agree, a call has its user's rights and no more, sources have declared kinds. Requests and replies
-//! go through the plugin API's own layouts. Nothing here needs an async runtime: [`block_on`](crate::block_on) will do.
+//! router and manifest agree, a call has its user's rights and no more, sources have declared kinds. Requests and
+//! replies go through the plugin API's own layouts. Nothing here needs an async runtime: [`block_on`](crate::block_on)
+//! will do.
 //!
 //! ```
 //! use cardinal_plugin::{PluginContext, Request, Response, Result, Router, Uuid, block_on, json};
@@ -32,11 +33,11 @@
 //! ```
 //!
 //! **Database.** With [`TestHostBuilder::database`] and PostgreSQL's address in `CARDINAL_TEST_DATABASE` (or
-//! `DATABASE_URL`) the plugin has its schema, made from its `schema.sql`, in a database of its own that is dropped with the
-//! host. The login must be allowed to create databases; TLS is not spoken. `cardinal plugin check` validates `schema.sql`;
-//! a test host runs it as it is, and with the login's rights instead of those of a plugin's role. Without an address a
-//! connection is an error that says so; a test that cannot do without asks [`lacks_database`] first. `cardinal plugin test`
-//! sets the variable.
+//! `DATABASE_URL`) the plugin has its schema, made from its `schema.sql`, in a database of its own that is dropped with
+//! the host. The login must be allowed to create databases; TLS is not spoken. `cardinal plugin check` validates
+//! `schema.sql`; a test host runs it as it is, and with the login's rights instead of those of a plugin's role. Without
+//! an address a connection is an error that says so; a test that cannot do without asks [`lacks_database`] first.
+//! `cardinal plugin test` sets the variable.
 //!
 //! **Settings.** [`check_settings`] compares the type that the plugin reads them as with `settings_schema`.
 //!
@@ -51,9 +52,10 @@
 //!
 //! **Failures of the host** are made with [`TestHost::fail`]; [`TestHost::hold`] lets an answer wait.
 //!
-//! **What is not tested here:** `settings_schema`, `input_schema` and `args_schema` are not enforced, nor are deadlines,
-//! limits of sizes, rates and concurrency, and the statements that a plugin's role may run. `list_cards` ignores parameters
-//! that [`CardQuery`](crate::CardQuery) has no method for. `cardinal plugin test` runs the plugin in a host.
+//! **What is not tested here:** `settings_schema`, `input_schema` and `args_schema` are not enforced, nor are
+//! deadlines, limits of sizes, rates and concurrency, and the statements that a plugin's role may run. `list_cards`
+//! ignores parameters that [`CardQuery`](crate::CardQuery) has no method for. `cardinal plugin test` runs the plugin in
+//! a host.
 
 mod address;
 mod agreement;
@@ -106,8 +108,8 @@ type Routes = Arc<dyn Fn(&PluginContext) -> Result<Router> + Send + Sync>;
 /// A host with one plugin in it. See the [module](self).
 ///
 /// Tests may run side by side, each with a host of its own: cards, log, database and clock belong to the host. What a
-/// plugin keeps in statics is shared by all tests of the process. All methods take `&self`, and the host may be used from
-/// several threads.
+/// plugin keeps in statics is shared by all tests of the process. All methods take `&self`, and the host may be used
+/// from several threads.
 ///
 /// Dropping it stops the plugin: tasks are dropped at their next await, and the drop waits for them. It also drops the
 /// database.
@@ -154,8 +156,8 @@ fn about() -> Vec<u8> {
 }
 
 impl TestHost {
-    /// Starts the plugin that this manifest and these routes make, with default settings. [`builder`](Self::builder) sets
-    /// more.
+    /// Starts the plugin that this manifest and these routes make, with default settings. [`builder`](Self::builder)
+    /// sets more.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Router, testing::TestHost};
@@ -201,8 +203,8 @@ impl TestHost {
         PluginContext::of_instance(self.running().instance.core.clone())
     }
 
-    /// Moves a [stopped](TestHostBuilder::paused) clock on, and runs the timers that are due. A task that sleeps is woken;
-    /// a call goes on when it is awaited or asked.
+    /// Moves a [stopped](TestHostBuilder::paused) clock on, and runs the timers that are due. A task that sleeps is
+    /// woken; a call goes on when it is awaited or asked.
     ///
     /// ```
     /// use std::time::Duration;
@@ -231,8 +233,8 @@ impl TestHost {
     /// Starts a new instance with these settings and stops the old one, as a host does when an operator changes them.
     /// Statics and whatever else the library shares stay. Calls under way should have ended before.
     ///
-    /// Contexts of the old instance are those of a plugin that has been stopped; [`context`](Self::context) returns the new
-    /// one's.
+    /// Contexts of the old instance are those of a plugin that has been stopped; [`context`](Self::context) returns the
+    /// new one's.
     ///
     /// ```
     /// use cardinal_plugin::testing::{TestHost, TestRequest};

@@ -1,4 +1,5 @@
-//! What the compiler says of an author's mistakes. Each plugin here is compiled against the SDK that was built for the tests.
+//! What the compiler says of an author's mistakes. Each plugin here is compiled against the SDK that was built for the
+//! tests.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

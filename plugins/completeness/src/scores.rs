@@ -21,7 +21,8 @@ pub(crate) struct ScoreRow {
     pub version: i64,
 }
 
-/// Keeps scores. One that was computed from an older version of its card changes nothing, nor does one that is the same.
+/// Keeps scores. One that was computed from an older version of its card changes nothing, nor does one that is the
+/// same.
 pub(crate) async fn keep(ctx: &PluginContext, rows: &[ScoreRow]) -> Result<()> {
     const SQL: &str = "
         INSERT INTO scores (card_id, score, missing, version)

@@ -44,7 +44,8 @@ pub(crate) async fn score_all(ctx: &PluginContext, cards: &[Card], settings: &Se
     Ok(())
 }
 
-/// Writes the score into its card, or removes it from there, when the card does not have it so. Gives the card's version.
+/// Writes the score into its card, or removes it from there, when the card does not have it so. Gives the card's
+/// version.
 async fn publish(ctx: &PluginContext, user: Uuid, card: &Card, score: &Score, is_wanted: bool) -> Result<i64> {
     let key = format!("{}:score", ctx.name());
     let data = json!({ "score": score.score, "missing": score.missing });

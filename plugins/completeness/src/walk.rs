@@ -1,5 +1,6 @@
-//! The plugin's own tasks: one scores what changes, event by event; one walks over all cards, when the rules have changed
-//! or events are not known. Both keep their place in the database and go on after a restart; of several hosts one walks.
+//! The plugin's own tasks: one scores what changes, event by event; one walks over all cards, when the rules have
+//! changed or events are not known. Both keep their place in the database and go on after a restart; of several hosts
+//! one walks.
 
 use std::time::Duration;
 

@@ -17,8 +17,8 @@ const TOTAL_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_REDIRECTS: usize = 5;
 const OUR_NAME: &str = concat!("cardinal-gallery/", env!("CARGO_PKG_VERSION"));
 
-/// One text for both, the log has which it was: whoever could tell them apart could find out which names there are in the
-/// network behind the host.
+/// One text for both, the log has which it was: whoever could tell them apart could find out which names there are in
+/// the network behind the host.
 const NO_HOST: &str = "the host of this picture was not found, or is none that pictures are read from; \
     private networks are open only when the operator opens them";
 

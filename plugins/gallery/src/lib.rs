@@ -1,5 +1,5 @@
-//! The pictures that sources of kind `supplier` have of a product, whichever plugin wrote them: a wall of thumbnails, and
-//! the choice of the one that stands for the product, kept in the card for others to read.
+//! The pictures that sources of kind `supplier` have of a product, whichever plugin wrote them: a wall of thumbnails,
+//! and the choice of the one that stands for the product, kept in the card for others to read.
 
 mod cache;
 mod fetch;

@@ -13,7 +13,8 @@ use url::Url;
 
 const MANNERS: Manners = Manners { delay: Duration::ZERO, honour_robots: true, user_agent: String::new() };
 
-/// Sites by the addresses of their pages; what is not there is 404. No site has a robots.txt unless a test gives it one.
+/// Sites by the addresses of their pages; what is not there is 404. No site has a robots.txt unless a test gives it
+/// one.
 struct Web(TestHost);
 
 impl Web {

@@ -224,6 +224,30 @@ fn names_are_the_fields_words() {
     nothing_breaks("the glossary has a word for it", &found);
 }
 
+/// rustfmt breaks code and leaves comments as they are. The code of examples may be wider.
+#[test]
+fn comments_are_at_most_120_columns_wide() {
+    const MAX_WIDTH: usize = 120;
+    /// Not wrapped yet: they are being worked on.
+    const LATER: [&str; 2] = ["host/crates/serve/src/mcp", "host/crates/plugin/src/registry/upload.rs"];
+    let mut found = Vec::new();
+    for source in sources() {
+        let is_ours = ["host/", "plugin-abi/", "plugins/"].iter().any(|folder| source.path.starts_with(folder));
+        if !is_ours || LATER.iter().any(|later| source.path.starts_with(later)) {
+            continue;
+        }
+        let mut is_example = false;
+        for ((at, line), width) in source.text.lines().enumerate().zip(widths::of_lines(&source.text)) {
+            let is_comment = line.trim_start().starts_with("//") && !width.begins_in_string;
+            is_example = is_comment && is_example ^ line.trim_start_matches(['/', '!', ' ']).starts_with("```");
+            if is_comment && !is_example && line.chars().count() > MAX_WIDTH {
+                found.push(format!("{}:{}: {line}", source.path, at + 1));
+            }
+        }
+    }
+    nothing_breaks("wrap it", &found);
+}
+
 /// In strings and comments, too, where clients, operators and readers meet them.
 #[test]
 fn texts_say_it_as_the_field_does() {

@@ -19,7 +19,8 @@ pub fn is_unavailable(error: &tokio_postgres::Error) -> bool {
     }
 }
 
-/// Whether the server went away under the connection, or is not there for anybody: nothing is wrong with what was asked.
+/// Whether the server went away under the connection, or is not there for anybody: nothing is wrong with what was
+/// asked.
 pub fn is_gone(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => code.code().starts_with("08") || ["57P01", "57P02", "57P03"].contains(&code.code()),

@@ -1,7 +1,8 @@
 //! JSON text whose numbers keep every digit.
 //!
-//! A `serde_json::Value` holds whole numbers of 64 bits and doubles, and silently rounds what is neither. Values that are
-//! only passed on stay text here; where a `Value` is needed, [`first_inexact`] finds the number that it would change.
+//! A `serde_json::Value` holds whole numbers of 64 bits and doubles, and silently rounds what is neither. Values that
+//! are only passed on stay text here; where a `Value` is needed, [`first_inexact`] finds the number that it would
+//! change.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -1,7 +1,7 @@
 //! The client's side of HTTP: how the host, its commands and its plugins reach other servers.
 //!
-//! [`exchange`](exchange()) is one exchange on one connection. [`PoolingClient`] is for plugins: it keeps connections, and
-//! its [`Reach`] is bounded. No redirects, no cookies. The proxy alone has a client of its own
+//! [`exchange`](exchange()) is one exchange on one connection. [`PoolingClient`] is for plugins: it keeps connections,
+//! and its [`Reach`] is bounded. No redirects, no cookies. The proxy alone has a client of its own
 //! (`serve/src/proxy/upstream.rs`), whose upstreams the operator has named.
 
 use std::{
@@ -202,8 +202,8 @@ where
     http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await
 }
 
-/// Sends one request and has `read` take what it wants of the answer. The connection is driven here and not in a task of
-/// its own: when this future is dropped, all that it opened is closed with it.
+/// Sends one request and has `read` take what it wants of the answer. The connection is driven here and not in a task
+/// of its own: when this future is dropped, all that it opened is closed with it.
 ///
 /// # Errors
 /// The server broke off, or what `read` says.

@@ -30,8 +30,8 @@ impl InputError {
     }
 }
 
-/// A JSON body as `T`. 400 when it is not JSON, 422 with the pointer when a field is wrong or a number cannot be kept as
-/// it was sent.
+/// A JSON body as `T`. 400 when it is not JSON, 422 with the pointer when a field is wrong or a number cannot be kept
+/// as it was sent.
 pub fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, InputError> {
     let value = exact_json(body)?;
     match std::str::from_utf8(body).ok().and_then(exact::first_inexact) {

@@ -24,8 +24,8 @@ pub async fn give_back() {
 /// When a process has started and what it goes on with is in memory again soon after.
 const STARTED_AFTER: Duration = Duration::from_secs(8);
 
-/// Gives back the pages of the program's file that only the start has read: most of its code, once. What is still in use
-/// is mapped again from the file's cache, 64 KiB at a time.
+/// Gives back the pages of the program's file that only the start has read: most of its code, once. What is still in
+/// use is mapped again from the file's cache, 64 KiB at a time.
 pub async fn forget_start() {
     tokio::time::sleep(STARTED_AFTER).await;
     if let Err(error) = release_file_pages() {

@@ -25,7 +25,8 @@ impl JsonSchema for DateTime {
 #[derive(JsonSchema)]
 #[allow(dead_code, reason = "what is stored is JSON, and this is its description")]
 pub struct Actor {
-    /// `user`, `api_key`, `oidc`, `plugin`, `local`, `host`, `others`, or `client`: the user of an MCP client, as it says.
+    /// `user`, `api_key`, `oidc`, `plugin`, `local`, `host`, `others`, or `client`: the user of an MCP client, as it
+    /// says.
     kind: String,
     id: Option<uuid::Uuid>,
     name: Option<String>,

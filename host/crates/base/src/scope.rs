@@ -9,8 +9,8 @@ pub const SCOPE_LIMIT: usize = 64;
 
 /// Only a login session may answer confirmations; `*` on a key or JWT does not cover it.
 pub const APPROVE: &str = "mcp:approve";
-/// Tools that ask for confirmation run without a person; audited as such. Only a key that names it holds it: neither `*`
-/// nor `mcp:*` covers it.
+/// Tools that ask for confirmation run without a person; audited as such. Only a key that names it holds it: neither
+/// `*` nor `mcp:*` covers it.
 pub const UNATTENDED: &str = "mcp:unattended";
 /// May speak MCP at all.
 pub const MCP_USE: &str = "mcp:use";

@@ -1,8 +1,8 @@
 //! A serde deserializer that refuses an array for an object, and names no Rust type.
 //!
-//! What `serde` derives takes an array for an object's fields in their order, and names Rust types where it refuses. This
-//! deserializer stands between serde_json's and the type, around nested values, too. Enums are read as one of a few
-//! strings; variants that hold data are not supported.
+//! What `serde` derives takes an array for an object's fields in their order, and names Rust types where it refuses.
+//! This deserializer stands between serde_json's and the type, around nested values, too. Enums are read as one of a
+//! few strings; variants that hold data are not supported.
 
 use std::fmt;
 

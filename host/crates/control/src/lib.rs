@@ -1,5 +1,5 @@
-//! The process boundary: what supervisor and worker say to each other, what a worker keeps itself from before it opens a
-//! plugin, and the journal that outlives a crash.
+//! The process boundary: what supervisor and worker say to each other, what a worker keeps itself from before it opens
+//! a plugin, and the journal that outlives a crash.
 //!
 //! Neither side's work is here.
 

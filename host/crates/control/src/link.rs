@@ -1,5 +1,5 @@
-//! What supervisor and worker say to each other, and the worker's end of it. Below the supervisor, so that whatever needs a
-//! schema step can ask for one.
+//! What supervisor and worker say to each other, and the worker's end of it. Below the supervisor, so that whatever
+//! needs a schema step can ask for one.
 //!
 //! The socket is the worker's standard input. The first message is [`WorkerStart`], with the listening sockets
 //! attached to it; after that either side speaks when it has something to say.

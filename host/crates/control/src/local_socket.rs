@@ -1,7 +1,8 @@
 //! The socket in `DATA_DIR` through which commands on the host's own machine talk to it without a key: mode 0600, and
-//! the system says who connects. That alone would let in a plugin's native code where the worker has the supervisor's user, so
-//! a connection begins with a token, too, from a file that Landlock hides from the worker. The supervisor accepts and checks
-//! (`crates/supervisor/src/local.rs`); the worker gets connections that have passed ([`handover`]) and neither listener nor token.
+//! the system says who connects. That alone would let in a plugin's native code where the worker has the supervisor's
+//! user, so a connection begins with a token, too, from a file that Landlock hides from the worker. The supervisor
+//! accepts and checks (`crates/supervisor/src/local.rs`); the worker gets connections that have passed ([`handover`])
+//! and neither listener nor token.
 
 use std::fmt;
 use std::fs;

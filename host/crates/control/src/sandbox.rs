@@ -2,9 +2,9 @@
 //! secrets), and files and processes of the supervisor (the worker, by Landlock and a filter of system calls).
 //!
 //! Landlock knows only what is allowed. The worker may read all there is when it starts except the hidden paths, so
-//! every folder above one of these is allowed entry by entry; what is made there later is out of its reach. It may write
-//! to the few places that it is given and nowhere else: whoever writes as the supervisor's user becomes the supervisor (a
-//! program in `PATH`, a shell's start file).
+//! every folder above one of these is allowed entry by entry; what is made there later is out of its reach. It may
+//! write to the few places that it is given and nowhere else: whoever writes as the supervisor's user becomes the
+//! supervisor (a program in `PATH`, a shell's start file).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,8 +44,8 @@ pub fn close_process() -> anyhow::Result<()> {
     rustix::thread::set_no_new_privs(true).context("giving up new privileges")
 }
 
-/// Of root's capabilities a worker that runs as root keeps those that get it to its files. Others would let it look into
-/// the supervisor's process. A program that it starts does not get them back: [`close_process`] sees to that.
+/// Of root's capabilities a worker that runs as root keeps those that get it to its files. Others would let it look
+/// into the supervisor's process. A program that it starts does not get them back: [`close_process`] sees to that.
 ///
 /// # Errors
 /// The system refuses.

@@ -1,6 +1,6 @@
 //! Finds out that the database answers nothing though its connections stay open: it is frozen, or the network between
-//! swallows everything. No connection shows that by itself for long. So while somebody waits for the database it is asked
-//! for nothing at all, on a connection of its own; once it does not answer, nobody else asks it (`outage.rs`).
+//! swallows everything. No connection shows that by itself for long. So while somebody waits for the database it is
+//! asked for nothing at all, on a connection of its own; once it does not answer, nobody else asks it (`outage.rs`).
 
 use std::time::{Duration, Instant};
 

@@ -70,18 +70,21 @@ fn pool(config: tokio_postgres::Config, size: usize) -> PoolBuilder {
     // transactions roll back when dropped. So they are not reset, which would cost each request a round trip.
     let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let builder = deadpool_postgres::Pool::builder(manager).max_size(size).runtime(Runtime::Tokio1);
-    // The connection that was used last comes first: in turns each would find its server process out of the CPU's caches.
+    // The connection that was used last comes first: in turns each would find its server process out of the CPU's
+    // caches.
     let builder = builder.queue_mode(QueueMode::Lifo);
     builder.wait_timeout(Some(WAIT)).create_timeout(Some(CREATE)).recycle_timeout(Some(RECYCLE))
 }
 
-/// Removing a card reaches plugins' tables, and a plugin's code that ran there could have left settings, or statements of
-/// its own under the names of ours, which no reset mends. Cards are removed seldom enough for a new session each time.
+/// Removing a card reaches plugins' tables, and a plugin's code that ran there could have left settings, or statements
+/// of its own under the names of ours, which no reset mends. Cards are removed seldom enough for a new session each
+/// time.
 fn used_once(_: &mut ClientWrapper, _: &Metrics) -> Result<(), HookError> {
     Err(HookError::message("a session of the reaper is used once"))
 }
 
-/// A pool that logs the database's outages and puts what a request waits for it, and how long it keeps a connection, on the request's account.
+/// A pool that logs the database's outages and puts what a request waits for it, and how long it keeps a connection, on
+/// the request's account.
 #[derive(Clone, Debug)]
 pub struct Pool {
     pool: deadpool_postgres::Pool,

@@ -33,8 +33,8 @@ pub use self::tool_charge::ToolCharge;
 /// Calls without a valid credential that an address may make: far more than a person or a script
 /// that has made a mistake needs, far less than what a host can answer.
 const ADDRESS: Limit = Limit::new(1_200, 600);
-/// Refusals that an address is sent: so many at once, then each is held until its turn, this many a minute. A client that
-/// asks again as soon as it is refused would otherwise get as many as a core can make.
+/// Refusals that an address is sent: so many at once, then each is held until its turn, this many a minute. A client
+/// that asks again as soon as it is refused would otherwise get as many as a core can make.
 const MAX_REFUSAL_BURST: u32 = 10;
 const REFUSALS: Limit = Limit::new(300, MAX_REFUSAL_BURST + MAX_REFUSALS_HELD);
 /// Refusals of an address that are held one after the other, 200 ms each; beyond these all are held for the same 10 s.
@@ -150,8 +150,8 @@ impl Limits {
         spent_until > self.at(Instant::now()) + u64::from(FLOOD_THRESHOLD) * REFUSALS.period
     }
 
-    /// Charges a call to its caller's budgets, whatever comes of it later: on each of its budgets, or on none of them when one
-    /// refuses.
+    /// Charges a call to its caller's budgets, whatever comes of it later: on each of its budgets, or on none of them
+    /// when one refuses.
     pub fn charge(
         &self,
         allowances: &[Allowance],

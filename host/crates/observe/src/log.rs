@@ -83,8 +83,8 @@ impl Log {
         Self::start(&Observe { log_level, ..observe.clone() })
     }
 
-    /// As [`start`](Self::start), to `out`, for a process with a line for each request: lines wait a few milliseconds and are
-    /// written together. What waits is written when the second value is dropped.
+    /// As [`start`](Self::start), to `out`, for a process with a line for each request: lines wait a few milliseconds
+    /// and are written together. What waits is written when the second value is dropped.
     ///
     /// # Errors
     /// As `start`, or the thread can't be started.

@@ -1,5 +1,5 @@
-//! The newest of something numbered that many may read along, kept once for all of them. A reader keeps no more than its
-//! place in it: it needs no buffer, and falls out when it is too slow.
+//! The newest of something numbered that many may read along, kept once for all of them. A reader keeps no more than
+//! its place in it: it needs no buffer, and falls out when it is too slow.
 
 use std::collections::VecDeque;
 

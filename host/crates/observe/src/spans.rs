@@ -1,7 +1,7 @@
 //! Spans of requests on their way to a collector: which traces are sampled, and a bounded queue of what has ended.
 //!
-//! A request only ever puts a span into the queue. Whoever sends them (`serve/src/lifecycle/traces.rs`) takes batches out
-//! of it; what does not fit is dropped and counted.
+//! A request only ever puts a span into the queue. Whoever sends them (`serve/src/lifecycle/traces.rs`) takes batches
+//! out of it; what does not fit is dropped and counted.
 
 pub mod otlp;
 mod rate;

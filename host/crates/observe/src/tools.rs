@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 
 use super::histogram::{Histogram, Reading};
 
-/// Tools that are counted by name; beyond it they are counted together. Plugins bring tools, and could bring any number.
+/// Tools that are counted by name; beyond it they are counted together. Plugins bring tools, and could bring any
+/// number.
 const MAX_TOOLS: usize = 1_000;
 /// The label of tools beyond [`MAX_TOOLS`].
 const OTHER: &str = "other";

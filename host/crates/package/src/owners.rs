@@ -21,8 +21,8 @@ pub struct FileOwner {
     pub mode: u32,
 }
 
-/// The users whose files are trusted: root, the host's own (supervisor's and worker's), and the owner of the program that is
-/// running, who could replace it and need not bother with a plugin.
+/// The users whose files are trusted: root, the host's own (supervisor's and worker's), and the owner of the program
+/// that is running, who could replace it and need not bother with a plugin.
 #[derive(Clone, Debug)]
 pub struct Owners(Users);
 
@@ -37,7 +37,8 @@ impl Owners {
         let own = rustix::process::geteuid().as_raw();
         let mut owners = vec![0, own];
         let workers: Vec<u32> = worker_accounts().iter().map(|account| account.user).collect();
-        // The supervisor and commands judge what the worker has written, and a worker what it wrote under its former account.
+        // The supervisor and commands judge what the worker has written, and a worker what it wrote under its former
+        // account.
         if own == 0 || workers.contains(&own) {
             owners.extend(workers);
         }

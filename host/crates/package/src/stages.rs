@@ -1,8 +1,9 @@
-//! The stages of a package before any of its code runs, each a type that is made from the one before and in no other way:
+//! The stages of a package before any of its code runs, each a type that is made from the one before and in no other
+//! way:
 //!
-//! [`Scanned`] (it lies in the folder) → [`Examined`] (its files, their hash and signature) → [`Trusted`] (the operator's
-//! rule takes it) → [`Described`] (its manifest) → [`Verified`] (fit for this host). So a manifest is parsed when its
-//! package is trusted and not before; until then only the plugin's name and prefix are read, by [`hints`].
+//! [`Scanned`] (it lies in the folder) → [`Examined`] (its files, their hash and signature) → [`Trusted`] (the
+//! operator's rule takes it) → [`Described`] (its manifest) → [`Verified`] (fit for this host). So a manifest is parsed
+//! when its package is trusted and not before; until then only the plugin's name and prefix are read, by [`hints`].
 
 use std::path::{Path, PathBuf};
 

@@ -108,8 +108,8 @@ impl Guard {
         }
     }
 
-    /// Runs a call until its deadline; past it the call's future is dropped. `stuck` answers whether the plugin's threads
-    /// are all held: a client that gives up then was failed by the plugin.
+    /// Runs a call until its deadline; past it the call's future is dropped. `stuck` answers whether the plugin's
+    /// threads are all held: a client that gives up then was failed by the plugin.
     pub async fn run<F>(
         &self,
         called: CallContext<'_>,

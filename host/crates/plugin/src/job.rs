@@ -1,5 +1,5 @@
-//! A plugin's job on its way: what its handler reports, and what the one who runs it answers. The handler's doors put in,
-//! the runner takes out and records; neither knows of the other.
+//! A plugin's job on its way: what its handler reports, and what the one who runs it answers. The handler's doors put
+//! in, the runner takes out and records; neither knows of the other.
 
 use std::sync::Arc;
 

@@ -191,8 +191,8 @@ impl Spawner {
     }
 }
 
-/// Makes the pieces of a plugin's stream, on its lane: one whenever there is room for it, until the end or until it is not
-/// takes them. `lease` is what has to outlive the stream.
+/// Makes the pieces of a plugin's stream, on its lane: one whenever there is room for it, until the end or until it is
+/// not takes them. `lease` is what has to outlive the stream.
 pub async fn pump<L: Send, P: Send>(
     stream: Stream,
     lease: L,
@@ -330,8 +330,8 @@ impl Shared {
         None
     }
 
-    /// A thread ends; another takes its place when there is work. One of the core's starts it: what a thread that was put
-    /// back starts is behind as well.
+    /// A thread ends; another takes its place when there is work. One of the core's starts it: what a thread that was
+    /// put back starts is behind as well.
     fn end(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
         queue.threads -= 1;
         if !queue.tasks.is_empty() {

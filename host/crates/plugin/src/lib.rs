@@ -1,5 +1,5 @@
-//! Plugins: loaded, called, retired. `host/README.md` describes their stages; what is found and judged before any of their code
-//! runs is `cardinal-package`.
+//! Plugins: loaded, called, retired. `host/README.md` describes their stages; what is found and judged before any of
+//! their code runs is `cardinal-package`.
 //!
 //! What is absent: plugins' schemas, which the supervisor is asked to make.
 //!

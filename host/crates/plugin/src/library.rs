@@ -265,8 +265,8 @@ fn check_entry(entry: &Entry) -> Result<(), Refusal> {
 }
 
 /// The hash says that the frozen layouts are the same. A library that describes its layouts is held to that, too: the
-/// description names what differs. abi_stable's own check goes one way, and refuses an older plugin in a newer host. All
-/// types that cross stand in one crate, so one side is newer in all of them: either direction will do.
+/// description names what differs. abi_stable's own check goes one way, and refuses an older plugin in a newer host.
+/// All types that cross stand in one crate, so one side is newer in all of them: either direction will do.
 fn check_layout(entry: &Entry) -> Result<(), Refusal> {
     let Some(layouts) = entry.layouts.filter(|_| entry.checker == ABI_STABLE_0_11) else { return Ok(()) };
     // SAFETY: the checker's number says that the function gives a static of this type, or null.

@@ -1,4 +1,5 @@
-//! Notifications of PostgreSQL for one plugin instance: its listeners, and the one connection that hears for all of them.
+//! Notifications of PostgreSQL for one plugin instance: its listeners, and the one connection that hears for all of
+//! them.
 //!
 //! The connection is one of the plugin's own pool, there while anything listens. When it is lost it is made again, and
 //! each listener gets a gap: what was sent meanwhile is gone, so it reads again what it may have missed.

@@ -71,7 +71,8 @@ pub struct PlacementReport {
     /// Polls that did not return in time: on the core's threads, and on the lane's.
     pub blocked_core: u64,
     pub blocked_lane: u64,
-    /// Handlers that have blocked a thread, and for how long at most; a poll that goes on counts with what it took so far.
+    /// Handlers that have blocked a thread, and for how long at most; a poll that goes on counts with what it took so
+    /// far.
     pub blocking: Vec<Blocking>,
     /// Threads of its own that polls hold right now which do not return, and the most that it may have.
     pub held_threads: Vec<Blocking>,

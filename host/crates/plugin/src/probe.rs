@@ -1,5 +1,5 @@
-//! Opening a library and running its `routes` in a child process first: what aborts, exits or hangs there takes down the
-//! child and nothing else.
+//! Opening a library and running its `routes` in a child process first: what aborts, exits or hangs there takes down
+//! the child and nothing else.
 
 pub mod child;
 mod started;

@@ -63,8 +63,8 @@ impl Quarantine {
         self.history.write().add(crash).is_some()
     }
 
-    /// Puts what is known of crashes where those read along who look into a plugin: the lines of the worker that ended are
-    /// gone with it.
+    /// Puts what is known of crashes where those read along who look into a plugin: the lines of the worker that ended
+    /// are gone with it.
     pub fn replay(&self, log: &Log) {
         let history = self.history.read();
         for CrashEntry { crash, .. } in &history.crashes {

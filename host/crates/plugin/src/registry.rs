@@ -1,11 +1,11 @@
 //! The life of every plugin, from the plugins folder to one immutable snapshot.
 //!
-//! A scan examines all packages, each by itself, and publishes once, at its end. Every stage is a type that is made from
-//! the one before: `Scanned`, `Examined`, `Trusted`, `Described` and `Verified` (`cardinal_package::stages`), `Candidate`,
-//! `Approved`, `Probed`, `Loaded`, `Migrated`, `Created`, `Active`, `Draining`.
-//! A request takes a snapshot and keeps it: what it holds stays alive. An unchanged package keeps its running instance; one
-//! that is refused stops no other, its own predecessor included. The registry scans at the start, when something has
-//! changed in the folder and lies still, when something was decided on any host, and when an operator asks.
+//! A scan examines all packages, each by itself, and publishes once, at its end. Every stage is a type that is made
+//! from the one before: `Scanned`, `Examined`, `Trusted`, `Described` and `Verified` (`cardinal_package::stages`),
+//! `Candidate`, `Approved`, `Probed`, `Loaded`, `Migrated`, `Created`, `Active`, `Draining`. A request takes a snapshot
+//! and keeps it: what it holds stays alive. An unchanged package keeps its running instance; one that is refused stops
+//! no other, its own predecessor included. The registry scans at the start, when something has changed in the folder
+//! and lies still, when something was decided on any host, and when an operator asks.
 
 use std::{
     collections::HashSet,
@@ -89,8 +89,8 @@ pub struct HostIdentity {
     pub key: SealingKey,
 }
 
-/// All plugins of this host. Its work is split by job: [`Watcher`] sees what lies in the folder, [`Policy`] decides what may
-/// serve, [`Activation`] loads it and swaps the [`Snapshot`].
+/// All plugins of this host. Its work is split by job: [`Watcher`] sees what lies in the folder, [`Policy`] decides
+/// what may serve, [`Activation`] loads it and swaps the [`Snapshot`].
 pub struct Registry {
     watcher: Watcher,
     policy: Policy,
@@ -126,8 +126,8 @@ struct ScanScope {
 }
 
 impl ScanScope {
-    /// For what was decided alone: what has changed in the folder is left to those who follow it, since it may be changing
-    /// still.
+    /// For what was decided alone: what has changed in the folder is left to those who follow it, since it may be
+    /// changing still.
     fn for_decisions() -> Self {
         Self { as_read: true, ..Self::default() }
     }
@@ -229,8 +229,8 @@ impl Registry {
         self.activation.has_published()
     }
 
-    /// Waits until the plugins folder has been looked through once, and the plugin with this prefix is loaded (any plugin
-    /// when none is said): a worker that was just started knows of none, and its clients need not notice.
+    /// Waits until the plugins folder has been looked through once, and the plugin with this prefix is loaded (any
+    /// plugin when none is said): a worker that was just started knows of none, and its clients need not notice.
     pub async fn first_look(&self, prefix: Option<&str>) {
         let mut changes = self.changes();
         let known = changes.wait_for(|count| *count > 0 && !self.current().awaits(prefix));
@@ -238,8 +238,8 @@ impl Registry {
         let _ = tokio::time::timeout(FIRST_SCAN_TIMEOUT, known).await;
     }
 
-    /// Leads every package in the plugins folder on its walk and publishes the outcome. What takes long to load is waited
-    /// for, but not for ever.
+    /// Leads every package in the plugins folder on its walk and publishes the outcome. What takes long to load is
+    /// waited for, but not for ever.
     pub async fn scan(&self) {
         self.walk(ScanScope::default()).await;
         self.activation.loads.settled(None, SCAN_WAIT).await;

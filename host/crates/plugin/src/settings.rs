@@ -136,8 +136,8 @@ const REPORTED: usize = 100;
 /// The setting by which an operator opens private networks to a plugin that declares it.
 const PRIVATE_NETWORKS: &str = "allow_private_addresses";
 
-/// Whether the settings open all private networks to the plugin. Only an operator's word counts: where the manifest's own
-/// default is not `false`, nobody knows whose word it is.
+/// Whether the settings open all private networks to the plugin. Only an operator's word counts: where the manifest's
+/// own default is not `false`, nobody knows whose word it is.
 pub fn open_private_networks(schema: Option<&Value>, settings: &Value) -> bool {
     let default = schema.and_then(|schema| schema.get("properties")?.get(PRIVATE_NETWORKS)?.get("default"));
     default == Some(&Value::Bool(false)) && settings.get(PRIVATE_NETWORKS) == Some(&Value::Bool(true))

@@ -14,8 +14,8 @@ mod databases;
 pub use checks::{Check, checks_again, checks_aside};
 pub use databases::{create_database, drop_database, exchange, may_replace};
 
-/// Text forms that any version reads back, and no time-outs: a large table takes what it takes. Not every version knows those of
-/// the last line.
+/// Text forms that any version reads back, and no time-outs: a large table takes what it takes. Not every version knows
+/// those of the last line.
 const SESSION_SQL: &str =
     "SET search_path = pg_catalog, pg_temp; SET datestyle = 'ISO, YMD'; SET intervalstyle = 'postgres';
     SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1; SET statement_timeout = 0;
@@ -96,8 +96,8 @@ pub async fn begin_reading(client: &Client) -> anyhow::Result<String> {
 /// How long the steps that are under way are waited for: longer than one takes.
 const STEPS_LIMIT: &str = "120s";
 
-/// Waits until no step of a plugin is under way, and keeps others from beginning until the session ends: between its commit and
-/// its record a step has made tables that the record does not know.
+/// Waits until no step of a plugin is under way, and keeps others from beginning until the session ends: between its
+/// commit and its record a step has made tables that the record does not know.
 ///
 /// # Errors
 /// As the server reports them.
@@ -238,9 +238,9 @@ pub async fn unrecorded(client: &Client) -> anyhow::Result<Vec<String>> {
     Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 
-/// Whether the server would not do something with a plugin's tables, and is there for all others: not a server that has no room
-/// on its disk, or is gone. A session that was ended may have been by the plugin, which may end those of its own login: look
-/// at the server then.
+/// Whether the server would not do something with a plugin's tables, and is there for all others: not a server that has
+/// no room on its disk, or is gone. A session that was ended may have been by the plugin, which may end those of its
+/// own login: look at the server then.
 pub fn is_of_the_tables(error: &anyhow::Error) -> bool {
     if error.chain().any(|cause| cause.is::<RewriteError>()) {
         return true;
@@ -253,8 +253,8 @@ pub fn is_of_the_tables(error: &anyhow::Error) -> bool {
     !["08", "57P02", "57P03", "58", "53100"].iter().any(|other| code.starts_with(other))
 }
 
-/// The rows of a table lie elsewhere than at the moment that is read: a statement that makes them anew (TRUNCATE, many kinds of
-/// ALTER TABLE) has run since, and whoever reads that moment would find none.
+/// The rows of a table lie elsewhere than at the moment that is read: a statement that makes them anew (TRUNCATE, many
+/// kinds of ALTER TABLE) has run since, and whoever reads that moment would find none.
 #[derive(Debug, thiserror::Error)]
 #[error("it was written anew while the backup ran: back up again")]
 pub struct RewriteError;
@@ -282,8 +282,8 @@ pub async fn copy_out(client: &Client, table: &Table) -> anyhow::Result<CopyOutS
     client.copy_out(&copy).await.with_context(reading)
 }
 
-/// Rows of a partition go in by the table that it is a part of: the hash of a value of an enumeration, which says in which
-/// partition its row lies, is another in each database.
+/// Rows of a partition go in by the table that it is a part of: the hash of a value of an enumeration, which says in
+/// which partition its row lies, is another in each database.
 ///
 /// # Errors
 /// As the server reports them.

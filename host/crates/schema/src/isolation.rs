@@ -1,5 +1,5 @@
-//! Whether PostgreSQL keeps plugins, core, reaper and provisioner apart: found out by trying. Each attempt is made as the
-//! role itself, in a transaction that is rolled back, and has to be refused.
+//! Whether PostgreSQL keeps plugins, core, reaper and provisioner apart: found out by trying. Each attempt is made as
+//! the role itself, in a transaction that is rolled back, and has to be refused.
 
 use std::time::Duration;
 

@@ -92,8 +92,8 @@ pub struct Step<'a> {
     pub start_options: bool,
     pub schema_timeout: Duration,
     pub lock_limits: LockLimits,
-    /// Whether the package is one that a worker has kept. Its SQL does not run: workers run plugins and are not believed,
-    /// and it has run when it lay in the plugins folder.
+    /// Whether the package is one that a worker has kept. Its SQL does not run: workers run plugins and are not
+    /// believed, and it has run when it lay in the plugins folder.
     pub is_kept: bool,
     /// Whether this step was made before and comes from a backup: its losses were agreed to then.
     pub replay: bool,
@@ -247,7 +247,8 @@ impl Step<'_> {
     }
 
     /// Whether the schema has moved on from this package: code that is gone back to runs on the newer schema, and its
-    /// own schema.sql does not run again. Two builds of one version are equals; the one that lies in the folder is meant.
+    /// own schema.sql does not run again. Two builds of one version are equals; the one that lies in the folder is
+    /// meant.
     fn is_behind(&self, recorded: &StepRecord) -> bool {
         if self.replay || recorded.hash.is_none() {
             return false;

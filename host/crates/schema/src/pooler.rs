@@ -1,5 +1,5 @@
-//! What stands between this host and its PostgreSQL: nothing, or a pooler, which may not carry everything that a session
-//! has from one transaction to the next.
+//! What stands between this host and its PostgreSQL: nothing, or a pooler, which may not carry everything that a
+//! session has from one transaction to the next.
 
 use tokio_postgres::error::SqlState;
 

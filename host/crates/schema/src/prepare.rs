@@ -2,8 +2,8 @@
 //! `DATABASE_URL` may do; and the same step as a script for an administrator.
 //!
 //! A superuser, or a login that may create roles and owns the database, makes the roles, and nothing else: see
-//! [`maker`]. Migrations and grants are the work of the core's owner, who always logs in by itself. Any other login needs
-//! the roles to be there, made by the script; then the login of `DATABASE_URL` is not used any more.
+//! [`maker`]. Migrations and grants are the work of the core's owner, who always logs in by itself. Any other login
+//! needs the roles to be there, made by the script; then the login of `DATABASE_URL` is not used any more.
 
 use std::time::{Duration, Instant};
 
@@ -63,14 +63,16 @@ pub struct Preparation {
     pub secret: SecretSource,
     /// How many of the core's migrations to run at most; a restore stops where its archive was made.
     pub migrations: usize,
-    /// Whether hosts serve another database by the same roles: then plugins' logins that this one has no use for stay open.
+    /// Whether hosts serve another database by the same roles: then plugins' logins that this one has no use for stay
+    /// open.
     pub is_beside: bool,
 }
 
 /// Brings roles, tables and grants of a database in line with this program.
 ///
 /// # Errors
-/// [`SettingsError`](cardinal_base::config::SettingsError) when the operator has to do something about it; else the server's trouble, see [`may_pass`].
+/// [`SettingsError`](cardinal_base::config::SettingsError) when the operator has to do something about it; else the
+/// server's trouble, see [`may_pass`].
 pub async fn prepare(login: &ConnectParams, secret: SecretSource) -> anyhow::Result<Prepared> {
     let names = RoleNames::new(&login.dbname);
     Preparation { login: login.clone(), names, secret, migrations: migrate::COUNT, is_beside: false }.make().await
@@ -172,8 +174,8 @@ impl Preparation {
         }
     }
 
-    /// Roles that an administrator made by the script are nobody else's to change from PostgreSQL 16 on, also not of a login
-    /// that makes roles. The script's secret lets their owner in.
+    /// Roles that an administrator made by the script are nobody else's to change from PostgreSQL 16 on, also not of a
+    /// login that makes roles. The script's secret lets their owner in.
     async fn enter_roles_of_another(&self, maker: &mut Maker) -> anyhow::Result<Option<PreparationLogin>> {
         match &self.secret {
             SecretSource::Known(secret) if !maker.may_change_roles(&self.names).await? => {
@@ -363,7 +365,8 @@ impl Races {
 
     /// Comes back when it is worth trying again.
     async fn lost(&self, error: anyhow::Error) -> anyhow::Result<()> {
-        // Refused as the owner, whose password another host has just set; everybody else's refusals have been explained.
+        // Refused as the owner, whose password another host has just set; everybody else's refusals have been
+        // explained.
         let may_pass =
             |error: &tokio_postgres::Error| is_race(error) || error.code() == Some(&SqlState::INVALID_PASSWORD);
         if self.since.elapsed() > RACE_LIMIT || !unsupported::driver_error(&error).is_some_and(may_pass) {

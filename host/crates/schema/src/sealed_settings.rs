@@ -7,8 +7,8 @@ use tokio_postgres::{Client, types::Json};
 
 use cardinal_base::seal::{SealingKey, settings_place};
 
-/// Seals what the key `before` opens with the key `now`. What `now` opens already stays; what neither opens stays too, and
-/// its plugins are named.
+/// Seals what the key `before` opens with the key `now`. What `now` opens already stays; what neither opens stays too,
+/// and its plugins are named.
 ///
 /// # Errors
 /// As the server reports them.

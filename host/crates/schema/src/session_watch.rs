@@ -1,6 +1,6 @@
-//! A watch over what plugins' run-time logins lock. A server has one table of locks for everybody, in which each writer and
-//! each login needs a place, and no setting bounds how much of it one session takes. So sessions of a login with too much of
-//! it are ended, as are those that keep the host's own sessions waiting for a whole table (`LOCK TABLE`).
+//! A watch over what plugins' run-time logins lock. A server has one table of locks for everybody, in which each writer
+//! and each login needs a place, and no setting bounds how much of it one session takes. So sessions of a login with
+//! too much of it are ended, as are those that keep the host's own sessions waiting for a whole table (`LOCK TABLE`).
 //!
 //! It stands outside of the plugin's reach: in the supervisor, with the provisioner's login.
 
@@ -22,8 +22,8 @@ use cardinal_database::{
     roles::{self, RoleNames},
 };
 
-/// A session makes some 15,000 locks a second (savepoints that write, measured on PostgreSQL 15 and 18): between two looks,
-/// and until it has ended, that is some thousand for each core, for which the private server has room.
+/// A session makes some 15,000 locks a second (savepoints that write, measured on PostgreSQL 15 and 18): between two
+/// looks, and until it has ended, that is some thousand for each core, for which the private server has room.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Between two looks for sessions of logins that are closed.
 const CLOSED_LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,20 +32,20 @@ const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// One login may have this share of the table of locks ...
 const LOGIN_SHARE: i64 = 8;
-/// ... or, in a small table, as many as this, but no more than a quarter: a query of a large partitioned table locks each
-/// partition and index.
+/// ... or, in a small table, as many as this, but no more than a quarter: a query of a large partitioned table locks
+/// each partition and index.
 const MIN_LOGIN_LOCKS: i64 = 2_000;
 const MAX_SMALL_SHARE: i64 = 4;
-/// Open savepoints that have written, of all of a login's sessions: a removal of a card that asks a table of theirs looks at
-/// each row of each, again and again.
+/// Open savepoints that have written, of all of a login's sessions: a removal of a card that asks a table of theirs
+/// looks at each row of each, again and again.
 const MAX_LOGIN_SAVEPOINTS: i64 = 2_000;
 /// All plugins' logins together may have half of it.
 const ALL_LOGINS_SHARE: i64 = 2;
 /// With less room the watch may come too late.
 const MIN_FREE_LOCKS: i64 = 60_000;
 
-/// Places in the table of locks. Locks that a session keeps to itself (`fastpath`) need none; those of SERIALIZABLE have a
-/// table of their own.
+/// Places in the table of locks. Locks that a session keeps to itself (`fastpath`) need none; those of SERIALIZABLE
+/// have a table of their own.
 const CAPACITY: &str = "
     SELECT pg_catalog.current_setting('max_locks_per_transaction')::bigint * (pg_catalog.current_setting('max_connections')::bigint
       + pg_catalog.current_setting('autovacuum_max_workers')::bigint + pg_catalog.current_setting('max_worker_processes')::bigint
@@ -63,19 +63,21 @@ const LOGINS: &str = "
            pg_catalog.count(*) FILTER (WHERE l.locktype = 'transactionid' AND l.granted) AS savepoints
     FROM pg_catalog.pg_lock_status() l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
     WHERE NOT l.fastpath AND l.mode <> 'SIReadLock' AND pg_catalog.starts_with(a.usename::text, $1) GROUP BY 1";
-/// Plugins' sessions that keep others waiting: for a second the host's own logins ($2), or what starts, backs up and steps
-/// (any other login that says it is a host's, also for a role that is being altered), or at all the schema step of another
-/// plugin for a relation of that plugin's schema, where they have no business ($3 is what the names of those logins begin
-/// with; PostgreSQL locks a sequence before it refuses `nextval`). Whoever has locked another table with a key to the cards
-/// would be waited for next, so all of them are found at once. How long they have it, this login may not see.
+/// Plugins' sessions that keep others waiting: for a second the host's own logins ($2), or what starts, backs up and
+/// steps (any other login that says it is a host's, also for a role that is being altered), or at all the schema step
+/// of another plugin for a relation of that plugin's schema, where they have no business ($3 is what the names of those
+/// logins begin with; PostgreSQL locks a sequence before it refuses `nextval`). Whoever has locked another table with a
+/// key to the cards would be waited for next, so all of them are found at once. How long they have it, this login may
+/// not see.
 ///
-/// Whoever waits for an object of another kind, a login that is not listed yet included, waits for the database itself or a role: a
-/// plugin has no business to lock those for long, and can by statements that ask for the lock before the right
-/// (`DROP DATABASE`). One that waits for such a lock itself is ended after a second, before anybody wants to log in: it could outlive
-/// its host, and then the next one would wait for it at its start, where nobody watches.
+/// Whoever waits for an object of another kind, a login that is not listed yet included, waits for the database itself
+/// or a role: a plugin has no business to lock those for long, and can by statements that ask for the lock before the
+/// right (`DROP DATABASE`). One that waits for such a lock itself is ended after a second, before anybody wants to log
+/// in: it could outlive its host, and then the next one would wait for it at its start, where nobody watches.
 ///
-/// While anybody waits for a relation, those that hold a lock of a writer on a table of the core are found, too: they have
-/// no right to write there, and got it by `PREPARE`, which locks what it names and asks for rights when it is executed.
+/// While anybody waits for a relation, those that hold a lock of a writer on a table of the core are found, too: they
+/// have no right to write there, and got it by `PREPARE`, which locks what it names and asks for rights when it is
+/// executed.
 static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "
@@ -116,8 +118,8 @@ static BLOCKERS: LazyLock<String> = LazyLock::new(|| {
     GROUP BY 1"
     )
 });
-/// Sessions of logins that nobody may use any more. One that asks for `post_auth_delay` as it logs in is not listed until that is
-/// over, and so may not have been ended with the others.
+/// Sessions of logins that nobody may use any more. One that asks for `post_auth_delay` as it logs in is not listed
+/// until that is over, and so may not have been ended with the others.
 const CLOSED: &str = "
     SELECT r.rolname::text AS role, pg_catalog.array_agg(a.pid) AS sessions
     FROM pg_catalog.pg_stat_activity a JOIN pg_catalog.pg_roles r ON r.oid = a.usesysid
@@ -126,7 +128,8 @@ const CLOSED: &str = "
 const SESSIONS: &str =
     "SELECT coalesce(pg_catalog.array_agg(pid), '{}') FROM pg_catalog.pg_stat_activity WHERE usename::text = $1";
 
-/// A session that was to end and is still there after this long does not end by itself: PostgreSQL cannot interrupt what it does.
+/// A session that was to end and is still there after this long does not end by itself: PostgreSQL cannot interrupt
+/// what it does.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// A login whose sessions kept cards from being removed so many times ...
 const MAX_ENDINGS: usize = 5;

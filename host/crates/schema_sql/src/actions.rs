@@ -258,8 +258,8 @@ fn is_logic(node: &SyntaxNode) -> bool {
     matches!(operations::sign(node).as_str(), "and" | "or" | "not")
 }
 
-/// Whether PostgreSQL may make a constant of it without a row: of `coalesce('a', v)` it makes `'a'`, of a CASE one of its
-/// results.
+/// Whether PostgreSQL may make a constant of it without a row: of `coalesce('a', v)` it makes `'a'`, of a CASE one of
+/// its results.
 fn may_be_constant(node: &SyntaxNode) -> bool {
     let inside = || operands(node);
     match node.kind() {

@@ -1,6 +1,7 @@
-//! How many operations a declaration has on values whose length nobody knows. PostgreSQL computes the expressions of a table for
-//! each of its rows while it keeps others from the table (a column of another type, a new index, a new column), and looks at
-//! no time-out before it is done with a row. `quadratic` bounds what each operation takes, this how many there are.
+//! How many operations a declaration has on values whose length nobody knows. PostgreSQL computes the expressions of a
+//! table for each of its rows while it keeps others from the table (a column of another type, a new index, a new
+//! column), and looks at no time-out before it is done with a row. `quadratic` bounds what each operation takes, this
+//! how many there are.
 
 use squawk_syntax::SyntaxKind::{self, *};
 use squawk_syntax::SyntaxNode;

@@ -65,7 +65,8 @@ pub(super) fn cost(expression: &SyntaxNode) -> Cost {
     own.max(inside.unwrap_or(Cost::Small))
 }
 
-/// Rows that are equal or not PostgreSQL compares value by value, and lists are none; any other row is a value of its own.
+/// Rows that are equal or not PostgreSQL compares value by value, and lists are none; any other row is a value of its
+/// own.
 fn is_taken_apart(tuple: &SyntaxNode) -> bool {
     let Some(parent) = tuple.parent() else { return false };
     match parent.kind() {

@@ -1,4 +1,5 @@
-//! Foreign keys. PostgreSQL checks one as the owner of the table that is pointed to, so a key to the cards has one form.
+//! Foreign keys. PostgreSQL checks one as the owner of the table that is pointed to, so a key to the cards has one
+//! form.
 
 use squawk_syntax::SyntaxKind::{self, *};
 use squawk_syntax::SyntaxNode;

@@ -1,5 +1,6 @@
-//! Checks that an ALTER TABLE adds. PostgreSQL computes them for each row while it keeps everybody from the table, so the host
-//! may have the rows of a table that was there checked apart, without that lock (`cardinal_schema::plugin_schema::late_checks`).
+//! Checks that an ALTER TABLE adds. PostgreSQL computes them for each row while it keeps everybody from the table, so
+//! the host may have the rows of a table that was there checked apart, without that lock
+//! (`cardinal_schema::plugin_schema::late_checks`).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -30,8 +31,8 @@ pub struct LateCheck {
     pub is_own: bool,
 }
 
-/// Tables that the file puts below another one. PostgreSQL takes the checks of such a table for those of the other one only
-/// where they are valid, so theirs stay as they are written.
+/// Tables that the file puts below another one. PostgreSQL takes the checks of such a table for those of the other one
+/// only where they are valid, so theirs stay as they are written.
 #[derive(Debug, Default)]
 pub(super) struct Inheriting(BTreeSet<String>);
 

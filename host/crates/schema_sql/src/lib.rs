@@ -7,8 +7,8 @@
 //! they mean.
 //!
 //! This module is pure: the provisioner runs it before the database sees a byte, and `cardinal plugin check` says the
-//! same without a database. What the catalog holds afterwards is checked by `cardinal_schema::plugin_schema::catalog`, which shares
-//! nothing with this module.
+//! same without a database. What the catalog holds afterwards is checked by `cardinal_schema::plugin_schema::catalog`,
+//! which shares nothing with this module.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -58,8 +58,8 @@ pub const MAX_DEPTH: usize = 64;
 pub const MAX_STATEMENT_TOKENS: usize = 20_000;
 /// Reading the largest file that the bounds above let through takes a tenth of it.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// The parser calls itself for what is nested; within the bounds above it needs less than half of this. Only what is used
-/// is taken from the machine.
+/// The parser calls itself for what is nested; within the bounds above it needs less than half of this. Only what is
+/// used is taken from the machine.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// One statement, as PostgreSQL gets to see it.

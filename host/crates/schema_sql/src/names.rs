@@ -1,8 +1,9 @@
 //! What of PostgreSQL's own a schema.sql may name: types, functions, operator classes, index methods and options.
 //!
-//! A function is here when it computes from its arguments alone, changes nothing, waits for nothing, reads no table, file
-//! or setting, and cannot be made to take much more memory or time than its arguments have: it may run in a session
-//! that deletes somebody else's cards. The tests of `host/tests/supervisor/differential.rs` hold it against the server's own list.
+//! A function is here when it computes from its arguments alone, changes nothing, waits for nothing, reads no table,
+//! file or setting, and cannot be made to take much more memory or time than its arguments have: it may run in a
+//! session that deletes somebody else's cards. The tests of `host/tests/supervisor/differential.rs` hold it against the
+//! server's own list.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -36,7 +37,8 @@ const TYPES: Words = Words(
 );
 /// Not types but short forms for a column with a sequence: no schema before them.
 const SERIAL_TYPES: Words = Words("serial serial2 serial4 serial8 bigserial smallserial");
-/// PostgreSQL's other types, as far as a plugin might want to name them. Without a schema they would be the plugin's own.
+/// PostgreSQL's other types, as far as a plugin might want to name them. Without a schema they would be the plugin's
+/// own.
 const OTHER_TYPES: Words = Words(
     "
     aclitem cid cstring gtsvector int2vector jsonpath oidvector path polygon refcursor regcollation regdatabase
@@ -50,8 +52,9 @@ pub(super) fn is_other_type(name: &str) -> bool {
     OTHER_TYPES.contains(name) || is_reserved(name)
 }
 
-/// Whether its values are numbers of objects of one database. Their names are looked up anew when the rows come into another
-/// one, and PostgreSQL does not upgrade a server that stores most of them: they may stand in an expression, and in no column.
+/// Whether its values are numbers of objects of one database. Their names are looked up anew when the rows come into
+/// another one, and PostgreSQL does not upgrade a server that stores most of them: they may stand in an expression, and
+/// in no column.
 pub(super) fn is_object_number(name: &str) -> bool {
     name.starts_with("reg") && (TYPES.contains(name) || OTHER_TYPES.contains(name))
 }

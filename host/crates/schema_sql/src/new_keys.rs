@@ -1,7 +1,8 @@
 //! Keys to the cards that the file itself writes. The host makes them when the rest of the file has run, so a statement
 //! that is about such a key does not find it: it would lose the key, or fail in words about something else.
 //!
-//! This sees one file, by the names in it; the host looks at the catalog as well (`cardinal_schema::plugin_schema::card_lock`).
+//! This sees one file, by the names in it; the host looks at the catalog as well
+//! (`cardinal_schema::plugin_schema::card_lock`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

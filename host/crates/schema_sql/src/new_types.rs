@@ -1,5 +1,5 @@
-//! Types and domains that a statement makes. PostgreSQL has no IF NOT EXISTS for them, so a run of the file passes over one
-//! that is there (`cardinal_schema::plugin_schema`).
+//! Types and domains that a statement makes. PostgreSQL has no IF NOT EXISTS for them, so a run of the file passes over
+//! one that is there (`cardinal_schema::plugin_schema`).
 
 use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;

@@ -1,5 +1,5 @@
-//! Operations on values of any length, in tables whose rows a key's action writes: each reads its values whole, in the session
-//! that removes somebody's card. So their number is bounded. Counts no fewer than the look at the catalog does
+//! Operations on values of any length, in tables whose rows a key's action writes: each reads its values whole, in the
+//! session that removes somebody's card. So their number is bounded. Counts no fewer than the look at the catalog does
 //! (`sql/plugin_actions.sql`), so that it refuses nothing here that the reader has let through.
 
 use std::collections::BTreeMap;
@@ -307,7 +307,8 @@ impl Count<'_> {
     }
 }
 
-/// The parser reads `a || b BETWEEN c AND d` as `a || (b BETWEEN c AND d)`: what stands before `b` belongs to the subject.
+/// The parser reads `a || b BETWEEN c AND d` as `a || (b BETWEEN c AND d)`: what stands before `b` belongs to the
+/// subject.
 fn left_of_between(node: &SyntaxNode) -> Vec<SyntaxNode> {
     let mut lefts = Vec::new();
     let mut at = node.clone();

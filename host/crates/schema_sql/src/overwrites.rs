@@ -1,5 +1,6 @@
 //! Which values of rows a statement writes over: UPDATE, ON CONFLICT DO UPDATE, and a column that is computed anew.
-//! What they do to rows that were there is found out where the statement runs, in `cardinal_schema::plugin_schema::rows`.
+//! What they do to rows that were there is found out where the statement runs, in
+//! `cardinal_schema::plugin_schema::rows`.
 
 use squawk_syntax::SyntaxKind::{self, *};
 use squawk_syntax::{SyntaxNode, SyntaxToken};

@@ -1,6 +1,6 @@
 //! Functions and operators that compare each place of one value with another value: they take the product of the two
-//! lengths, and PostgreSQL does not interrupt them. So one of the two is short, or both have a length that the text bounds.
-//! The types of columns do not count: another version may change them.
+//! lengths, and PostgreSQL does not interrupt them. So one of the two is short, or both have a length that the text
+//! bounds. The types of columns do not count: another version may change them.
 
 use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;
@@ -15,7 +15,8 @@ const PAIRS: Words =
     Words::new("strpos replace split_part string_to_array string_to_table translate btrim ltrim rtrim trim");
 /// Sorts marks with exchanges of neighbours.
 const ALONE: Words = Words::new("normalize");
-/// Compare each element with each, or each part of a document: of arrays and jsonb. Ranges have these signs, too, and are quick.
+/// Compare each element with each, or each part of a document: of arrays and jsonb. Ranges have these signs, too, and
+/// are quick.
 const SETS: &[&str] = &["&&", "@>", "<@", "?|", "?&"];
 /// Types whose values have no elements, or are read in one pass.
 const RANGES: Words = Words::new(

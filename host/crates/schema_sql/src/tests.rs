@@ -40,7 +40,8 @@ fn as_written(statement: Statement) -> String {
     statement.with_keys(|_, key| key.definition())
 }
 
-/// What was printed reads as itself, but for names in escapes, which authors may not write: two readers of it see one thing.
+/// What was printed reads as itself, but for names in escapes, which authors may not write: two readers of it see one
+/// thing.
 #[test]
 fn what_is_printed_prints_as_itself() {
     let statements = read("plugin_x", PASSES).unwrap().into_iter().map(as_written);

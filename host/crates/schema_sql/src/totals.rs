@@ -1,6 +1,6 @@
-//! What the whole file may have of what every removal of a card is planned with, by whomever: keys to the cards, and the
-//! conditions of indexes, each of which PostgreSQL reads for each key. The catalog bounds the same over all versions
-//! (`sql/plugin_actions.sql`).
+//! What the whole file may have of what every removal of a card is planned with, by whomever: keys to the cards, and
+//! the conditions of indexes, each of which PostgreSQL reads for each key. The catalog bounds the same over all
+//! versions (`sql/plugin_actions.sql`).
 
 use squawk_syntax::SyntaxKind::*;
 use squawk_syntax::SyntaxNode;

@@ -40,8 +40,8 @@ impl LockedBy {
 }
 
 /// What of a statement is run by itself. PostgreSQL drops first, whatever the order of an ALTER TABLE; so the part that
-/// may take the lock can be apart from the part that may take long. Checks it adds behind all other changes of the table; so
-/// they can be apart as well.
+/// may take the lock can be apart from the part that may take long. Checks it adds behind all other changes of the
+/// table; so they can be apart as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     drops: bool,

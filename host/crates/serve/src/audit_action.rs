@@ -1,5 +1,5 @@
-//! The administrative actions that the audit log knows. A route's row names the one that it is; reading is none, and work
-//! on cards has a history of its own.
+//! The administrative actions that the audit log knows. A route's row names the one that it is; reading is none, and
+//! work on cards has a history of its own.
 
 macro_rules! actions {
     ($($action:ident = $name:literal;)*) => {

@@ -1,6 +1,6 @@
-//! Whether a host is well: what both `cardinal check` and a worker can look at, because it takes no credential beyond the
-//! worker's own. What takes the owner's (roles, migrations, walls between plugins), or opens packages, stays with the
-//! command.
+//! Whether a host is well: what both `cardinal check` and a worker can look at, because it takes no credential beyond
+//! the worker's own. What takes the owner's (roles, migrations, walls between plugins), or opens packages, stays with
+//! the command.
 
 pub mod finding;
 pub mod machine;

@@ -89,8 +89,8 @@ async fn serve(
     log: Log,
     prober: Prober,
 ) -> anyhow::Result<()> {
-    // A service manager may signal every process at once; when to end is the supervisor's word alone. Taking the signals
-    // and never looking at them is what keeps the process deaf to them.
+    // A service manager may signal every process at once; when to end is the supervisor's word alone. Taking the
+    // signals and never looking at them is what keeps the process deaf to them.
     let _deaf_to_terminate = signal(SignalKind::terminate())?;
     let _deaf_to_interrupt = signal(SignalKind::interrupt())?;
     let _deaf_to_hangup = signal(SignalKind::hangup())?;

@@ -1,5 +1,6 @@
 //! Pictures of cards, read by the host from where they are: no browser of an editor asks a stranger's server, and what
-//! it gets is a picture. Never a proxy for anything else: the address is checked, the file is recognised by its own bytes.
+//! it gets is a picture. Never a proxy for anything else: the address is checked, the file is recognised by its own
+//! bytes.
 
 use std::sync::Arc;
 

@@ -76,7 +76,8 @@ pub enum ListenerRole {
     Metrics,
     /// A listener that speaks TLS, asked in clear: probes are answered, all else hears where to ask.
     InClear,
-    /// The socket in `DATA_DIR`: everything but proxied pages; who it is the system has said, and the token shows that it is no plugin.
+    /// The socket in `DATA_DIR`: everything but proxied pages; who it is the system has said, and the token shows that
+    /// it is no plugin.
     Local { uid: u32 },
 }
 

@@ -45,7 +45,8 @@ pub enum AddressLimit {
 
 /// Bytes of a JSON body where the row says nothing else: a login, a key.
 pub const DEFAULT_BODY_LIMIT: usize = 16 * 1024;
-/// Bytes of a card's JSON body: more than the largest card, so that the refusal of one over the limit can name its size.
+/// Bytes of a card's JSON body: more than the largest card, so that the refusal of one over the limit can name its
+/// size.
 pub const CARD_BODY_LIMIT: usize = 12 * 1024 * 1024;
 
 /// A handler whose types are forgotten.

@@ -106,8 +106,8 @@ pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, g
     }
 }
 
-/// Answers whoever comes while the host drains, until the process ends. The socket is the supervisor's, too, and a worker
-/// cannot close it (`crash/vital.rs`): clients that nobody answers would wait for the end and be cut off.
+/// Answers whoever comes while the host drains, until the process ends. The socket is the supervisor's, too, and a
+/// worker cannot close it (`crash/vital.rs`): clients that nobody answers would wait for the end and be cut off.
 async fn refuse(app: Arc<App>, server: http1::Builder, listener: Listener, connections: Arc<Connections>) {
     // A connection that is shut down before its first request is closed without an answer.
     let never = CancellationToken::new();
@@ -203,8 +203,8 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     });
     if let Err(error) = repoll(ended).await {
         tracing::debug!(peer = %peer.ip, %error, "connection ended");
-        // A broken connection is the client's business; its requests have their own log lines. Of another protocol hyper
-        // closes it without a word.
+        // A broken connection is the client's business; its requests have their own log lines. Of another protocol
+        // hyper closes it without a word.
         if error.is_parse_version_h2()
             && let Some(parts) = connection.into_parts()
         {

@@ -1,4 +1,5 @@
-//! TLS on a listener. The supervisor is asked for certificate and key again and again, so that a renewal needs no restart.
+//! TLS on a listener. The supervisor is asked for certificate and key again and again, so that a renewal needs no
+//! restart.
 
 use std::{
     io,

@@ -265,8 +265,8 @@ pub async fn update(
     Ok(UpdateOutcome::Done(Box::new(from_row(&row)), narrowed))
 }
 
-/// Revokes a key and, unless it is to go alone, the keys that it replaces, those that replaced it, and all that was made
-/// with any of them; gives those, as they are now. A key that was revoked before keeps its time and reason.
+/// Revokes a key and, unless it is to go alone, the keys that it replaces, those that replaced it, and all that was
+/// made with any of them; gives those, as they are now. A key that was revoked before keeps its time and reason.
 pub async fn revoke(pool: &Pool, key: &KeyRecord, reason: &str, alone: bool) -> Result<Vec<KeyRecord>, StoreError> {
     let mut client = pool.get().await?;
     let tx = client.transaction().await?;
@@ -297,8 +297,8 @@ pub enum RotateOutcome {
 }
 
 /// Puts `new` in the place of `old`, which dies now or at the end of the overlap, never later than it would have; the
-/// keys that were made with the old one are then the new one's. In one transaction: a rotation that fails leaves the old
-/// key as it was. `by` is the key that asks for it, when it is one.
+/// keys that were made with the old one are then the new one's. In one transaction: a rotation that fails leaves the
+/// old key as it was. `by` is the key that asks for it, when it is one.
 pub async fn rotate(
     pool: &Pool,
     new: &mut KeyRecord,

@@ -159,8 +159,8 @@ struct Difference {
     card_id: Option<Uuid>,
     /// The card's version that was compared with.
     version: Option<i64>,
-    /// Of a bulk action: how many cards it is for. `changes` are those of the first of them, and each pointer begins with
-    /// a card's SKU.
+    /// Of a bulk action: how many cards it is for. `changes` are those of the first of them, and each pointer begins
+    /// with a card's SKU.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<i64>,
     changes: Vec<ChangedMember>,

@@ -1,5 +1,5 @@
-//! Cards that were deleted longer ago than they are kept: the reaper removes them for good, some at a time. What a plugin
-//! keeps of a card may make its removal slow; then that card waits, and no other.
+//! Cards that were deleted longer ago than they are kept: the reaper removes them for good, some at a time. What a
+//! plugin keeps of a card may make its removal slow; then that card waits, and no other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};

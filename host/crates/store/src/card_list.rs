@@ -1,12 +1,12 @@
 //! Pages of cards by keyset: page 10,000 costs what page 1 costs.
 //!
-//! Lists are read from `card_list_index` and `card_times`, which hold each group of cards in each order, and searches from
-//! `card_words` as well; see `sql/migrations/0019_card_lists.sql`. A filter picks groups, and a *walk* merges their ranges in the list's order:
-//! what it reads is the page. A search looks at each card on its way, so a walk may find little; it is given up after a
-//! bounded number of steps. A *gathering* collects all that fits by the filter's own index and sorts it: quick where
-//! little fits. A walk to the end of the list is the last resort, a fraction of a second for a million cards.
-//! `selection` says when which. Searches of one or two characters match beginnings, which lie together in the orders of
-//! title and SKU: `beginnings` reads them there.
+//! Lists are read from `card_list_index` and `card_times`, which hold each group of cards in each order, and searches
+//! from `card_words` as well; see `sql/migrations/0019_card_lists.sql`. A filter picks groups, and a *walk* merges
+//! their ranges in the list's order: what it reads is the page. A search looks at each card on its way, so a walk may
+//! find little; it is given up after a bounded number of steps. A *gathering* collects all that fits by the filter's
+//! own index and sorts it: quick where little fits. A walk to the end of the list is the last resort, a fraction of a
+//! second for a million cards. `selection` says when which. Searches of one or two characters match beginnings, which
+//! lie together in the orders of title and SKU: `beginnings` reads them there.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::sync::OnceCell;
@@ -137,7 +137,8 @@ struct Reading<'a> {
     groups: &'a GroupList,
     knowledge: &'a Knowledge,
     now: OffsetDateTime,
-    /// What the planner expects of cards that have changed since the time that is asked for, whatever else the filter asks.
+    /// What the planner expects of cards that have changed since the time that is asked for, whatever else the filter
+    /// asks.
     changed: OnceCell<i64>,
 }
 

@@ -1,7 +1,8 @@
 //! Events: what happened to cards, plugins and jobs, for whoever wants to hear of it.
 //!
-//! Writers leave them in `event_outbox` with their own transaction. Whichever host comes first gives them their numbers,
-//! one host at a time; each host with readers looks for new numbers a few times a second, once for all of them.
+//! Writers leave them in `event_outbox` with their own transaction. Whichever host comes first gives them their
+//! numbers, one host at a time; each host with readers looks for new numbers a few times a second, once for all of
+//! them.
 
 pub mod card_page;
 pub mod stream_slots;
@@ -212,8 +213,8 @@ fn begin(position: LogPosition, last_read: Option<i64>) -> Begin {
     }
 }
 
-/// Raises an event of something that has no transaction of its own. What has one calls [`crate::event_log::raise`] in it, so
-/// that both happen or neither does. An event that can't be written undoes nothing: the log has it instead.
+/// Raises an event of something that has no transaction of its own. What has one calls [`crate::event_log::raise`] in
+/// it, so that both happen or neither does. An event that can't be written undoes nothing: the log has it instead.
 pub async fn raise(pool: &Pool, event: &Event) {
     let raised = async {
         let client = pool.get().await?;

@@ -1,5 +1,5 @@
-//! The table `plugin_schedules`: when the next run of a plugin's job begins. Times are the caller's, so that tests choose
-//! them.
+//! The table `plugin_schedules`: when the next run of a plugin's job begins. Times are the caller's, so that tests
+//! choose them.
 
 use time::OffsetDateTime;
 use uuid::Uuid;

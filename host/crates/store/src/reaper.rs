@@ -67,8 +67,8 @@ pub async fn remove_cards(reaper: &Pool, ids: &[Uuid], timeout: Duration) -> Res
     })
 }
 
-/// What forbids the removal is a plugin's: a foreign key, a constraint that its action breaks (`ON DELETE SET NULL` on a column
-/// that is NOT NULL), or a check or generated column that fails for the row that comes out of it.
+/// What forbids the removal is a plugin's: a foreign key, a constraint that its action breaks (`ON DELETE SET NULL` on
+/// a column that is NOT NULL), or a check or generated column that fails for the row that comes out of it.
 pub(super) fn card_in_use(error: tokio_postgres::Error) -> StoreError {
     match error.as_db_error().and_then(find_plugin) {
         Some(plugin) => StoreError::CardInUse { plugin },
@@ -76,7 +76,8 @@ pub(super) fn card_in_use(error: tokio_postgres::Error) -> StoreError {
     }
 }
 
-/// The schema of the constraint, or of the table in the statement of a key's action, which is what stands last in the context.
+/// The schema of the constraint, or of the table in the statement of a key's action, which is what stands last in the
+/// context.
 fn find_plugin(fault: &DbError) -> Option<String> {
     let code = fault.code().code();
     let schema = match code.starts_with("23") {
@@ -97,8 +98,8 @@ async fn connection(reaper: &Pool) -> Result<cardinal_database::pool::Connection
     Ok(reaper.get().await?)
 }
 
-/// A time-out, a lock that others have, or more memory or disk than there is: about these cards and what plugins keep of
-/// them, not about the server.
+/// A time-out, a lock that others have, or more memory or disk than there is: about these cards and what plugins keep
+/// of them, not about the server.
 fn is_slow(code: &SqlState) -> bool {
     [
         SqlState::OUT_OF_MEMORY,

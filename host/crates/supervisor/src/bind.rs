@@ -26,8 +26,8 @@ pub(super) fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpList
 }
 
 /// For a worker: one that does not block, with more places than it was made with. Beyond these the kernel drops who
-/// asks, who asks again a second later. Done for each worker anew, since both belong to the socket, and native code of a
-/// plugin may have changed them for the workers after it.
+/// asks, who asks again a second later. Done for each worker anew, since both belong to the socket, and native code of
+/// a plugin may have changed them for the workers after it.
 ///
 /// # Errors
 /// The system refuses it.

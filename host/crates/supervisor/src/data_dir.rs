@@ -71,8 +71,8 @@ impl DataDir {
         &self.path
     }
 
-    /// Lets members of this group walk through the folder, to what in it is open to them. A folder that its operator has
-    /// opened to another group stays as it is.
+    /// Lets members of this group walk through the folder, to what in it is open to them. A folder that its operator
+    /// has opened to another group stays as it is.
     ///
     /// # Errors
     /// The folder is not ours to open.

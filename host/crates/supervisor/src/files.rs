@@ -1,5 +1,5 @@
-//! Files that the supervisor reads and writes for the worker, which cannot reach them: with them it could change what plugins
-//! are trusted by.
+//! Files that the supervisor reads and writes for the worker, which cannot reach them: with them it could change what
+//! plugins are trusted by.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -1,5 +1,5 @@
-//! The password of the first start: named to the operator as long as it lets the first user in, and gone from `DATA_DIR`
-//! once it does not.
+//! The password of the first start: named to the operator as long as it lets the first user in, and gone from
+//! `DATA_DIR` once it does not.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -29,7 +29,8 @@ impl FirstPassword {
         }
     }
 
-    /// Name and place of the password for a first login, while there is one. Removes a file whose password is another one.
+    /// Name and place of the password for a first login, while there is one. Removes a file whose password is another
+    /// one.
     pub fn look(&self, login: &FirstLogin) -> Option<String> {
         let opens = |secret: &Secret| {
             login.password_hash.as_deref().is_some_and(|stored| match password::verify(secret, stored) {

@@ -1,6 +1,6 @@
 //! Starting this program again in another part: worker, provisioner, or the process that becomes PostgreSQL. Every
-//! such child has an empty environment, a session of its own (so that Ctrl-C reaches the supervisor alone, and no terminal can
-//! be typed into from there) and ends when the supervisor ends, however that happens.
+//! such child has an empty environment, a session of its own (so that Ctrl-C reaches the supervisor alone, and no
+//! terminal can be typed into from there) and ends when the supervisor ends, however that happens.
 
 use std::ffi::OsString;
 use std::os::fd::AsRawFd as _;
@@ -35,7 +35,8 @@ impl Launcher {
         Self { program: program.into() }
     }
 
-    /// To be spawned on the thread that lives as long as the supervisor: Linux signals the death of a parent's *thread*.
+    /// To be spawned on the thread that lives as long as the supervisor: Linux signals the death of a parent's
+    /// *thread*.
     pub fn command(&self, subcommand: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear().arg0("cardinal").arg(subcommand);
@@ -88,7 +89,8 @@ pub fn end_with(parent: u32, signal: Signal) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives up all rights but those of `account`, and memory beyond a bound, and becomes `program`. Returns only when that failed.
+/// Gives up all rights but those of `account`, and memory beyond a bound, and becomes `program`. Returns only when that
+/// failed.
 ///
 /// The folder is opened while we may still get there and handed over as an open descriptor, so that an account which
 /// cannot walk the path to it (a folder of root's) can use it all the same. PostgreSQL's working directory would not

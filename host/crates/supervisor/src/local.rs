@@ -1,6 +1,6 @@
 //! Who may talk to the host through `DATA_DIR/cardinal.sock`. The supervisor accepts there and reads the token itself:
-//! neither the listening socket nor a token is ever in the worker, whose plugins' native code could take it. A connection
-//! that began with the token is handed over to the worker that serves.
+//! neither the listening socket nor a token is ever in the worker, whose plugins' native code could take it. A
+//! connection that began with the token is handed over to the worker that serves.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,10 +1,10 @@
-//! What a worker writes, on its way to the supervisor's standard error. The worker has neither that descriptor (as a file it
-//! could be cut short, as a terminal it could be read) nor the terminal behind it.
+//! What a worker writes, on its way to the supervisor's standard error. The worker has neither that descriptor (as a
+//! file it could be cut short, as a terminal it could be read) nor the terminal behind it.
 //!
 //! There are two ways. One is the worker's log (`worker_log.rs`). The other is a pipe, its standard output and error,
-//! where nothing but a plugin's native code and the runtime's last words appear: their lines become lines of the supervisor's
-//! log, and a flood is dropped and counted. Both are read to their end whatever happens, so that no code in the worker
-//! waits for a reader.
+//! where nothing but a plugin's native code and the runtime's last words appear: their lines become lines of the
+//! supervisor's log, and a flood is dropped and counted. Both are read to their end whatever happens, so that no code
+//! in the worker waits for a reader.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::OwnedFd;

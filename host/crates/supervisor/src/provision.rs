@@ -1,6 +1,6 @@
-//! The short-lived process that makes plugins' roles and runs their schema.sql, or drops all of one. It reads on standard
-//! input which packages of which plugins, finds them in the plugins folder by itself, checks trust and hash again, and
-//! answers on standard output. It never opens a library.
+//! The short-lived process that makes plugins' roles and runs their schema.sql, or drops all of one. It reads on
+//! standard input which packages of which plugins, finds them in the plugins folder by itself, checks trust and hash
+//! again, and answers on standard output. It never opens a library.
 
 use std::io;
 use std::time::Duration;

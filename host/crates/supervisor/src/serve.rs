@@ -311,8 +311,8 @@ fn worker_start(
 ) -> anyhow::Result<WorkerStart> {
     let token_secret = token_secret(&config, data)?;
     let mut sandbox = worker_sandbox(&config);
-    // Landlock knows no rule for sockets that have a path, and those of its own user are open to it: a session's D-Bus, an
-    // ssh agent, Docker. So it makes no such socket at all, unless it needs one for the database.
+    // Landlock knows no rule for sockets that have a path, and those of its own user are open to it: a session's D-Bus,
+    // an ssh agent, Docker. So it makes no such socket at all, unless it needs one for the database.
     sandbox.unix_sockets = account.is_some() || login.host.starts_with('/');
     // That there is one may be known, and no more.
     config.database.url = config.database.url.map(|_| cardinal_base::config::Secret::new(""));
@@ -352,8 +352,8 @@ fn token_secret(config: &Config, data: &DataDir) -> anyhow::Result<Secret> {
     Ok(secret)
 }
 
-/// The worker gets to none of the supervisor's files: the secrets, the cluster, what plugins are trusted by. It writes where
-/// it keeps packages, where its temporary files are, and where uploads go.
+/// The worker gets to none of the supervisor's files: the secrets, the cluster, what plugins are trusted by. It writes
+/// where it keeps packages, where its temporary files are, and where uploads go.
 fn worker_sandbox(config: &Config) -> Sandbox {
     let data_dir = &config.paths.data_dir;
     let secrets = config.secret_files().into_iter().map(|(_, file)| file.to_owned());

@@ -1,6 +1,6 @@
-//! How much memory one process of the private server may have for itself. A statement of a plugin can ask for any amount
-//! (views that double a text, read through one another); without a bound the system kills one of the server's processes,
-//! and then every session is gone.
+//! How much memory one process of the private server may have for itself. A statement of a plugin can ask for any
+//! amount (views that double a text, read through one another); without a bound the system kills one of the server's
+//! processes, and then every session is gone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Of the machine's memory, or of the container's: a plugin with its usual four sessions cannot take more than a quarter.
+/// Of the machine's memory, or of the container's: a plugin with its usual four sessions cannot take more than a
+/// quarter.
 const SHARE: u64 = 16;
 /// With less, a backup could not be read back that has a value of 32 mebibytes: a line of COPY is held several times.
 const MIN_MEMORY: u64 = 512 * MEBIBYTE;

@@ -47,8 +47,8 @@ impl TlsSource {
     }
 }
 
-/// Folders that keys come and go in, which workers are kept from: where a key is a link, as certbot and Kubernetes have it,
-/// the next one will lie beside that which it leads to now.
+/// Folders that keys come and go in, which workers are kept from: where a key is a link, as certbot and Kubernetes have
+/// it, the next one will lie beside that which it leads to now.
 pub fn key_folders(files: &TlsFiles) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let is_own = |folder: &PathBuf| folder.components().count() >= MIN_COMPONENTS && !program.starts_with(folder);

@@ -43,8 +43,8 @@ const CLOSED_GRACE: Duration = Duration::from_secs(5);
 /// Answers on their way to the worker; more wait in their tasks.
 const OUTBOX: usize = 16;
 /// A worker says every second that its tasks run, and answers a connection to its public socket every second. One that
-/// missed either for so many of the supervisor's own seconds stands still and is ended. Ticks rather than time, so that a
-/// machine that was asleep ends no worker.
+/// missed either for so many of the supervisor's own seconds stands still and is ended. Ticks rather than time, so that
+/// a machine that was asleep ends no worker.
 const MAX_SILENT_TICKS: u32 = 20;
 const TICK: Duration = Duration::from_secs(1);
 

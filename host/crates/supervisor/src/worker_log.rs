@@ -1,6 +1,6 @@
-//! The worker's log on its way to the supervisor's standard error. A plugin's native code has the worker's end, too, so only
-//! whole lines with the shape of a log line go on, each marked as the worker's. Everything else is dropped and counted:
-//! rubbish, what is too long, and what is more than a host can have to say.
+//! The worker's log on its way to the supervisor's standard error. A plugin's native code has the worker's end, too, so
+//! only whole lines with the shape of a log line go on, each marked as the worker's. Everything else is dropped and
+//! counted: rubbish, what is too long, and what is more than a host can have to say.
 
 use std::io::{self, IoSliceMut, Write};
 use std::mem::MaybeUninit;

@@ -35,9 +35,9 @@ const MAX_SHOWN: usize = 20;
 
 /// Write the cards of a file into a host
 ///
-/// Valid rows are written; invalid rows are reported with their line number. With --atomic, all rows are written or none.
-/// A row has `title` and `sku`, perhaps `status` and `attributes`; in CSV a column `attributes.brand` is one attribute.
-/// Exits with 1 if a row was refused or the import did not finish; it can be repeated with --mode upsert.
+/// Valid rows are written; invalid rows are reported with their line number. With --atomic, all rows are written or
+/// none. A row has `title` and `sku`, perhaps `status` and `attributes`; in CSV a column `attributes.brand` is one
+/// attribute. Exits with 1 if a row was refused or the import did not finish; it can be repeated with --mode upsert.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -13,9 +13,9 @@ use cardinal_serve::audit::AuditAction;
 
 /// Drop one object that a plugin's schema must not hold, such as a function of an older version
 ///
-/// Without an object it lists what keeps the plugin from being served (`schema-unsafe`), with the command that drops each.
-/// Nothing else can be dropped this way. Works beside a running host and with the host stopped; the audit log has it as
-/// `local`. Scan the plugins again, or start the host, when nothing is left.
+/// Without an object it lists what keeps the plugin from being served (`schema-unsafe`), with the command that drops
+/// each. Nothing else can be dropped this way. Works beside a running host and with the host stopped; the audit log has
+/// it as `local`. Scan the plugins again, or start the host, when nothing is left.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

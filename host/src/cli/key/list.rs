@@ -8,8 +8,8 @@ use crate::cli::table::table;
 
 /// List API keys, never the keys themselves
 ///
-/// On the host's own machine everybody's keys, beside a running host and with the host stopped; with --url or a key those
-/// that the key may see.
+/// On the host's own machine everybody's keys, beside a running host and with the host stopped; with --url or a key
+/// those that the key may see.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -7,8 +7,8 @@ use cardinal_serve::api::api_keys::MAX_OVERLAP;
 
 /// Replace an API key with a new one and print it once
 ///
-/// Standard output is the new key alone, so that it can go into a file or a variable. Name, scopes, owner, limits and the
-/// end of its life are those of the old key.
+/// Standard output is the new key alone, so that it can go into a file or a variable. Name, scopes, owner, limits and
+/// the end of its life are those of the old key.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

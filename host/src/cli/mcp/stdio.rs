@@ -22,8 +22,8 @@ const MAX_WAITING_LINES: usize = 64;
 
 /// Speak MCP over standard input and output, for clients that start a program
 ///
-/// Passes each message on to a host, and the host's messages back. The client gets what the key may do, and may take away
-/// of it. Nothing but messages is written to standard output; what goes wrong besides is on standard error.
+/// Passes each message on to a host, and the host's messages back. The client gets what the key may do, and may take
+/// away of it. Nothing but messages is written to standard output; what goes wrong besides is on standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:

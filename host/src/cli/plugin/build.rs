@@ -19,8 +19,8 @@ use cardinal_serve::check::finding::{Finding, Severity};
 
 /// Build a plugin's crate and check what came of it
 ///
-/// Runs `cargo build --release` in the crate's folder, then looks at the library as `cardinal plugin check --open` does,
-/// and prints where it is. Arguments after -- go to cargo.
+/// Runs `cargo build --release` in the crate's folder, then looks at the library as `cardinal plugin check --open`
+/// does, and prints where it is. Arguments after -- go to cargo.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -31,8 +31,8 @@ use cardinal_serve::check::finding::{Finding, Severity};
 /// Check a plugin package as a host does before it loads it
 ///
 /// Reads a library that carries everything, or a folder with manifest.json and a library. None of the plugin's code
-/// runs, unless --open is given. Each finding has a rule, a place and what to do. Exits 0 when a host would take it, 1 when
-/// it would refuse it.
+/// runs, unless --open is given. Each finding has a rule, a place and what to do. Exits 0 when a host would take it, 1
+/// when it would refuse it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -27,8 +27,8 @@ use cardinal_package::{
 /// Make the crate of a new plugin
 ///
 /// A small plugin that keeps notes on cards, to be turned into what is wanted: it builds and passes its tests as it is.
-/// --with says which parts it has. A tab asks the plugin's routes, a page its table by a route, a job its table, and something
-/// has to use a table or settings: what a part needs comes along.
+/// --with says which parts it has. A tab asks the plugin's routes, a page its table by a route, a job its table, and
+/// something has to use a table or settings: what a part needs comes along.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -173,8 +173,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     writeln!(output, "Go on: cd {} && cardinal plugin dev", shown(&folder)).context("writing to standard output")
 }
 
-/// With what the chosen parts need: a tab, a page and an action ask routes, a page's route and the job use the table, and
-/// handlers alone use a table or settings.
+/// With what the chosen parts need: a tab, a page and an action ask routes, a page's route and the job use the table,
+/// and handlers alone use a table or settings.
 fn complete(chosen: &[Part]) -> Vec<Part> {
     let has = |part| chosen.contains(&part);
     let is_needed = |part| match part {

@@ -17,9 +17,9 @@ use cardinal_base::config::ClientSettings;
 
 /// Show a plugin's settings, or change them
 ///
-/// KEY=VALUE changes one and leaves the others; VALUE is JSON, or a text where it is none or the plugin wants one. What is
-/// set holds on every host of the database within seconds, and is checked against the plugin's settings_schema first.
-/// A secret is no argument, as others on the machine can read those: it goes into a file.
+/// KEY=VALUE changes one and leaves the others; VALUE is JSON, or a text where it is none or the plugin wants one. What
+/// is set holds on every host of the database within seconds, and is checked against the plugin's settings_schema
+/// first. A secret is no argument, as others on the machine can read those: it goes into a file.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

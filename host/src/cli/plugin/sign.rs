@@ -19,10 +19,10 @@ const PUBLIC: &str = ".pub";
 
 /// Sign a plugin package with a minisign key
 ///
-/// Writes LIBRARY.so.minisig beside a library, or SHA256SUMS and SHA256SUMS.minisig into a folder. Signatures and keys are
-/// minisign's own: `minisign -V` checks them. A host takes them when its PLUGIN_TRUST_KEYS names the public key. With
-/// --generate a pair of keys is made first: the secret one without a password, readable by you alone, and FILE.pub beside
-/// it. A key that minisign has made with a password is asked for it.
+/// Writes LIBRARY.so.minisig beside a library, or SHA256SUMS and SHA256SUMS.minisig into a folder. Signatures and keys
+/// are minisign's own: `minisign -V` checks them. A host takes them when its PLUGIN_TRUST_KEYS names the public key.
+/// With --generate a pair of keys is made first: the secret one without a password, readable by you alone, and FILE.pub
+/// beside it. A key that minisign has made with a password is asked for it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -48,12 +48,13 @@ const DATABASE_VARIABLE: &str = "CARDINAL_TEST_DATABASE";
 
 /// Test a plugin in a throwaway host, with its own tests and with what every plugin has to do
 ///
-/// Builds the crate, starts a host with a PostgreSQL of its own in a temporary folder, and checks: every route answers; the
-/// plugin's database role reaches nothing but its own; what it draws is drawn for a card in Chromium, where one is installed;
-/// every tool is listed, those that read answer, those that must be confirmed ask; a swap under load loses no request; odd
-/// input makes nothing panic, and where it does, the line of the code is told; it ends in order. Then come the crate's own tests, by `cargo test`:
-/// CARDINAL_TEST_URL is the host's address there, CARDINAL_TEST_KEY a key that may do everything, and CARDINAL_TEST_DATABASE
-/// the address of its PostgreSQL, for tests with `TestHost`. Exits 0 when all is well.
+/// Builds the crate, starts a host with a PostgreSQL of its own in a temporary folder, and checks: every route answers;
+/// the plugin's database role reaches nothing but its own; what it draws is drawn for a card in Chromium, where one is
+/// installed; every tool is listed, those that read answer, those that must be confirmed ask; a swap under load loses
+/// no request; odd input makes nothing panic, and where it does, the line of the code is told; it ends in order. Then
+/// come the crate's own tests, by `cargo test`: CARDINAL_TEST_URL is the host's address there, CARDINAL_TEST_KEY a key
+/// that may do everything, and CARDINAL_TEST_DATABASE the address of its PostgreSQL, for tests with `TestHost`. Exits 0
+/// when all is well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

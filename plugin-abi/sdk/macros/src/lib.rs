@@ -1,5 +1,5 @@
-//! The macros behind `cardinal_plugin::plugin!` and `#[derive(FromRow)]`. The crate depends on nothing, so that it costs a
-//! plugin's build nothing.
+//! The macros behind `cardinal_plugin::plugin!` and `#[derive(FromRow)]`. The crate depends on nothing, so that it
+//! costs a plugin's build nothing.
 
 #![deny(missing_docs)]
 
@@ -17,17 +17,18 @@ use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenSt
 /// cardinal_plugin::plugin!(routes::routes);
 /// ```
 ///
-/// `routes` is `fn(&PluginContext) -> Router`, or returns a `Result<Router>`. The macro stands once, in the crate root. The
-/// crate is a `cdylib`, is built with `panic = "unwind"`, and may `#![forbid(unsafe_code)]`.
+/// `routes` is `fn(&PluginContext) -> Router`, or returns a `Result<Router>`. The macro stands once, in the crate root.
+/// The crate is a `cdylib`, is built with `panic = "unwind"`, and may `#![forbid(unsafe_code)]`.
 ///
 /// The library carries, in sections of its own that a host can read without running it, a header (API version, panic
-/// strategy, target) and the package: `manifest.json` (which must be there), `schema.sql` and all files below `frontend/`,
-/// read when the crate is compiled from beside `Cargo.toml`. Names that begin with a dot are left out, and links are
-/// refused. A change of one of these files rebuilds the plugin; a file that is *added* is seen at the next rebuild.
+/// strategy, target) and the package: `manifest.json` (which must be there), `schema.sql` and all files below
+/// `frontend/`, read when the crate is compiled from beside `Cargo.toml`. Names that begin with a dot are left out, and
+/// links are refused. A change of one of these files rebuilds the plugin; a file that is *added* is seen at the next
+/// rebuild.
 ///
-/// The manifest is checked as far as that is possible without running anything. What the host would refuse for its names,
-/// and handlers that are nowhere in the sources, are compile errors with the manifest's line. `cardinal plugin check` looks
-/// at the rest.
+/// The manifest is checked as far as that is possible without running anything. What the host would refuse for its
+/// names, and handlers that are nowhere in the sources, are compile errors with the manifest's line.
+/// `cardinal plugin check` looks at the rest.
 #[proc_macro]
 pub fn plugin(input: TokenStream) -> TokenStream {
     expand(input).unwrap_or_else(|message| compile_error(&message))

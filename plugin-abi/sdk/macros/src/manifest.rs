@@ -1,5 +1,5 @@
-//! What of a manifest can be judged at compile time: its names, and whether its handlers are in the sources. The host judges
-//! all of it again (`host/crates/package`), with the same rules.
+//! What of a manifest can be judged at compile time: its names, and whether its handlers are in the sources. The host
+//! judges all of it again (`host/crates/package`), with the same rules.
 
 mod contributions;
 
@@ -16,8 +16,8 @@ const API_VERSION: &str = "1";
 const RESERVED: [&str; 9] = ["core", "host", "cardinal", "public", "system", "admin", "api", "plugin", "mcp"];
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
-/// Checks the manifest `text` of the file at `path`; `files` are those of the package. The error is for the author, a line
-/// of `path:line: what` for each fault.
+/// Checks the manifest `text` of the file at `path`; `files` are those of the package. The error is for the author, a
+/// line of `path:line: what` for each fault.
 pub(crate) fn check(path: &str, text: &str, files: &[&str], sources: &Sources) -> Result<(), String> {
     let document = json::parse(text.strip_prefix('\u{feff}').unwrap_or(text))
         .map_err(|(line, fault)| format!("{path}:{line}: this is not JSON: {fault}"))?;

@@ -1,5 +1,6 @@
-//! The words of a crate's sources: whether a handler's name can be in the router at all. A word that stands anywhere but
-//! behind `fn`, or a text that is the name, is enough; what macros put together is not seen, so they stop the search.
+//! The words of a crate's sources: whether a handler's name can be in the router at all. A word that stands anywhere
+//! but behind `fn`, or a text that is the name, is enough; what macros put together is not seen, so they stop the
+//! search.
 
 use std::{
     collections::{BTreeSet, HashSet},

@@ -1,4 +1,5 @@
-//! What the plugin does. `?` sends an error to the log and not to the client; `Error`'s constructors speak to the client.
+//! What the plugin does. `?` sends an error to the log and not to the client; `Error`'s constructors speak to the
+//! client.
 
 {{#page}}
 {{#job}}

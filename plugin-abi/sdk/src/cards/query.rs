@@ -5,8 +5,8 @@ use serde_json::Value;
 
 /// Which cards [`list_cards`](crate::PluginContext::list_cards) returns: all of them, unless narrowed.
 ///
-/// Filters are combined with *and*; setting one twice replaces it. Nothing is checked here: the host refuses a query that
-/// it does not understand.
+/// Filters are combined with *and*; setting one twice replaces it. Nothing is checked here: the host refuses a query
+/// that it does not understand.
 ///
 /// ```
 /// use cardinal_plugin::{CardQuery, PluginContext, Router, block_on, json};
@@ -69,8 +69,8 @@ impl CardQuery {
         self.with("limit", limit.into())
     }
 
-    /// Goes on where [`CardPage::next_cursor`] of the same query left off. With another query the cursor is refused; the
-    /// limit may differ.
+    /// Goes on where [`CardPage::next_cursor`] of the same query left off. With another query the cursor is refused;
+    /// the limit may differ.
     ///
     /// ```
     /// use cardinal_plugin::CardQuery;
@@ -96,8 +96,8 @@ impl CardQuery {
         self.with("cursor", cursor.into())
     }
 
-    /// Sorts by `title`, `sku`, `created_at` or `updated_at`; with `-` before it, descending. It is `-created_at` when it
-    /// is not set.
+    /// Sorts by `title`, `sku`, `created_at` or `updated_at`; with `-` before it, descending. It is `-created_at` when
+    /// it is not set.
     ///
     /// ```
     /// use cardinal_plugin::CardQuery;
@@ -119,8 +119,8 @@ impl CardQuery {
         self.with("sort", sort.into())
     }
 
-    /// Selects cards with this text in the title or the SKU, in any case. From three characters on it matches anywhere, a
-    /// shorter one at the beginning. At most 200 characters.
+    /// Selects cards with this text in the title or the SKU, in any case. From three characters on it matches anywhere,
+    /// a shorter one at the beginning. At most 200 characters.
     ///
     /// ```
     /// use cardinal_plugin::CardQuery;
@@ -231,8 +231,9 @@ impl CardQuery {
         self.with("plugin", plugin.into())
     }
 
-    /// Sets any parameter of `GET /v1/admin/master-cards` by its name, for those that have no method here: `updated_since`,
-    /// `deleted`, and those that came later than this SDK. `fields` makes cards that [`Card`] cannot be read from.
+    /// Sets any parameter of `GET /v1/admin/master-cards` by its name, for those that have no method here:
+    /// `updated_since`, `deleted`, and those that came later than this SDK. `fields` makes cards that [`Card`] cannot
+    /// be read from.
     ///
     /// ```
     /// use cardinal_plugin::{CardQuery, json, serde_json};

@@ -14,11 +14,12 @@ use super::{PluginContext, parse};
 use crate::{Card, CardPage, CardQuery, Error, Result};
 
 impl PluginContext {
-    /// Writes one source of a card: `attributes.sources[source_key] = {kind, data, ...}`. Returns the card's new version.
+    /// Writes one source of a card: `attributes.sources[source_key] = {kind, data, ...}`. Returns the card's new
+    /// version.
     ///
-    /// A source that is there under the same key is replaced whole. Concurrent writes to one card never lose each other,
-    /// whoever makes them, so there is nothing to read first and no version to compare. The write is committed when the
-    /// future is ready; when the future is dropped before that, it may or may not have happened.
+    /// A source that is there under the same key is replaced whole. Concurrent writes to one card never lose each
+    /// other, whoever makes them, so there is nothing to read first and no version to compare. The write is committed
+    /// when the future is ready; when the future is dropped before that, it may or may not have happened.
     ///
     /// `user_id` is the caller's ([`user`](Self::user)), or the service user's ([`service_user`](Self::service_user))
     /// outside a call. The card records it as the one who changed it.
@@ -45,8 +46,8 @@ impl PluginContext {
     /// # Errors
     /// Pass them on with `?`: the client gets the status and the code that belong to them.
     ///
-    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:write` nor `cards:write`, and for another user's
-    ///   id
+    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:write` nor `cards:write`, and for another
+    ///   user's id
     /// * 404 for a card that does not exist ([`Error::is_not_found`])
     /// * 422 `source-key-invalid` for a `source_key` that is not `<plugin name>:<suffix>`, or is longer than 200 bytes
     /// * 422 `kind-not-declared` for a `kind` that is not in `provides_kinds` of the manifest
@@ -97,7 +98,8 @@ impl PluginContext {
     ///
     /// # Errors
     /// * [`Error::is_not_found`] when there is no such card, or it has been deleted
-    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:read` nor `cards:read`, and for another user's id
+    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:read` nor `cards:read`, and for another user's
+    ///   id
     /// * [`Error::is_retryable`] when the host has no database at the moment
     pub fn read_card(&self, card_id: Uuid, user_id: Uuid) -> impl Future<Output = Result<Card>> + Send + use<> {
         let answer = self.card_json(card_id, user_id);
@@ -106,8 +108,8 @@ impl PluginContext {
 
     /// Reads a card as JSON text, with every digit of its numbers.
     ///
-    /// The `Value` of [`Card`] rounds numbers beyond 64 bits or a double. `serde_json::value::RawValue` reads parts of the
-    /// text as they are, and [`enrich_card`](Self::enrich_card) takes a `RawValue` as its data.
+    /// The `Value` of [`Card`] rounds numbers beyond 64 bits or a double. `serde_json::value::RawValue` reads parts of
+    /// the text as they are, and [`enrich_card`](Self::enrich_card) takes a `RawValue` as its data.
     ///
     /// ```
     /// use cardinal_plugin::serde_json::{self, value::RawValue};
@@ -189,8 +191,8 @@ impl PluginContext {
 
     /// Removes one of the plugin's own sources of a card. Returns the card's new version.
     ///
-    /// `user_id` is the one who asks, as in [`enrich_card`](Self::enrich_card). Sources of a plugin stay when the plugin is
-    /// removed, so a plugin that wants to leave nothing behind removes them itself.
+    /// `user_id` is the one who asks, as in [`enrich_card`](Self::enrich_card). Sources of a plugin stay when the
+    /// plugin is removed, so a plugin that wants to leave nothing behind removes them itself.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Result, Router, Uuid, block_on, json};
@@ -216,8 +218,8 @@ impl PluginContext {
     /// # Errors
     /// * [`Error::is_not_found`] when there is no such card or source
     /// * 422 `source-key-invalid` for a source of another plugin
-    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:write` nor `cards:write`, and for another user's
-    ///   id
+    /// * 403 `insufficient-scope` for a call with neither `plugin:<name>:write` nor `cards:write`, and for another
+    ///   user's id
     pub fn remove_source(
         &self,
         card_id: Uuid,

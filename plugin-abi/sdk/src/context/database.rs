@@ -8,12 +8,13 @@ use crate::{ConnectOptions, Connection, Pool, Result};
 impl PluginContext {
     /// Takes a connection from the plugin's own pool.
     ///
-    /// It logs in as the plugin's run-time role, and its `search_path` is the plugin's schema. Dropping it gives it back,
-    /// clean, whatever was left open on it. One that was taken in a call goes back when the call ends at the latest, even
-    /// if the code still holds it; take connections for work that goes on with [`as_plugin`](Self::as_plugin).
+    /// It logs in as the plugin's run-time role, and its `search_path` is the plugin's schema. Dropping it gives it
+    /// back, clean, whatever was left open on it. One that was taken in a call goes back when the call ends at the
+    /// latest, even if the code still holds it; take connections for work that goes on with
+    /// [`as_plugin`](Self::as_plugin).
     ///
-    /// The pool has 4 connections, or `limits.db_connections` of the manifest (at most 8). Hold one for the statements that
-    /// need it, not while waiting for another server: a plugin that holds all of them makes its own calls wait.
+    /// The pool has 4 connections, or `limits.db_connections` of the manifest (at most 8). Hold one for the statements
+    /// that need it, not while waiting for another server: a plugin that holds all of them makes its own calls wait.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Result, Uuid};
@@ -26,8 +27,8 @@ impl PluginContext {
     /// ```
     ///
     /// # Errors
-    /// * [`Error::is_retryable`] when no connection becomes free within 2 seconds, or the database does not answer. Passed
-    ///   on with `?`, it is a 503 for the client.
+    /// * [`Error::is_retryable`] when no connection becomes free within 2 seconds, or the database does not answer.
+    ///   Passed on with `?`, it is a 503 for the client.
     /// * [`Error::is_cancelled`] when the call is over or the plugin has been stopped.
     ///
     /// [`Error::is_retryable`]: crate::Error::is_retryable
@@ -59,9 +60,9 @@ impl PluginContext {
 
     /// Asks the host where the plugin's run-time role connects to, for authors who bring a driver of their own.
     ///
-    /// Connections that are made with it are not the pool's: they don't count for `limits.db_connections`, the host neither
-    /// cleans nor cancels them, and the plugin closes them when it stops. Don't log the password, and don't keep it: ask
-    /// again.
+    /// Connections that are made with it are not the pool's: they don't count for `limits.db_connections`, the host
+    /// neither cleans nor cancels them, and the plugin closes them when it stops. Don't log the password, and don't
+    /// keep it: ask again.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Result};

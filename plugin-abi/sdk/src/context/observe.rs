@@ -9,9 +9,9 @@ use crate::{Level, Metrics};
 impl PluginContext {
     /// Writes a line to the plugin's log, with the request id of the call.
     ///
-    /// The line is in the host's log and in `GET /v1/admin/plugin-registry/<name>/logs`. The message is cut after 8 KiB. A
-    /// plugin may write 500 lines and 1 MiB a second; the host drops the lines above that, and counts and reports them.
-    /// Credentials that can be recognised are masked, but log none all the same.
+    /// The line is in the host's log and in `GET /v1/admin/plugin-registry/<name>/logs`. The message is cut after 8
+    /// KiB. A plugin may write 500 lines and 1 MiB a second; the host drops the lines above that, and counts and
+    /// reports them. Credentials that can be recognised are masked, but log none all the same.
     ///
     /// Never waits, never fails; after the plugin has been stopped the line is dropped. With the features `tracing` and
     /// `log` the macros of these crates do the same.
@@ -35,8 +35,8 @@ impl PluginContext {
 
     /// Writes a line like [`log`](Self::log), with fields: a JSON object, cut after 16 KiB of text.
     ///
-    /// Any other JSON value is ignored. Put what differs from line to line into fields and keep the message constant, so
-    /// that lines can be found and counted.
+    /// Any other JSON value is ignored. Put what differs from line to line into fields and keep the message constant,
+    /// so that lines can be found and counted.
     ///
     /// ```
     /// use cardinal_plugin::{Level, json};
@@ -56,8 +56,8 @@ impl PluginContext {
     /// Reports how far the call is: `done` of `total`, where the total is known, and a few words.
     ///
     /// An MCP client that has asked for progress gets the latest report, at most ten a second. In any other call, and
-    /// outside one, nothing happens. Never waits, and does not extend the call's deadline. A `done` below 0 counts as 0, a
-    /// `total` of 0 or less as unknown, and the text is cut after 1 KiB. A job reports with
+    /// outside one, nothing happens. Never waits, and does not extend the call's deadline. A `done` below 0 counts as
+    /// 0, a `total` of 0 or less as unknown, and the text is cut after 1 KiB. A job reports with
     /// [`Job::progress`](crate::Job::progress) instead.
     ///
     /// ```

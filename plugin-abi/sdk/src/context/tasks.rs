@@ -15,8 +15,9 @@ impl PluginContext {
     /// Tells the host that the current thread belongs to this plugin.
     ///
     /// Call it at the beginning of a thread that the plugin starts itself. A crash of the thread, a stack overflow
-    /// included, is then attributed to this plugin and not to whoever has calls under way. The threads of the SDK and of
-    /// its tokio (`spawn_blocking` included) are registered already; on the host's own threads the call does nothing.
+    /// included, is then attributed to this plugin and not to whoever has calls under way. The threads of the SDK and
+    /// of its tokio (`spawn_blocking` included) are registered already; on the host's own threads the call does
+    /// nothing.
     ///
     /// ```
     /// # fn f(ctx: &cardinal_plugin::PluginContext) {
@@ -34,8 +35,9 @@ impl PluginContext {
     /// Returns whether the call has been cancelled or is past its deadline; outside a call, whether the plugin is being
     /// stopped.
     ///
-    /// It is for loops that compute without an await. Code that awaits needs no check: its future is dropped at the await.
-    /// Asking is cheap enough for each turn of a loop that takes a millisecond or more. Once it is true it stays true.
+    /// It is for loops that compute without an await. Code that awaits needs no check: its future is dropped at the
+    /// await. Asking is cheap enough for each turn of a loop that takes a millisecond or more. Once it is true it stays
+    /// true.
     ///
     /// ```
     /// use cardinal_plugin::{Error, PluginContext, Result, Router};
@@ -74,9 +76,9 @@ impl PluginContext {
 
     /// Waits until [`cancelled`](Self::cancelled) becomes true.
     ///
-    /// Outside a call it is ready when the plugin is to stop, which is the moment when tasks of [`spawn`](Self::spawn) are
-    /// dropped, too: it is for threads that the plugin has started itself. In a call it is for code that the call does not
-    /// own, such as a task that works for it.
+    /// Outside a call it is ready when the plugin is to stop, which is the moment when tasks of [`spawn`](Self::spawn)
+    /// are dropped, too: it is for threads that the plugin has started itself. In a call it is for code that the call
+    /// does not own, such as a task that works for it.
     ///
     /// ```
     /// use std::thread::{JoinHandle, spawn};
@@ -105,13 +107,13 @@ impl PluginContext {
 
     /// Runs `future` on the plugin's own tokio, beside the calls, until it ends or the plugin is stopped.
     ///
-    /// All tasks of the plugin share one thread (`<plugin>-io`): a task that blocks it holds up the others, and the timers
-    /// and sockets of all handlers. Take `tokio::task::spawn_blocking` for what blocks or computes for long.
+    /// All tasks of the plugin share one thread (`<plugin>-io`): a task that blocks it holds up the others, and the
+    /// timers and sockets of all handlers. Take `tokio::task::spawn_blocking` for what blocks or computes for long.
     ///
-    /// The task goes on when the returned [`Task`] is dropped. When the plugin is stopped, or replaced by a new version or
-    /// new settings, the task is dropped at its next await; the host waits up to 10 seconds for that. A panic ends the task
-    /// alone and is logged. Pass the task a context made by [`as_plugin`](Self::as_plugin): one of a call is refused when
-    /// the call is over.
+    /// The task goes on when the returned [`Task`] is dropped. When the plugin is stopped, or replaced by a new version
+    /// or new settings, the task is dropped at its next await; the host waits up to 10 seconds for that. A panic ends
+    /// the task alone and is logged. Pass the task a context made by [`as_plugin`](Self::as_plugin): one of a call is
+    /// refused when the call is over.
     ///
     /// ```
     /// use std::time::Duration;

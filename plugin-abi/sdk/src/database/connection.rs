@@ -1,7 +1,7 @@
 //! A connection that is checked out of the plugin's pool.
 //!
-//! What a dropped transaction leaves behind (a rollback that is under way, or a savepoint to go back to) is settled before
-//! the next statement, so dropping never blocks and the next statement never sees the old transaction.
+//! What a dropped transaction leaves behind (a rollback that is under way, or a savepoint to go back to) is settled
+//! before the next statement, so dropping never blocks and the next statement never sees the old transaction.
 
 mod query;
 
@@ -29,15 +29,16 @@ use crate::{ByteStream, Error, PluginContext, Result, stream};
 /// **Parameters** are `$1`, `$2`, ... in the SQL, never text that is put into it. Their Rust types are those of
 /// [`postgres_types`].
 ///
-/// **Statements** are prepared on first use and kept with the connection, so text that repeats costs no second round trip.
-/// Statements of one connection run one after another. Dropping the future of a statement cancels it at the server.
+/// **Statements** are prepared on first use and kept with the connection, so text that repeats costs no second round
+/// trip. Statements of one connection run one after another. Dropping the future of a statement cancels it at the
+/// server.
 ///
 /// **Limits.** PostgreSQL ends a statement that takes longer than 15 s (SQLSTATE 57014), a wait for a lock after 3 s
 /// (55P03), and a transaction in which nothing happens for 15 s.
 ///
-/// **Giving it back.** Dropping the connection gives it back at once; the host cleans it (open transaction, role, settings,
-/// LISTEN, locks) before anybody else gets it. One that a call took is taken back when the call ends; using it then is an
-/// error with [`Error::is_cancelled`].
+/// **Giving it back.** Dropping the connection gives it back at once; the host cleans it (open transaction, role,
+/// settings, LISTEN, locks) before anybody else gets it. One that a call took is taken back when the call ends; using
+/// it then is an error with [`Error::is_cancelled`].
 ///
 /// It works on any thread, with or without a runtime.
 ///
@@ -106,9 +107,9 @@ impl Connection {
 
     /// Prepares a statement and returns it with its types.
     ///
-    /// [`query`](Self::query) and the others do so themselves when they get text, and remember it. Preparing is for code
-    /// that looks at the types, or that keeps the statement to save the look-up by its text. The statement belongs to this
-    /// connection: another one refuses it.
+    /// [`query`](Self::query) and the others do so themselves when they get text, and remember it. Preparing is for
+    /// code that looks at the types, or that keeps the statement to save the look-up by its text. The statement belongs
+    /// to this connection: another one refuses it.
     ///
     /// ```
     /// use cardinal_plugin::{Connection, Result};
@@ -124,8 +125,8 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// PostgreSQL's, for text that is not a single statement or names what is not there ([`Error::sqlstate`]); and the loss
-    /// of the connection.
+    /// PostgreSQL's, for text that is not a single statement or names what is not there ([`Error::sqlstate`]); and the
+    /// loss of the connection.
     pub async fn prepare(&self, sql: &str) -> Result<Statement> {
         if let Some(statement) = lock(&self.statements).get(sql) {
             return Ok(statement.clone());
@@ -202,12 +203,12 @@ impl Connection {
         Transaction::begin(self, None).await
     }
 
-    /// Runs `COPY ... FROM STDIN` and sends the pieces as they come, in the format that the SQL names. Returns the number
-    /// of rows.
+    /// Runs `COPY ... FROM STDIN` and sends the pieces as they come, in the format that the SQL names. Returns the
+    /// number of rows.
     ///
-    /// How the data is cut into pieces carries no meaning. An error among the pieces undoes all of it, and so does dropping
-    /// the future. `pieces` is polled on a thread of the plugin's, one piece ahead of what PostgreSQL takes, and must not
-    /// block.
+    /// How the data is cut into pieces carries no meaning. An error among the pieces undoes all of it, and so does
+    /// dropping the future. `pieces` is polled on a thread of the plugin's, one piece ahead of what PostgreSQL takes,
+    /// and must not block.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, json};

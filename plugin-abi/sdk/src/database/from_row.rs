@@ -10,8 +10,8 @@ use crate::{Error, Result};
 /// A type that is made of a row.
 ///
 /// `#[derive(FromRow)]` implements it for a struct, by the names of its fields: each reads the column of its name,
-/// `#[row(name = "...")]` another one, and `#[row(json)]` a `json` or `jsonb` column by serde. Columns without a field are
-/// ignored. Tuples of up to eight members are made in the order of the columns.
+/// `#[row(name = "...")]` another one, and `#[row(json)]` a `json` or `jsonb` column by serde. Columns without a field
+/// are ignored. Tuples of up to eight members are made in the order of the columns.
 ///
 /// ```
 /// use cardinal_plugin::testing::{TestHost, lacks_database};
@@ -76,8 +76,8 @@ pub trait FromRow: Sized {
     /// ```
     ///
     /// # Errors
-    /// An internal error, with the column's name, when a column is missing, its type does not fit, or it is NULL and the
-    /// field is not an `Option`.
+    /// An internal error, with the column's name, when a column is missing, its type does not fit, or it is NULL and
+    /// the field is not an `Option`.
     fn from_row(row: &Row) -> Result<Self>;
 }
 
@@ -161,7 +161,8 @@ impl Connection {
         R::from_row(&self.query_one(statement, params).await?)
     }
 
-    /// Runs a statement like [`query_opt`](Self::query_opt) and returns the row, if there is one, as a [`FromRow`] type.
+    /// Runs a statement like [`query_opt`](Self::query_opt) and returns the row, if there is one, as a [`FromRow`]
+    /// type.
     ///
     /// ```
     /// use cardinal_plugin::{Connection, FromRow, Result};

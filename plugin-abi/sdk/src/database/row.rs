@@ -72,9 +72,9 @@ impl Column {
 
 /// A row of a result, of [`Connection::query`] and the like.
 ///
-/// It owns its values and outlives the connection. They stay in PostgreSQL's binary form until they are asked for; rows of
-/// one batch share their memory, so a row that is kept for long keeps up to 64 KiB with it. [`FromRow`](crate::FromRow)
-/// turns rows into structs.
+/// It owns its values and outlives the connection. They stay in PostgreSQL's binary form until they are asked for; rows
+/// of one batch share their memory, so a row that is kept for long keeps up to 64 KiB with it.
+/// [`FromRow`](crate::FromRow) turns rows into structs.
 ///
 /// ```
 /// use cardinal_plugin::{Result, Row};
@@ -134,8 +134,8 @@ impl Row {
         self.columns.is_empty()
     }
 
-    /// Returns the value of a column, by number (from 0) or name. It is for columns that the statement beside it names; use
-    /// [`try_get`](Self::try_get) where the SQL comes from elsewhere.
+    /// Returns the value of a column, by number (from 0) or name. It is for columns that the statement beside it names;
+    /// use [`try_get`](Self::try_get) where the SQL comes from elsewhere.
     ///
     /// ```
     /// use cardinal_plugin::{Connection, Result};
@@ -147,8 +147,8 @@ impl Row {
     /// ```
     ///
     /// # Panics
-    /// When there is no such column, its type does not fit `T`, or it is NULL and `T` is not an `Option`. That is a mistake
-    /// in the plugin's code: it ends the call with 500 `plugin-panicked`.
+    /// When there is no such column, its type does not fit `T`, or it is NULL and `T` is not an `Option`. That is a
+    /// mistake in the plugin's code: it ends the call with 500 `plugin-panicked`.
     pub fn get<'a, I: RowIndex, T: FromSql<'a>>(&'a self, column: I) -> T {
         match self.try_get(column) {
             Ok(value) => value,
@@ -156,8 +156,8 @@ impl Row {
         }
     }
 
-    /// Returns the value of a column, by number (from 0) or name. A name that is not there as it is written is looked for
-    /// in any case.
+    /// Returns the value of a column, by number (from 0) or name. A name that is not there as it is written is looked
+    /// for in any case.
     ///
     /// `&str` and `&[u8]` borrow from the row. NULL is `None` of an `Option`.
     ///
@@ -170,7 +170,8 @@ impl Row {
     /// ```
     ///
     /// # Errors
-    /// An internal error when there is no such column, its type does not fit `T`, or it is NULL and `T` is not an `Option`.
+    /// An internal error when there is no such column, its type does not fit `T`, or it is NULL and `T` is not an
+    /// `Option`.
     pub fn try_get<'a, I: RowIndex, T: FromSql<'a>>(&'a self, column: I) -> Result<T> {
         let at = column.find(&self.columns).ok_or_else(|| Error::internal(format!("there is no column {column}")))?;
         let of = &self.columns[at].of;
@@ -253,8 +254,8 @@ impl<T: RowIndex + ?Sized> RowIndex for &T {
 /// Rows as they arrive, from [`Connection::query_stream`]. It is a [`Stream`], too.
 ///
 /// The host sends batches of up to 256 rows or 64 KiB, one at a time, as they are used up. Dropping it before its end
-/// cancels the statement. As with tokio-postgres, another statement on the same connection waits for the rows of this one.
-/// It ends after its first error.
+/// cancels the statement. As with tokio-postgres, another statement on the same connection waits for the rows of this
+/// one. It ends after its first error.
 ///
 /// ```
 /// use cardinal_plugin::{Connection, Result, Row, futures::TryStreamExt};
@@ -371,8 +372,8 @@ impl fmt::Debug for RowStream {
 
 /// The rows of a query together with the connection that they come over, from [`Connection::into_rows`].
 ///
-/// It is a [`Stream`] for replies that outlive their handler. Dropping it cancels the statement and gives the connection
-/// back.
+/// It is a [`Stream`] for replies that outlive their handler. Dropping it cancels the statement and gives the
+/// connection back.
 ///
 /// ```
 /// use cardinal_plugin::{OwnedRows, PluginContext, Result, futures::TryStreamExt};

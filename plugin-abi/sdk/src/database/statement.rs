@@ -13,8 +13,8 @@ use crate::{Error, Result};
 
 /// A prepared statement of one connection, from [`Connection::prepare`](super::Connection::prepare). Cloning is cheap.
 ///
-/// It says which types PostgreSQL has found for the parameters and the columns. It is good for as long as its connection is
-/// held.
+/// It says which types PostgreSQL has found for the parameters and the columns. It is good for as long as its
+/// connection is held.
 ///
 /// ```
 /// use cardinal_plugin::testing::{TestHost, lacks_database};

@@ -5,11 +5,12 @@ use std::ops::Deref;
 use super::Connection;
 use crate::{Error, Result};
 
-/// A transaction, from [`Connection::transaction`]. Everything that a [`Connection`] can do is done inside it through this.
+/// A transaction, from [`Connection::transaction`]. Everything that a [`Connection`] can do is done inside it through
+/// this.
 ///
 /// [`commit`](Self::commit) ends it. Dropping it, on an early `?` or when the call is cancelled, rolls it back: the
-/// rollback begins at once, and the next statement of the connection waits for it. PostgreSQL ends a transaction in which
-/// nothing happens for 15 s, so don't wait for other servers inside one.
+/// rollback begins at once, and the next statement of the connection waits for it. PostgreSQL ends a transaction in
+/// which nothing happens for 15 s, so don't wait for other servers inside one.
 ///
 /// ```
 /// use cardinal_plugin::testing::{TestHost, lacks_database};
@@ -77,16 +78,16 @@ impl<'a> Transaction<'a> {
     /// ```
     ///
     /// # Errors
-    /// When the connection is lost, or a statement of this transaction has failed: PostgreSQL then accepts nothing but its
-    /// end.
+    /// When the connection is lost, or a statement of this transaction has failed: PostgreSQL then accepts nothing but
+    /// its end.
     pub async fn transaction(&mut self) -> Result<Transaction<'_>> {
         Transaction::begin(self.conn, Some(self.depth)).await
     }
 
     /// Commits the transaction; of an inner one it makes the changes part of the outer one.
     ///
-    /// When it fails, nothing has been changed, with one exception: when the connection is lost while PostgreSQL answers,
-    /// the transaction may or may not have been committed. The same holds when the future is dropped.
+    /// When it fails, nothing has been changed, with one exception: when the connection is lost while PostgreSQL
+    /// answers, the transaction may or may not have been committed. The same holds when the future is dropped.
     ///
     /// ```
     /// use cardinal_plugin::{Connection, Error, Result};
@@ -102,8 +103,8 @@ impl<'a> Transaction<'a> {
     /// ```
     ///
     /// # Errors
-    /// What only the commit checks (deferred constraints, SQLSTATE 23...), a conflict with another transaction (40001), and
-    /// a lost connection.
+    /// What only the commit checks (deferred constraints, SQLSTATE 23...), a conflict with another transaction (40001),
+    /// and a lost connection.
     pub async fn commit(self) -> Result<()> {
         let sql = match self.depth {
             0 => "COMMIT".to_owned(),

@@ -25,8 +25,8 @@ impl Error {
         }
     }
 
-    /// Returns the stable code, when there is one: of an error made for the client, or the name of the rule that the host
-    /// refused with (`kind-not-declared`, `source-key-invalid`, ...).
+    /// Returns the stable code, when there is one: of an error made for the client, or the name of the rule that the
+    /// host refused with (`kind-not-declared`, `source-key-invalid`, ...).
     ///
     /// ```
     /// use cardinal_plugin::{json, testing::{SERVICE_USER, test_card}};
@@ -111,8 +111,8 @@ impl Error {
         self.is(codes::HTTP).then(|| HttpFailure::from_kind(kind()))
     }
 
-    /// Returns whether the card (or other object) that was asked for does not exist. True for a 404 of the plugin's own,
-    /// too.
+    /// Returns whether the card (or other object) that was asked for does not exist. True for a 404 of the plugin's
+    /// own, too.
     ///
     /// ```
     /// use cardinal_plugin::{Uuid, testing::SERVICE_USER};
@@ -147,8 +147,8 @@ impl Error {
         self.is(codes::CANCELLED) || self.is(codes::BAD_HANDLE)
     }
 
-    /// Returns whether trying the same again later may help: a pool is exhausted, a queue is full, the database is away, or
-    /// [`retry_after`](Self::retry_after) was called.
+    /// Returns whether trying the same again later may help: a pool is exhausted, a queue is full, the database is
+    /// away, or [`retry_after`](Self::retry_after) was called.
     ///
     /// ```
     /// use std::time::Duration;
@@ -169,8 +169,8 @@ impl Error {
         self.flags & codes::flags::RETRY != 0
     }
 
-    /// Returns whether the error stands for a panic: of a handler, as tests see it, or of a host function. The message is
-    /// the panic's.
+    /// Returns whether the error stands for a panic: of a handler, as tests see it, or of a host function. The message
+    /// is the panic's.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, block_on, testing::TestRequest};

@@ -9,9 +9,9 @@ impl Error {
     /// Makes a failure for the client, with any status from 400 to 599 and a code of the plugin's own. Another status
     /// becomes 500.
     ///
-    /// The code is kebab-case and never changes: programs look at it, people read `detail`. A code that is not kebab-case,
-    /// or longer than 64 bytes, reaches the client as `internal-error`. A status of 502 to 504 counts as another server's
-    /// fault, any other from 500 on as the plugin's.
+    /// The code is kebab-case and never changes: programs look at it, people read `detail`. A code that is not
+    /// kebab-case, or longer than 64 bytes, reaches the client as `internal-error`. A status of 502 to 504 counts as
+    /// another server's fault, any other from 500 on as the plugin's.
     ///
     /// ```
     /// use cardinal_plugin::Error;

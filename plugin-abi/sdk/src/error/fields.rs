@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{Error, Result};
 
 impl Error {
-    /// Adds a field at fault to the problem's `errors`: a JSON pointer into the input (`/offers/0/price`) and what is wrong
-    /// there.
+    /// Adds a field at fault to the problem's `errors`: a JSON pointer into the input (`/offers/0/price`) and what is
+    /// wrong there.
     ///
     /// It can be called again for further fields. The host shows the first 64, with 512 bytes of text each.
     ///

@@ -46,8 +46,8 @@ impl HttpRequest {
 
     /// Adds a header. A name that is added twice is sent twice. At most 100 headers with 32 KiB.
     ///
-    /// `host`, `content-length`, `expect`, `trailer` and the headers of the connection are the host's: a request with one
-    /// of them is refused. `user-agent` is the plugin's name and version unless it is set here.
+    /// `host`, `content-length`, `expect`, `trailer` and the headers of the connection are the host's: a request with
+    /// one of them is refused. `user-agent` is the plugin's name and version unless it is set here.
     ///
     /// ```
     /// use cardinal_plugin::testing::ServerAnswer;
@@ -154,8 +154,8 @@ impl HttpRequest {
         self
     }
 
-    /// Sets how many bytes the body of the answer may have. A larger one is an error ([`HttpFailure::TooLarge`]) once it
-    /// has been read that far.
+    /// Sets how many bytes the body of the answer may have. A larger one is an error ([`HttpFailure::TooLarge`]) once
+    /// it has been read that far.
     ///
     /// It is 8 MiB unless it is set. More than 1 GiB is refused.
     ///
@@ -204,8 +204,8 @@ impl HttpRequest {
     ///
     /// # Errors
     /// * [`Error::http_failure`] says why there is no answer. Passed on with `?` it is 502 `upstream-error` or 504
-    ///   `upstream-timeout` for the client, without a word about the other server; for a URL that is not valid it is 422
-    ///   `validation-failed`, and says what is wrong with the URL.
+    ///   `upstream-timeout` for the client, without a word about the other server; for a URL that is not valid it is
+    ///   422 `validation-failed`, and says what is wrong with the URL.
     /// * [`Error::is_retryable`] when 256 requests of the plugin wait already.
     /// * An internal error for a request that is refused: a header, time or size out of bounds.
     /// * [`Error::is_cancelled`] when the call is over or the plugin has been stopped.

@@ -11,8 +11,8 @@ use crate::{ByteStream, Error, Result, context::without_value, stream::bytes_in}
 
 /// Another server's answer: status and headers, and a body that is still to be read.
 ///
-/// Read the body to its end, and the host keeps the connection for the next request to the same server. Dropping the answer
-/// before that closes it.
+/// Read the body to its end, and the host keeps the connection for the next request to the same server. Dropping the
+/// answer before that closes it.
 ///
 /// ```
 /// # use cardinal_plugin::{PluginContext, Router, testing::TestHost};
@@ -228,8 +228,8 @@ impl HttpResponse {
     /// ```
     ///
     /// # Errors
-    /// Those of [`bytes`](Self::bytes), and 502 `upstream-error` for a body that does not fit `T`. Its text names the place
-    /// and what was expected there, never the value.
+    /// Those of [`bytes`](Self::bytes), and 502 `upstream-error` for a body that does not fit `T`. Its text names the
+    /// place and what was expected there, never the value.
     pub async fn json<T: DeserializeOwned>(self) -> Result<T> {
         let body = self.bytes().await?;
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(&body)).map_err(|error| {

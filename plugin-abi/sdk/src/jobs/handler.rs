@@ -20,8 +20,8 @@ const STOPPED: u16 = 202;
 /// The handler of a job: `async fn(PluginContext, Job) -> Result<()>`, given to [`Router::job`](crate::Router::job).
 ///
 /// Every such function and closure implements it; don't implement it by hand. It runs on the same threads as a
-/// [`Handler`](crate::Handler), and must not block them either. `Ok` means that the job is done, an error that it failed:
-/// the error's text is for the operator.
+/// [`Handler`](crate::Handler), and must not block them either. `Ok` means that the job is done, an error that it
+/// failed: the error's text is for the operator.
 ///
 /// ```
 /// use cardinal_plugin::{Job, JobHandler, PluginContext, Result};

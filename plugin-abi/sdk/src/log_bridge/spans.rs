@@ -1,7 +1,7 @@
 //! The crate `tracing`: events, and the spans that they are in.
 //!
-//! A line has the fields of its event and of the spans around it, the inner ones over the outer, and `spans`, the names of
-//! these spans from the outermost to the innermost, joined by `:`.
+//! A line has the fields of its event and of the spans around it, the inner ones over the outer, and `spans`, the names
+//! of these spans from the outermost to the innermost, joined by `:`.
 
 use std::{
     cell::RefCell,
@@ -172,7 +172,8 @@ impl Subscriber for Bridge {
     }
 }
 
-/// The fields of the spans around a line, an inner one's over an outer one's, and `spans`: their names, outermost first.
+/// The fields of the spans around a line, an inner one's over an outer one's, and `spans`: their names, outermost
+/// first.
 fn around(inside: Option<&Span>) -> Map<String, Value> {
     let chain: Vec<&Span> = std::iter::successors(inside, |span| span.parent.as_deref()).take(DEPTH).collect();
     let mut fields = Map::new();

@@ -1,7 +1,7 @@
 //! Where a panic came from: the calls under way on this thread that lie in this library, as offsets into its file.
 //!
-//! No names are looked up here. A host runs a copy of the library without its symbols, and searching the host's own debug
-//! information for the other frames has taken longer than a call's deadline.
+//! No names are looked up here. A host runs a copy of the library without its symbols, and searching the host's own
+//! debug information for the other frames has taken longer than a call's deadline.
 
 use std::ffi::{c_int, c_void};
 

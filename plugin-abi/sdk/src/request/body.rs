@@ -42,8 +42,8 @@ impl Request {
         Ok(bytes)
     }
 
-    /// Reads the whole body as JSON of any kind, whatever its `content-type`. [`input`](Self::input) reads an object and
-    /// names the fields at fault.
+    /// Reads the whole body as JSON of any kind, whatever its `content-type`. [`input`](Self::input) reads an object
+    /// and names the fields at fault.
     ///
     /// ```
     /// # use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
@@ -64,12 +64,12 @@ impl Request {
         input::from_json(&self.body().await?)
     }
 
-    /// Reads the input from everywhere at once: the query, the JSON object in the body, the parameters of the path. A later
-    /// one wins over an earlier one of the same name. In a tool call it reads the arguments.
+    /// Reads the input from everywhere at once: the query, the JSON object in the body, the parameters of the path. A
+    /// later one wins over an earlier one of the same name. In a tool call it reads the arguments.
     ///
-    /// Text from query and path becomes what `T` asks for: numbers, booleans (`true` and `false`), enums, and lists of a
-    /// name that repeats. JSON values stay as strict as JSON is: `"10"` is not a number. Fields that `T` does not have are
-    /// ignored, unless it says `#[serde(deny_unknown_fields)]`. An empty body counts as an empty object.
+    /// Text from query and path becomes what `T` asks for: numbers, booleans (`true` and `false`), enums, and lists of
+    /// a name that repeats. JSON values stay as strict as JSON is: `"10"` is not a number. Fields that `T` does not
+    /// have are ignored, unless it says `#[serde(deny_unknown_fields)]`. An empty body counts as an empty object.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, Uuid, block_on, json};
@@ -112,8 +112,8 @@ impl Request {
 
     /// Takes the body as a stream of pieces, as they arrive. Nothing is read before it is asked for.
     ///
-    /// A route that allows more than 1 MiB streams from the client; the body of any other is there already, as one piece.
-    /// The stream belongs to the call and ends with it. [`ByteStream`] has an example.
+    /// A route that allows more than 1 MiB streams from the client; the body of any other is there already, as one
+    /// piece. The stream belongs to the call and ends with it. [`ByteStream`] has an example.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result};
@@ -144,8 +144,8 @@ impl Request {
 
     /// Reads the header row of a CSV body and returns the rows behind it, which are read as they arrive.
     ///
-    /// `separator` is one ASCII character, as a rule `b','` or `b';'`. Fields may be in double quotes (RFC 4180), lines end
-    /// with LF or CRLF, the text is UTF-8, with or without a byte order mark. At most one row is held in memory.
+    /// `separator` is one ASCII character, as a rule `b','` or `b';'`. Fields may be in double quotes (RFC 4180), lines
+    /// end with LF or CRLF, the text is UTF-8, with or without a byte order mark. At most one row is held in memory.
     /// `max_body_bytes` of the route says how large a file may be.
     ///
     /// ```
@@ -212,8 +212,8 @@ impl Request {
     /// ```
     ///
     /// # Errors
-    /// 415 `unsupported-media-type` when the `content-type` is another, or has no usable boundary. An internal error when
-    /// the body has been taken as a stream.
+    /// 415 `unsupported-media-type` when the `content-type` is another, or has no usable boundary. An internal error
+    /// when the body has been taken as a stream.
     ///
     /// [`Part::bytes`]: crate::Part::bytes
     pub fn multipart(&self) -> Result<Multipart> {

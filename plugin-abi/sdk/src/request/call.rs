@@ -38,8 +38,8 @@ impl Request {
         Some((id, self.head.slice_ref(record::field(&self.head, attr::CHECKPOINT))))
     }
 
-    /// Returns the name of the tool that is called, as in the manifest: `plugin_notes_add`. `None` for a route. It tells
-    /// two tools with one handler apart.
+    /// Returns the name of the tool that is called, as in the manifest: `plugin_notes_add`. `None` for a route. It
+    /// tells two tools with one handler apart.
     ///
     /// ```
     /// # use cardinal_plugin::{Error, Request, Result};
@@ -51,8 +51,8 @@ impl Request {
         Some(text(&self.head, attr::TOOL)).filter(|name| !name.is_empty())
     }
 
-    /// Returns the language that the client prefers most, a tag such as `de-AT`, from its `Accept-Language`. `None` when it
-    /// named none.
+    /// Returns the language that the client prefers most, a tag such as `de-AT`, from its `Accept-Language`. `None`
+    /// when it named none.
     ///
     /// ```
     /// # use cardinal_plugin::Request;
@@ -83,8 +83,8 @@ impl Request {
         text(&self.head, attr::REQUEST_ID)
     }
 
-    /// Returns the W3C `traceparent` of the call. [`PluginContext::http`](crate::PluginContext::http) sends it by itself;
-    /// send it along with requests that the plugin makes in another way.
+    /// Returns the W3C `traceparent` of the call. [`PluginContext::http`](crate::PluginContext::http) sends it by
+    /// itself; send it along with requests that the plugin makes in another way.
     ///
     /// ```
     /// use cardinal_plugin::Request;
@@ -116,8 +116,8 @@ impl Request {
         text(&self.head, attr::PEER).parse().ok()
     }
 
-    /// Returns when the host stops waiting; the handler's future is dropped then. It is 30 seconds after the call began, or
-    /// `timeout_ms` of the manifest. `None` when the host does not say.
+    /// Returns when the host stops waiting; the handler's future is dropped then. It is 30 seconds after the call
+    /// began, or `timeout_ms` of the manifest. `None` when the host does not say.
     ///
     /// ```
     /// use std::time::{Duration, Instant};

@@ -131,8 +131,8 @@ impl CsvRows {
 
     /// Reads the next row as `T`, whose fields have the names of the columns. Returns `None` at the end.
     ///
-    /// Text becomes the numbers, booleans and enums that `T` has, and an empty cell is a field that is absent: give it an
-    /// `Option` or `#[serde(default)]`. Columns that `T` does not have are ignored. Blank lines are skipped.
+    /// Text becomes the numbers, booleans and enums that `T` has, and an empty cell is a field that is absent: give it
+    /// an `Option` or `#[serde(default)]`. Columns that `T` does not have are ignored. Blank lines are skipped.
     ///
     /// An import that goes on after a bad row collects what is wrong:
     ///
@@ -159,8 +159,8 @@ impl CsvRows {
     /// ```
     ///
     /// # Errors
-    /// * 422, with the line and the field, for a row that does not fit, has another number of fields, or is not UTF-8; the
-    ///   rows after it can be read
+    /// * 422, with the line and the field, for a row that does not fit, has another number of fields, or is not UTF-8;
+    ///   the rows after it can be read
     /// * 413 for a row of over 1 MiB or 1,000 fields
     /// * the errors of [`ByteStream::next`]
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {

@@ -86,8 +86,8 @@ impl Multipart {
     /// ```
     ///
     /// # Errors
-    /// * 400 for a form that is damaged or breaks off, has more than 1,000 parts, or a part with more than 8 KiB of headers
-    ///   or without a name
+    /// * 400 for a form that is damaged or breaks off, has more than 1,000 parts, or a part with more than 8 KiB of
+    ///   headers or without a name
     /// * the errors of [`ByteStream::next`]
     pub async fn next(&mut self) -> Result<Option<Part<'_>>> {
         while self.place == Place::Within {

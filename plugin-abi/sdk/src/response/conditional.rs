@@ -13,8 +13,8 @@ impl Response {
     /// Use what changes with every change of the content: a version number, a hash. A text with a quote in it makes no
     /// usable tag.
     ///
-    /// The host says `cache-control: no-store` where the reply sets none, and then a browser keeps nothing to ask about:
-    /// for browsers, set `private, no-cache` (keep it, ask each time), or a `max-age`.
+    /// The host says `cache-control: no-store` where the reply sets none, and then a browser keeps nothing to ask
+    /// about: for browsers, set `private, no-cache` (keep it, ask each time), or a `max-age`.
     ///
     /// ```
     /// use cardinal_plugin::Response;

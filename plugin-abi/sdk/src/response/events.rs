@@ -137,9 +137,10 @@ impl Event {
 impl Response {
     /// Answers with server-sent events (`EventSource`), for as long as the stream goes on and the client listens.
     ///
-    /// A comment is sent whenever 15 seconds have passed without an event, so that no proxy takes the connection for dead.
-    /// The stream is dropped when the client goes away. It counts as a call under way all the time, of which a plugin has
-    /// 1,024. When the plugin is replaced it has a minute, then it is cut off: `EventSource` comes back by itself.
+    /// A comment is sent whenever 15 seconds have passed without an event, so that no proxy takes the connection for
+    /// dead. The stream is dropped when the client goes away. It counts as a call under way all the time, of which a
+    /// plugin has 1,024. When the plugin is replaced it has a minute, then it is cut off: `EventSource` comes back by
+    /// itself.
     ///
     /// ```
     /// use std::time::Duration;

@@ -48,8 +48,8 @@ pub enum RowFormat {
     Json,
     /// A JSON object on each line (`application/x-ndjson`): a reader need not wait for the end.
     NdJson,
-    /// Comma-separated values with a line of names (RFC 4180, UTF-8). NULL is an empty field, an empty text `""`. Texts stay
-    /// as they are: spreadsheets take one that begins with `=` for a formula.
+    /// Comma-separated values with a line of names (RFC 4180, UTF-8). NULL is an empty field, an empty text `""`. Texts
+    /// stay as they are: spreadsheets take one that begins with `=` for a formula.
     Csv,
 }
 
@@ -66,12 +66,12 @@ impl RowFormat {
 impl Response {
     /// Answers with the rows of a query, streamed in constant memory.
     ///
-    /// The reply keeps the connection until its last row is sent, so it takes it whole. A client that reads slowly holds
-    /// the connection that long; it is one of the plugin's 4.
+    /// The reply keeps the connection until its last row is sent, so it takes it whole. A client that reads slowly
+    /// holds the connection that long; it is one of the plugin's 4.
     ///
-    /// These types can be written: booleans, whole and floating numbers, texts, enums, `uuid`, `date`, `time`, `timestamp`,
-    /// `timestamptz` (RFC 3339), `json`, `jsonb`, domains over them, and one-dimensional arrays of them. `numeric` is a
-    /// text with every digit. For others say `::text` in the SQL.
+    /// These types can be written: booleans, whole and floating numbers, texts, enums, `uuid`, `date`, `time`,
+    /// `timestamp`, `timestamptz` (RFC 3339), `json`, `jsonb`, domains over them, and one-dimensional arrays of them.
+    /// `numeric` is a text with every digit. For others say `::text` in the SQL.
     ///
     /// ```
     /// use cardinal_plugin::testing::{TestHost, TestRequest, lacks_database};
@@ -93,8 +93,8 @@ impl Response {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Connection::query_stream`], and an internal error for a column whose type cannot be written; all before
-    /// anything is sent. A later error cuts the reply off.
+    /// Those of [`Connection::query_stream`], and an internal error for a column whose type cannot be written; all
+    /// before anything is sent. A later error cuts the reply off.
     pub async fn rows<T>(
         conn: Connection,
         statement: &T,

@@ -13,8 +13,8 @@ pub(super) fn address() -> Option<String> {
     VARIABLES.into_iter().find_map(|name| std::env::var(name).ok().filter(|address| !address.is_empty()))
 }
 
-/// Returns whether the environment names a PostgreSQL for tests, in `CARDINAL_TEST_DATABASE` or `DATABASE_URL`. It does not
-/// connect.
+/// Returns whether the environment names a PostgreSQL for tests, in `CARDINAL_TEST_DATABASE` or `DATABASE_URL`. It does
+/// not connect.
 ///
 /// ```
 /// use cardinal_plugin::testing::{has_database, lacks_database};
@@ -30,8 +30,8 @@ pub fn has_database() -> bool {
 
 /// Returns whether a test that needs tables has to be left out, because the environment names no PostgreSQL for tests.
 ///
-/// The test counts as passed then, so it says on standard error that it was left out, past the runner's capture. With an
-/// address, a server that does not answer fails the test.
+/// The test counts as passed then, so it says on standard error that it was left out, past the runner's capture. With
+/// an address, a server that does not answer fails the test.
 ///
 /// ```
 /// use cardinal_plugin::{PluginContext, Result, Router, block_on};

@@ -55,8 +55,8 @@ impl TestHostBuilder {
 
     /// Gives the plugin a database with this `schema.sql` in it: `include_str!("../schema.sql")`.
     ///
-    /// The database is made with the first connection, and has `public.master_cards` with the cards of the test. The pool
-    /// has 4 connections and the host's wait of 2 seconds.
+    /// The database is made with the first connection, and has `public.master_cards` with the cards of the test. The
+    /// pool has 4 connections and the host's wait of 2 seconds.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Router, block_on, testing::{TestHost, lacks_database}};
@@ -80,8 +80,8 @@ impl TestHostBuilder {
         self
     }
 
-    /// Stops the plugin's clock: `tokio::time` stands still until [`TestHost::advance`]. What sleeps, and every time-out of
-    /// tokio's, waits for that.
+    /// Stops the plugin's clock: `tokio::time` stands still until [`TestHost::advance`]. What sleeps, and every
+    /// time-out of tokio's, waits for that.
     ///
     /// ```
     /// use std::time::Duration;

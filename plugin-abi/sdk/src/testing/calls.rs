@@ -35,9 +35,9 @@ impl TestHost {
 
     /// Sends a request through the router and waits for the whole reply, streamed bodies included.
     ///
-    /// A path that no route has is 404, a method that its route does not have is 405, as with a host. A HEAD request goes
-    /// to the GET route as GET, and its reply keeps the body here. An error, and a panic, become the problem document that
-    /// a client gets; [`TestReply::error`] has what the log gets.
+    /// A path that no route has is 404, a method that its route does not have is 405, as with a host. A HEAD request
+    /// goes to the GET route as GET, and its reply keeps the body here. An error, and a panic, become the problem
+    /// document that a client gets; [`TestReply::error`] has what the log gets.
     ///
     /// It never ends when the handler waits for something that the test holds or for time that does not pass: use
     /// [`begin`](Self::begin) there.
@@ -68,8 +68,8 @@ impl TestHost {
 
     /// Begins a call without waiting for it, for tests of time, cancellation and streams.
     ///
-    /// The handler function runs up to its future; the future runs when the [`TestCall`] is awaited or asked. Dropping the
-    /// call is what a client does that goes away:
+    /// The handler function runs up to its future; the future runs when the [`TestCall`] is awaited or asked. Dropping
+    /// the call is what a client does that goes away:
     ///
     /// ```
     /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,8 +113,8 @@ impl TestHost {
         }
     }
 
-    /// Calls one handler, whether it has a route or not, and waits for the whole reply. The parameters of a path come from
-    /// [`TestRequest::param`].
+    /// Calls one handler, whether it has a route or not, and waits for the whole reply. The parameters of a path come
+    /// from [`TestRequest::param`].
     ///
     /// ```
     /// use cardinal_plugin::testing::{TestHost, TestRequest};

@@ -58,8 +58,8 @@ impl TestHost {
         }
     }
 
-    /// Tells followers of card events about an action on so many cards that they are not named ([`CardChange::Bulk`]). No
-    /// card is changed.
+    /// Tells followers of card events about an action on so many cards that they are not named ([`CardChange::Bulk`]).
+    /// No card is changed.
     ///
     /// ```
     /// use cardinal_plugin::testing::{TestHost, test_card};
@@ -82,8 +82,8 @@ impl TestHost {
         self.fake.raise_bulk(action, cards);
     }
 
-    /// Forgets what has happened to cards so far, as a host does after a week: a follower is told to look at all of them
-    /// ([`CardEvents::restart`](crate::CardEvents::restart)).
+    /// Forgets what has happened to cards so far, as a host does after a week: a follower is told to look at all of
+    /// them ([`CardEvents::restart`](crate::CardEvents::restart)).
     ///
     /// ```
     /// use cardinal_plugin::{block_on, json, testing::test_card};
@@ -101,8 +101,8 @@ impl TestHost {
     }
 }
 
-/// Makes a card for tests, as [`TestHost::add_card`](super::TestHost::add_card) takes it: with this title, an id and an SKU
-/// of its own, `active`, version 1, without sources.
+/// Makes a card for tests, as [`TestHost::add_card`](super::TestHost::add_card) takes it: with this title, an id and an
+/// SKU of its own, `active`, version 1, without sources.
 ///
 /// Fields of `with` replace these; `id`, `sku`, `status`, `attributes`, `version` are those of [`Card`](crate::Card).
 ///

@@ -6,9 +6,9 @@ use crate::Error;
 impl TestHost {
     /// Lets the host answer with this error from now on.
     ///
-    /// `what` is a host function: `read_card`, `list_cards`, `card_events`, `enrich_card`, `remove_source`, `service_user`,
-    /// `connect`, `query`, `execute`, `listen`, `channel_name`, `http`, `start_job` or `save_job`. It can also be SQL that is
-    /// run without parameters (`COMMIT`), or `prepare` and the SQL of a statement.
+    /// `what` is a host function: `read_card`, `list_cards`, `card_events`, `enrich_card`, `remove_source`,
+    /// `service_user`, `connect`, `query`, `execute`, `listen`, `channel_name`, `http`, `start_job` or `save_job`. It
+    /// can also be SQL that is run without parameters (`COMMIT`), or `prepare` and the SQL of a statement.
     ///
     /// ```
     /// use cardinal_plugin::testing::{TestHost, TestRequest};
@@ -28,8 +28,8 @@ impl TestHost {
         lock(&self.fake.failing).insert(what.to_owned(), error.into());
     }
 
-    /// Lets the host not answer this until [`release`](Self::release), or until the asking future is dropped. `what` is as
-    /// in [`fail`](Self::fail).
+    /// Lets the host not answer this until [`release`](Self::release), or until the asking future is dropped. `what` is
+    /// as in [`fail`](Self::fail).
     ///
     /// ```
     /// use cardinal_plugin::{CardQuery, PluginContext, Request, Response, Result, testing::TestRequest};

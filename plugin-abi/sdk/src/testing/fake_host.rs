@@ -1,8 +1,8 @@
-//! A host: it answers what a test has laid down, and keeps a journal. Under [`TestHost`](super::TestHost), and under the
-//! SDK's own tests of the border.
+//! A host: it answers what a test has laid down, and keeps a journal. Under [`TestHost`](super::TestHost), and under
+//! the SDK's own tests of the border.
 //!
-//! The functions of its table are those of the plugin API. They find their host by the number of the context, so that hosts
-//! of tests that run side by side do not meet.
+//! The functions of its table are those of the plugin API. They find their host by the number of the context, so that
+//! hosts of tests that run side by side do not meet.
 
 #![doc(hidden)]
 

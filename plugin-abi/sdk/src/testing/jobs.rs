@@ -152,8 +152,8 @@ fn as_json(value: &(impl Serialize + ?Sized)) -> Value {
     }
 }
 
-/// A job that the plugin has started ([`PluginContext::start_job`](crate::PluginContext::start_job)). A test host does not
-/// run it; the test does, with [`TestHost::begin_job`].
+/// A job that the plugin has started ([`PluginContext::start_job`](crate::PluginContext::start_job)). A test host does
+/// not run it; the test does, with [`TestHost::begin_job`].
 ///
 /// ```
 /// use cardinal_plugin::{block_on, json, testing::TestHost};
@@ -183,8 +183,8 @@ pub struct StartedJob {
 }
 
 impl TestHost {
-    /// Begins a job of the plugin, as a host does whose turn it is. A schedule of the manifest is ignored: begin what it
-    /// would begin.
+    /// Begins a job of the plugin, as a host does whose turn it is. A schedule of the manifest is ignored: begin what
+    /// it would begin.
     ///
     /// ```
     /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on, json};

@@ -25,7 +25,8 @@ use crate::Level;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// The number of the plugin's instance that wrote it; another after [`change_settings`](super::TestHost::change_settings).
+    /// The number of the plugin's instance that wrote it; another after
+    /// [`change_settings`](super::TestHost::change_settings).
     pub instance: u64,
     /// The call that it was written in; 0 outside of any.
     pub call: u64,

@@ -73,8 +73,8 @@ impl TestCall {
         Self { running, caller: Some(CallerGuard { host, call }) }
     }
 
-    /// Lets the handler go on as far as it can; returns whether it waits for something then. `false` means that the reply
-    /// is ready: await the call to get it.
+    /// Lets the handler go on as far as it can; returns whether it waits for something then. `false` means that the
+    /// reply is ready: await the call to get it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -241,8 +241,8 @@ impl TestReply {
         self
     }
 
-    /// Returns the next piece of a streamed body, of a reply that [`TestHost::begin`](super::TestHost::begin) gave; `None`
-    /// at its end, and for a body that is not streamed.
+    /// Returns the next piece of a streamed body, of a reply that [`TestHost::begin`](super::TestHost::begin) gave;
+    /// `None` at its end, and for a body that is not streamed.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
@@ -306,8 +306,8 @@ impl TestReply {
         self.headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the body; of an error the problem document that a client gets (`status`, `code`, `detail`, `errors`). It is
-    /// empty for a streamed body that was not [collected](Self::collected).
+    /// Returns the body; of an error the problem document that a client gets (`status`, `code`, `detail`, `errors`). It
+    /// is empty for a streamed body that was not [collected](Self::collected).
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};
@@ -379,8 +379,8 @@ impl TestReply {
         self.error
     }
 
-    /// Returns what the handler ended with when it made no reply: all that the log gets, and a client does not. A panic is
-    /// one, with [`Error::is_panic`]; `{:?}` has its place.
+    /// Returns what the handler ended with when it made no reply: all that the log gets, and a client does not. A panic
+    /// is one, with [`Error::is_panic`]; `{:?}` has its place.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on};

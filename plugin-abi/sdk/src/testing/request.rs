@@ -14,8 +14,8 @@ use crate::{User, UserKind};
 
 /// What a handler is asked in a test: an HTTP request below the plugin's prefix, or the call of a tool.
 ///
-/// Unless it says otherwise, it comes from [`test_user`]`("tester", &["*"])` and has no body, no headers and no deadline.
-/// It can be cloned and sent again.
+/// Unless it says otherwise, it comes from [`test_user`]`("tester", &["*"])` and has no body, no headers and no
+/// deadline. It can be cloned and sent again.
 ///
 /// ```
 /// use cardinal_plugin::{json, testing::{TestRequest, test_user}};
@@ -177,7 +177,8 @@ impl TestRequest {
         self
     }
 
-    /// Sets who calls: [`test_user`] makes one. The test host checks the rights to cards by it, not the scopes of routes.
+    /// Sets who calls: [`test_user`] makes one. The test host checks the rights to cards by it, not the scopes of
+    /// routes.
     ///
     /// ```
     /// use cardinal_plugin::testing::{TestRequest, test_user};

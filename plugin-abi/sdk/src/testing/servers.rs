@@ -338,10 +338,11 @@ impl Source for Pieces {
 }
 
 impl TestHost {
-    /// Lets `servers` answer the plugin's requests to other servers ([`PluginContext::http`]); nothing leaves this process.
+    /// Lets `servers` answer the plugin's requests to other servers ([`PluginContext::http`]); nothing leaves this
+    /// process.
     ///
-    /// It runs on the thread that sends the request, and replaces the one that was set before. Without one every request is
-    /// an error. A request is in the [journal](Self::journal), too, as `http GET https://...`.
+    /// It runs on the thread that sends the request, and replaces the one that was set before. Without one every
+    /// request is an error. A request is in the [journal](Self::journal), too, as `http GET https://...`.
     ///
     /// ```
     /// use cardinal_plugin::testing::{ServerAnswer, TestHost};

@@ -6,12 +6,12 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// Compares the type that a plugin reads its settings as with `settings_schema`: every property is a field of `T`, every
-/// field a property, and `T` accepts the defaults and the bounds (`minimum`, `maximum`, each value of an `enum`).
+/// Compares the type that a plugin reads its settings as with `settings_schema`: every property is a field of `T`,
+/// every field a property, and `T` accepts the defaults and the bounds (`minimum`, `maximum`, each value of an `enum`).
 ///
 /// `manifest` is the text of `manifest.json`. `elsewhere` names properties that something else reads, such as
-/// `allow_private_addresses`, which is the host's. A type with `#[serde(flatten)]` does not say what its fields are: then
-/// only values are compared.
+/// `allow_private_addresses`, which is the host's. A type with `#[serde(flatten)]` does not say what its fields are:
+/// then only values are compared.
 ///
 /// ```
 /// use cardinal_plugin::testing::check_settings;

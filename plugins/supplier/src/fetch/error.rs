@@ -7,8 +7,8 @@ use cardinal_plugin::{Error, HttpFailure};
 use super::{MAX_REDIRECTS, MAX_URL, TOTAL_TIMEOUT};
 use crate::politeness::Busy;
 
-/// One text for both, the log has which it was: whoever could tell them apart could find out which names there are in the
-/// network behind the host.
+/// One text for both, the log has which it was: whoever could tell them apart could find out which names there are in
+/// the network behind the host.
 const NO_HOST: &str = "the host of this address was not found, or is none that pages are read from; \
     private networks are open only when the operator opens them";
 

@@ -53,8 +53,8 @@ pub(super) struct Args {
     /// Hours that a login lasts, 1 to 8760, e.g. 8 [default: 24]
     #[arg(long, env, value_name = "HOURS")]
     admin_token_ttl_hours: Option<String>,
-    /// Secret that signs login tokens, 32 bytes or more, e.g. from `openssl rand -hex 32`; every user of this machine can
-    /// read a flag in the list of processes [default: made in DATA_DIR]
+    /// Secret that signs login tokens, 32 bytes or more, e.g. from `openssl rand -hex 32`; every user of this machine
+    /// can read a flag in the list of processes [default: made in DATA_DIR]
     #[arg(long, env, value_name = "SECRET", hide_env_values = true)]
     admin_token_secret: Option<String>,
     /// File with the secret that signs login tokens, e.g. /run/secrets/token-secret
@@ -72,7 +72,8 @@ pub(super) struct Args {
     /// Where the provider's keys are, when discovery is not to be used, e.g. https://auth.example.com/oidc/jwks
     #[arg(long, env, value_name = "URL")]
     oidc_jwks_url: Option<String>,
-    /// Most that such a token may do, e.g. "mcp:use cards:read" [default: mcp:use cards:read plugin:*:read plugin:*:write]
+    /// Most that such a token may do, e.g. "mcp:use cards:read"
+    /// [default: mcp:use cards:read plugin:*:read plugin:*:write]
     #[arg(long, env, value_name = "SCOPES")]
     oidc_max_scopes: Option<String>,
 }

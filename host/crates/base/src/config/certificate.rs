@@ -10,7 +10,8 @@ use tokio_rustls::rustls::{
 };
 use x509_cert::{Certificate as X509, der::Decode as _};
 
-/// A certificate is renewed long before this much of it is left; of one with a short life a part, see [`SHORT_LIFE_PART`].
+/// A certificate is renewed long before this much of it is left; of one with a short life a part, see
+/// [`SHORT_LIFE_PART`].
 const MAX_WARNING: Duration = Duration::days(14);
 /// Of a life of 90 days those are 15, of 6 days one.
 const SHORT_LIFE_PART: i32 = 6;

@@ -28,8 +28,8 @@ pub struct ClientSettings {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct RemoteSettings {
-    /// Address of the host: http or https and a name, e.g. https://shop.example.com [default: the host in DATA_DIR; with a
-    /// key http://127.0.0.1:8080]
+    /// Address of the host: http or https and a name, e.g. https://shop.example.com
+    /// [default: the host in DATA_DIR; with a key http://127.0.0.1:8080]
     #[arg(long = "url", env = "CARDINAL_URL", value_name = "URL", help_heading = "The host")]
     cardinal_url: Option<String>,
     /// File with the API key; without it the key is that of the environment variable CARDINAL_API_KEY

@@ -16,8 +16,8 @@ pub struct Database {
     /// Where it was read from.
     pub url_file: Option<PathBuf>,
     pub secret_file: Option<PathBuf>,
-    /// Whether plugins' sessions get their settings as their connections start, beside those of the roles. A pooler that
-    /// refuses them is found out without this.
+    /// Whether plugins' sessions get their settings as their connections start, beside those of the roles. A pooler
+    /// that refuses them is found out without this.
     pub prepared: bool,
     /// Where `initdb` and `postgres` are, for the private server.
     pub bin_dir: Option<PathBuf>,
@@ -27,8 +27,8 @@ pub struct Database {
 #[command(next_help_heading = "Database")]
 #[group(skip)]
 pub(super) struct Args {
-    /// PostgreSQL to use, e.g. postgres://admin:secret@db.internal/cardinal; every user of this machine can read a flag in
-    /// the list of processes [default: a private one in DATA_DIR]
+    /// PostgreSQL to use, e.g. postgres://admin:secret@db.internal/cardinal; every user of this machine can read a flag
+    /// in the list of processes [default: a private one in DATA_DIR]
     #[arg(long, env, value_name = "URL", hide_env_values = true)]
     database_url: Option<String>,
     /// File with the address of the PostgreSQL to use, e.g. /run/secrets/database-url
@@ -37,7 +37,8 @@ pub(super) struct Args {
     /// Secret that `cardinal database bootstrap-sql` made the role passwords from, e.g. /etc/cardinal/db.secret
     #[arg(long, env, value_name = "FILE")]
     database_secret_file: Option<String>,
-    /// on or off: session settings are sent as a connection starts; off for poolers, see sql/README.md, e.g. off [default: on]
+    /// on or off: session settings are sent as a connection starts; off for poolers, see sql/README.md, e.g. off
+    /// [default: on]
     #[arg(long, env, value_name = "SWITCH")]
     db_prepared: Option<String>,
     /// Folder with the private server's programs, e.g. /usr/lib/postgresql/17/bin [default: the newest one found]

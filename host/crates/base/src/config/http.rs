@@ -36,10 +36,12 @@ pub struct Http {
 #[command(next_help_heading = "Listening")]
 #[group(skip)]
 pub(super) struct Args {
-    /// Address and port to serve on, e.g. localhost:8080 or, for all addresses, :8080; port 0 takes a free one [default: 127.0.0.1:8080]
+    /// Address and port to serve on, e.g. localhost:8080 or, for all addresses, :8080; port 0 takes a free one
+    /// [default: 127.0.0.1:8080]
     #[arg(long, env, value_name = "ADDR")]
     listen_addr: Option<String>,
-    /// Scheme and host that clients use, without a path, e.g. https://shop.example.com [default: http://<LISTEN_ADDR>, https:// with TLS_CERT]
+    /// Scheme and host that clients use, without a path, e.g. https://shop.example.com
+    /// [default: http://<LISTEN_ADDR>, https:// with TLS_CERT]
     #[arg(long, env, value_name = "URL")]
     base_url: Option<String>,
     /// A listener of its own for the admin API, Admin UI and MCP, e.g. 127.0.0.1:9090 [default: none]
@@ -60,7 +62,8 @@ pub(super) struct Args {
     /// Private networks that pictures of cards may be read from, e.g. 10.20.0.0/16 [default: none]
     #[arg(long, env, value_name = "CIDRS")]
     picture_networks: Option<String>,
-    /// Certificate chain to serve TLS with, in PEM, e.g. /etc/cardinal/tls.crt; read again when it changes [default: none, no TLS]
+    /// Certificate chain to serve TLS with, in PEM, e.g. /etc/cardinal/tls.crt; read again when it changes
+    /// [default: none, no TLS]
     #[arg(long, env, value_name = "FILE")]
     tls_cert: Option<String>,
     /// Private key of TLS_CERT, in PEM, e.g. /etc/cardinal/tls.key

@@ -50,7 +50,8 @@ impl From<DataDirArg> for Args {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[group(skip)]
 pub struct PluginsDir {
-    /// The host's folder with the plugins, e.g. /usr/lib/cardinal/plugins [default: what a host that runs says, else ./var/plugins]
+    /// The host's folder with the plugins, e.g. /usr/lib/cardinal/plugins
+    /// [default: what a host that runs says, else ./var/plugins]
     #[arg(long, env, value_name = "DIR", help_heading = "The host")]
     plugins_dir: Option<String>,
 }

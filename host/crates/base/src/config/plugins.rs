@@ -75,8 +75,9 @@ pub(super) struct Args {
     #[arg(long, env, value_name = "LIST")]
     plugin_networks: Option<String>,
     /// Settings of one plugin, repeatable, e.g. 'supplier={"allow_private_addresses":true}' (as a variable:
-    /// PLUGIN_SETTINGS_SUPPLIER='{"allow_private_addresses":true}', or PLUGIN_SETTINGS_SUPPLIER_FILE=/run/secrets/supplier);
-    /// every user of this machine can read a flag in the list of processes
+    /// PLUGIN_SETTINGS_SUPPLIER='{"allow_private_addresses":true}', or
+    /// PLUGIN_SETTINGS_SUPPLIER_FILE=/run/secrets/supplier); every user of this machine can read a flag in the list of
+    /// processes
     #[arg(long, value_name = "NAME=JSON")]
     plugin_settings: Vec<String>,
 }

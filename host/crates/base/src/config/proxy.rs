@@ -35,7 +35,8 @@ pub struct Proxy {
 #[command(next_help_heading = "HTTP proxy")]
 #[group(skip)]
 pub(super) struct Args {
-    /// Path prefixes and where they go, e.g. /shop=http://10.0.0.7:3000,/=http://10.0.0.8; a path in the address, / too, stands in place of the prefix [default: none]
+    /// Path prefixes and where they go, e.g. /shop=http://10.0.0.7:3000,/=http://10.0.0.8; a path in the address, /
+    /// too, stands in place of the prefix [default: none]
     #[arg(long, env, value_name = "ROUTES")]
     proxy_routes: Option<String>,
     /// Seconds that the server behind a route may take to begin its answer, e.g. 60 [default: 30]

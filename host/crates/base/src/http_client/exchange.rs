@@ -53,11 +53,11 @@ impl PoolingClient {
         Self { client, reach, pool: Arc::default() }
     }
 
-    /// Sends a request to the URL's server, over a connection that was kept if there is one. Dropping the future closes the
-    /// connection.
+    /// Sends a request to the URL's server, over a connection that was kept if there is one. Dropping the future closes
+    /// the connection.
     ///
-    /// A server may close a connection in the very moment in which it is taken up again. What was not sent by then is sent
-    /// over a new one; what was, only if it is safe to repeat (RFC 9110, 9.2.2).
+    /// A server may close a connection in the very moment in which it is taken up again. What was not sent by then is
+    /// sent over a new one; what was, only if it is safe to repeat (RFC 9110, 9.2.2).
     ///
     /// # Errors
     /// The server is out of reach, cannot be connected to, or breaks off.

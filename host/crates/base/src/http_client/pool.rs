@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use tokio::{task::JoinHandle, time::sleep};
 use url::{Origin, Url};
 
-/// Shorter than the 5 s after which Node.js, the quickest of the usual servers, closes idle connections: one that is taken
-/// up while the other end closes it costs a request, unless that may be repeated.
+/// Shorter than the 5 s after which Node.js, the quickest of the usual servers, closes idle connections: one that is
+/// taken up while the other end closes it costs a request, unless that may be repeated.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Connections that one pool keeps, of all servers together; the one that is idle for longest gives way.
 const MAX_IDLE: usize = 16;

@@ -38,8 +38,8 @@ impl Reach {
     /// The addresses of the URL's server that may be connected to. A caller connects to these and does not resolve the
     /// name again: a second answer could be another one.
     ///
-    /// A name that is not there and one of the network behind the host are refused after the same time, or the time would
-    /// give away which it is.
+    /// A name that is not there and one of the network behind the host are refused after the same time, or the time
+    /// would give away which it is.
     ///
     /// # Errors
     /// The name is not known, or none of its addresses is in reach.

@@ -256,8 +256,8 @@ fn take(fields: &mut Fields, column: &Column, cell: &str) -> Result<(), CardErro
     Ok(())
 }
 
-/// What a cell means: numbers, true, false, null, objects, arrays and quoted texts are what they are in JSON; everything
-/// else is a text, numbers with leading zeros and long ones among them.
+/// What a cell means: numbers, true, false, null, objects, arrays and quoted texts are what they are in JSON;
+/// everything else is a text, numbers with leading zeros and long ones among them.
 fn value(cell: &str) -> serde_json::Result<Box<RawValue>> {
     let text = || serde_json::value::to_raw_value(cell);
     let digits = cell.bytes().filter(u8::is_ascii_digit).count();

@@ -40,7 +40,8 @@ pub struct QuarantinedPackage {
     pub sha256: String,
     #[serde(with = "time::serde::rfc3339")]
     pub since: OffsetDateTime,
-    /// Nobody saw it do anything: it alone had code running, or calls under way, at each of several unattributed crashes.
+    /// Nobody saw it do anything: it alone had code running, or calls under way, at each of several unattributed
+    /// crashes.
     pub suspected: bool,
     /// The crash that did it.
     pub crash: Crash,

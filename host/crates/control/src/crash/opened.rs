@@ -1,8 +1,8 @@
 //! How many descriptors the code of each plugin has opened and not closed. The system does not say who opened one, so
 //! the open ones are counted whenever code begins or ends to run on a plugin's own threads: what is opened while one
 //! plugin alone runs there is attributed to it, and what is opened while several run is divided among them as they
-//! opened alone at about the same time. What the host opens meanwhile is counted, too, so this is evidence of who opened
-//! what is there in the end, and no sum.
+//! opened alone at about the same time. What the host opens meanwhile is counted, too, so this is evidence of who
+//! opened what is there in the end, and no sum.
 
 use std::{collections::BTreeMap, fs::File, sync::OnceLock};
 

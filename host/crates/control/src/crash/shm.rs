@@ -1,5 +1,6 @@
 //! The memory that supervisor and worker share. All of it is atomics, so that either side may read at any time whatever
-//! the other does; the supervisor believes none of it beyond its type, since a plugin can write anywhere in its process.
+//! the other does; the supervisor believes none of it beyond its type, since a plugin can write anywhere in its
+//! process.
 
 use std::{
     fs::File,
@@ -174,8 +175,8 @@ impl Deref for View {
     type Target = CrashShm;
 
     fn deref(&self) -> &CrashShm {
-        // SAFETY: `at` is a live mapping of the size of a `CrashShm`, page-aligned, that ends with `self`. A `CrashShm` is
-        // made of atomics alone, so any bytes are one and others may write it meanwhile.
+        // SAFETY: `at` is a live mapping of the size of a `CrashShm`, page-aligned, that ends with `self`. A `CrashShm`
+        // is made of atomics alone, so any bytes are one and others may write it meanwhile.
         unsafe { &*self.at.cast::<CrashShm>() }
     }
 }

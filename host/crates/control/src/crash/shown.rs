@@ -1,4 +1,5 @@
-//! What a thread shows the supervisor: which plugin it runs, for ends that no handler saw, and whether it is the host's own.
+//! What a thread shows the supervisor: which plugin it runs, for ends that no handler saw, and whether it is the host's
+//! own.
 
 use std::cell::Cell;
 

@@ -1,6 +1,6 @@
 //! The numbers of descriptors. Those that the host lives by get numbers of a range of their own, which a filter of
-//! system calls keeps from being closed and replaced (`crates/control/src/sandbox/descriptor_calls.rs`). The lowest numbers, where code
-//! begins that closes all there is, are tripwires: nobody needs them, and it is seen when one goes.
+//! system calls keeps from being closed and replaced (`crates/control/src/sandbox/descriptor_calls.rs`). The lowest
+//! numbers, where code begins that closes all there is, are tripwires: nobody needs them, and it is seen when one goes.
 //!
 //! Low numbers themselves are not forbidden: code that opens and closes files of its own gets them, too.
 
@@ -69,8 +69,8 @@ fn within(descriptor: impl AsFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(descriptor, NUMBERS.start)?)
 }
 
-/// The only writing end of a pipe: when it is closed, replaced included, the reading end hears of it. A number that is in
-/// use already is left alone.
+/// The only writing end of a pipe: when it is closed, replaced included, the reading end hears of it. A number that is
+/// in use already is left alone.
 fn lay(number: RawFd, alarm: &OwnedFd) -> io::Result<()> {
     let (reader, writer) = pipe_for_tripwire()?;
     let wire = fcntl_dupfd_cloexec(&writer, number)?;
@@ -82,7 +82,8 @@ fn lay(number: RawFd, alarm: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Its ends have none of the numbers that are laid. The writing end can be closed: it must not be a second one for good.
+/// Its ends have none of the numbers that are laid. The writing end can be closed: it must not be a second one for
+/// good.
 fn pipe_for_tripwire() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     Ok((within(&reader)?, fcntl_dupfd_cloexec(&writer, NUMBERS.end)?))

@@ -1,7 +1,7 @@
 //! How a connection that the supervisor let in gets to the worker: as a descriptor, over a pair of sockets made for one
 //! worker, which answers when it has it. One that dies before that leaves the connection to the next worker. The worker
-//! has the receiving end alone, so its plugins' native code can let nobody in. Code that puts a socket of its own in the
-//! place of that end gains nothing either: the system says which process sent a message.
+//! has the receiving end alone, so its plugins' native code can let nobody in. Code that puts a socket of its own in
+//! the place of that end gains nothing either: the system says which process sent a message.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -64,8 +64,8 @@ impl HandoverSender {
     /// The worker has ended, and does not have it.
     pub async fn send(&self, connection: &UnixStream) -> io::Result<()> {
         let _alone = self.sending.lock().await;
-        // Answers of those that nobody waits for any more. Native code of the worker may send as many as it likes, which
-        // is why they are not read without end, and gains nothing: it has the connection that it says it has.
+        // Answers of those that nobody waits for any more. Native code of the worker may send as many as it likes,
+        // which is why they are not read without end, and gains nothing: it has the connection that it says it has.
         let is_stale = || self.socket.try_read(&mut MESSAGE.clone()).is_ok_and(|length| length > 0);
         (0..MAX_STALE_ANSWERS).take_while(|_| is_stale()).count();
         let send = || {

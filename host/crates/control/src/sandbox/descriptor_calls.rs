@@ -24,8 +24,8 @@ const DUP2: Option<c_long> = Some(libc::SYS_dup2);
 #[cfg(not(target_arch = "x86_64"))]
 const DUP2: Option<c_long> = None;
 
-/// Restricts this thread and all that it starts, for good: the descriptors of `numbers` stay what they are, and the limit
-/// of open files is set by handing the system one of the structures at `limits`, of which only the host knows.
+/// Restricts this thread and all that it starts, for good: the descriptors of `numbers` stay what they are, and the
+/// limit of open files is set by handing the system one of the structures at `limits`, of which only the host knows.
 ///
 /// # Errors
 /// The system does not filter system calls, or not on this processor.

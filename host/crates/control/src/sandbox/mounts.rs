@@ -1,5 +1,5 @@
-//! Other names of a path: a file system, or a folder of it, can be mounted at several places, and Landlock judges a file
-//! by the place that it was opened through.
+//! Other names of a path: a file system, or a folder of it, can be mounted at several places, and Landlock judges a
+//! file by the place that it was opened through.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;

@@ -1,9 +1,9 @@
 //! System calls that a worker has no use for, and by which it reaches what Landlock does not guard: shared memory of
-//! PostgreSQL (System V), limits and memory of other processes of its user, modes and times of files that it cannot open,
-//! files that keep their owner's rights, rare parts of the kernel.
+//! PostgreSQL (System V), limits and memory of other processes of its user, modes and times of files that it cannot
+//! open, files that keep their owner's rights, rare parts of the kernel.
 //!
-//! Calls by the 32-bit table (`int 0x80`) end the process: no program of this one makes them. Those of the x32 table are
-//! refused.
+//! Calls by the 32-bit table (`int 0x80`) end the process: no program of this one makes them. Those of the x32 table
+//! are refused.
 //!
 //! Not here: priorities (`sched_setscheduler` and its like). The worker sets those of its own threads by number, and a
 //! filter cannot tell whose thread a number is. A worker of the same user can slow PostgreSQL down by them.
@@ -40,8 +40,8 @@ const SHARED_WITH_THE_USER: [c_long; 14] = [
 /// reads this process's own memory.
 const INTO_OTHERS: [c_long; 4] =
     [libc::SYS_ptrace, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_process_madvise];
-/// For administrators, or rarely used and often broken. Most need a capability that no worker has; namespaces of a user's
-/// own give it.
+/// For administrators, or rarely used and often broken. Most need a capability that no worker has; namespaces of a
+/// user's own give it.
 const RARE: [c_long; 24] = [
     libc::SYS_unshare,
     libc::SYS_setns,
@@ -84,8 +84,8 @@ const OLD_BY_PATH: [c_long; 6] =
 const OLD_BY_PATH: [c_long; 0] = [];
 /// A ring does what the other calls do, past this filter.
 const RINGS: [c_long; 3] = [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
-/// They take what a filter would have to see (flags, a mode) from memory, where it cannot look. Whoever is told that the
-/// system has no such call makes the older one.
+/// They take what a filter would have to see (flags, a mode) from memory, where it cannot look. Whoever is told that
+/// the system has no such call makes the older one.
 const WITHOUT_ARGUMENTS: [c_long; 2] = [libc::SYS_openat2, libc::SYS_clone3];
 /// Set-user-ID and set-group-ID: a file of the worker's user stays that user's for whoever starts it.
 const SPECIAL_BITS: [u64; 2] = [0o4000, 0o2000];
@@ -104,7 +104,8 @@ const OPENING: [(c_long, u8); 2] = [(libc::SYS_openat, 2), (libc::SYS_open, 1)];
 const OPENING: [(c_long, u8); 1] = [(libc::SYS_openat, 2)];
 /// `O_CREAT`, and the bit that `O_TMPFILE` has of its own.
 const MAKING_FLAGS: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64];
-/// Kinds of sockets that a program has a use for: `AF_UNIX`, `AF_INET`, `AF_INET6` and, for the C library, `AF_NETLINK`.
+/// Kinds of sockets that a program has a use for: `AF_UNIX`, `AF_INET`, `AF_INET6` and, for the C library,
+/// `AF_NETLINK`.
 const FAMILIES: [c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 const CLONE_INTO_NEW_USERS: u64 = libc::CLONE_NEWUSER as u64;
 /// `kill` of this number reaches every process of the user.

@@ -119,8 +119,8 @@ impl Cache {
     }
 }
 
-/// When keys or sessions were last used, until it is written to the database. There is one entry for each that is alive and was
-/// used since, so the number of those bounds it.
+/// When keys or sessions were last used, until it is written to the database. There is one entry for each that is alive
+/// and was used since, so the number of those bounds it.
 #[derive(Default)]
 pub(super) struct Uses([Mutex<UseShard>; SHARDS]);
 

@@ -111,7 +111,8 @@ impl Caller {
         Err(insufficient(scope))
     }
 
-    /// 403 for a key that is good at the MCP endpoint alone: what a client confirms there could be called by another way.
+    /// 403 for a key that is good at the MCP endpoint alone: what a client confirms there could be called by another
+    /// way.
     pub fn require_more_than_mcp(&self) -> Result<(), AuthError> {
         if !self.is_mcp_only {
             return Ok(());

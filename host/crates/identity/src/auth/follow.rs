@@ -1,5 +1,5 @@
-//! Forgets callers whose rights have changed. Where the change was made that happens at once. Changes at other hosts are
-//! polled on a connection of its own, one query for all callers, ten times a second while somebody calls. A cached
+//! Forgets callers whose rights have changed. Where the change was made that happens at once. Changes at other hosts
+//! are polled on a connection of its own, one query for all callers, ten times a second while somebody calls. A cached
 //! caller is trusted only while that goes on; otherwise it is looked up again after [`cache::FRESH_UNFOLLOWED`].
 
 use std::{

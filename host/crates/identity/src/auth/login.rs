@@ -96,8 +96,8 @@ pub async fn open(
     Ok(Opened { token, expires_in, user_id: user.id, username: user.username })
 }
 
-/// Whether a password is right, of whom `find` finds with the hash that is stored; slowed down as [`super::throttle`] says.
-/// Cheap refusals come first: nothing is looked up before it is this try's turn to be hashed.
+/// Whether a password is right, of whom `find` finds with the hash that is stored; slowed down as [`super::throttle`]
+/// says. Cheap refusals come first: nothing is looked up before it is this try's turn to be hashed.
 pub async fn check<T>(
     auth: &Auth,
     pool: &Pool,

@@ -4,15 +4,15 @@
 //! further than tries in a row. The rules stand in [`failures`]. A place is a name at an address (IPv6: a /64):
 //!
 //! * **a place where the name has not logged in:** 5 failures are free, then the next try waits 15 s; what
-//!   fails at the **address** counts, too: 30 are free, then 2 s, 4 s, 8 s; and what fails at the **name**: 300 are free,
-//!   then 1 s, 2 s;
+//!   fails at the **address** counts, too: 30 are free, then 2 s, 4 s, 8 s; and what fails at the **name**: 300 are
+//!   free, then 1 s, 2 s;
 //! * **a place where it has:** 5 are free, then 1 s, 2 s, 4 s, and nothing else counts: strangers elsewhere, and those
 //!   at the same address with other names, don't delay it.
 //!
 //! A try that waits for less than [`HOLD_TIME`] is held, in bounded numbers; else the answer is 429 with `Retry-After`.
 //! No password is looked at meanwhile, so right and wrong ones wait alike. Those that are held begin in the order of
-//! their [`Rank`]: who was refused and comes back with the same password goes before those who try another one each time
-//! ([`returns`]).
+//! their [`Rank`]: who was refused and comes back with the same password goes before those who try another one each
+//! time ([`returns`]).
 //!
 //! What is held lies in this host's memory, bounded; what may begin is counted by all hosts of the database together
 //! (`crates/store/src/login_failures.rs`). Failures are forgotten after 15 minutes without another.

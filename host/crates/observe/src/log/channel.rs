@@ -1,6 +1,6 @@
-//! How the worker's log gets to the supervisor: over a pair of sockets on which each write is a message of its own. On a pipe
-//! a plugin's native code could end up in the middle of a line of the host's, or open the reading end by its name below
-//! `/proc` and take lines away.
+//! How the worker's log gets to the supervisor: over a pair of sockets on which each write is a message of its own. On
+//! a pipe a plugin's native code could end up in the middle of a line of the host's, or open the reading end by its
+//! name below `/proc` and take lines away.
 
 use std::io::{self, IoSlice, Write};
 use std::os::fd::OwnedFd;

@@ -82,8 +82,8 @@ pub fn admit(scope: Arc<Scope>) -> Option<CtxId> {
     CONTEXTS.insert(scope)
 }
 
-/// The live context of a number, for the plugin whose code this thread runs. Another plugin's number is refused like one
-/// that was never given: the number alone opens nothing on a thread that is known to be another's.
+/// The live context of a number, for the plugin whose code this thread runs. Another plugin's number is refused like
+/// one that was never given: the number alone opens nothing on a thread that is known to be another's.
 pub fn context(ctx: CtxId) -> Option<Arc<Scope>> {
     CONTEXTS.get(ctx).filter(|scope| may_ask(current::tag(), scope))
 }
@@ -111,8 +111,8 @@ pub fn retire(ctx: CtxId) {
     CONTEXTS.remove(ctx);
 }
 
-/// How many errors for which the host or the database is to blame were given to an instance and not claimed yet. A plugin
-/// that claims one that it was never given is to blame itself.
+/// How many errors for which the host or the database is to blame were given to an instance and not claimed yet. A
+/// plugin that claims one that it was never given is to blame itself.
 #[derive(Default)]
 pub struct GivenErrors(AtomicU32);
 

@@ -1,5 +1,5 @@
-//! The time of a statement, measured by the host. PostgreSQL's own `statement_timeout` is a setting of the session, and a
-//! plugin may change it.
+//! The time of a statement, measured by the host. PostgreSQL's own `statement_timeout` is a setting of the session, and
+//! a plugin may change it.
 
 use std::{
     sync::{

@@ -55,8 +55,8 @@ impl Sessions {
         Self { config, search_path: plugin_session::search_path(schema), login_repair }
     }
 
-    /// A login that has as many sessions as it may, as while two generations are leaving, has room again when one of those
-    /// ends. The server tells of that only who asks again.
+    /// A login that has as many sessions as it may, as while two generations are leaving, has room again when one of
+    /// those ends. The server tells of that only who asks again.
     async fn connect(&self) -> Result<(Client, Connection<Socket, NoTlsStream>), tokio_postgres::Error> {
         let (mut interval, max_interval) = ROOM_INTERVALS;
         let deadline = Instant::now() + ROOM_TIMEOUT;

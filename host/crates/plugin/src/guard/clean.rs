@@ -1,7 +1,7 @@
-//! What a plugin's reply may say in its header: what describes this one answer. A browser, a cache or a proxy obeys many
-//! other names beyond the answer they came with, for the whole origin, so standard names pass by a list and not by their
-//! absence from one. New standards do not begin with `x-` any more (RFC 6648): those names are free, but for the ones that
-//! somebody is known to obey.
+//! What a plugin's reply may say in its header: what describes this one answer. A browser, a cache or a proxy obeys
+//! many other names beyond the answer they came with, for the whole origin, so standard names pass by a list and not by
+//! their absence from one. New standards do not begin with `x-` any more (RFC 6648): those names are free, but for the
+//! ones that somebody is known to obey.
 
 use std::collections::BTreeSet;
 

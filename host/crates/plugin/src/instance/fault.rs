@@ -41,8 +41,8 @@ pub struct PluginError {
     pub details: serde_json::Value,
 }
 
-/// What the caller of a plugin gets to know of `error`. `claim` says whether the host has given the plugin an error that
-/// this may be.
+/// What the caller of a plugin gets to know of `error`. `claim` says whether the host has given the plugin an error
+/// that this may be.
 pub(super) fn from_error(error: &Error, claim: impl FnOnce() -> bool) -> CallFault {
     let message = cut(error.text());
     if error.code == error::PANICKED {

@@ -1,6 +1,6 @@
-//! A plugin that forks without exec. Only the forking thread lives on in the child, but with all of the worker's sockets
-//! and the memory that it shares with the supervisor: were that thread to come back into the host, it would answer a client
-//! a second time and count down what it never counted up. It ends instead.
+//! A plugin that forks without exec. Only the forking thread lives on in the child, but with all of the worker's
+//! sockets and the memory that it shares with the supervisor: were that thread to come back into the host, it would
+//! answer a client a second time and count down what it never counted up. It ends instead.
 
 use std::sync::{
     Once,

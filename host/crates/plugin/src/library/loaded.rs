@@ -1,5 +1,5 @@
-//! Which parts of a library's file its loader maps. Symbols, debug information and the embedded package are never looked
-//! at in a running process, and would be most of what every version leaves in memory for ever.
+//! Which parts of a library's file its loader maps. Symbols, debug information and the embedded package are never
+//! looked at in a running process, and would be most of what every version leaves in memory for ever.
 
 use std::ops::Range;
 

@@ -91,7 +91,8 @@ impl From<CreateError> for Refusal {
     }
 }
 
-/// Runs the author's `routes(ctx)` and gives the instance, which is the caller's to destroy. Blocks for as long as that does.
+/// Runs the author's `routes(ctx)` and gives the instance, which is the caller's to destroy. Blocks for as long as that
+/// does.
 pub(super) fn create(library: &Library, host: HostApiRef, ctx: CtxId, about: &[u8]) -> Result<*const (), CreateError> {
     let (mut instance, mut failure) = (std::ptr::null(), MaybeUninit::uninit());
     // SAFETY: a `Library` has a checked table; both out pointers are valid for a write.

@@ -1,12 +1,12 @@
-//! Starts probes for the worker, which may start no process itself (`sandbox/programs.rs`). The starter is a process that
-//! the worker makes before that is forbidden, with the same walls. It never opens a plugin and ends with the worker, and
-//! its probes end with it.
+//! Starts probes for the worker, which may start no process itself (`sandbox/programs.rs`). The starter is a process
+//! that the worker makes before that is forbidden, with the same walls. It never opens a plugin and ends with the
+//! worker, and its probes end with it.
 //!
-//! A request is one message on a pair of sockets with descriptors: the library, the settings, the two ends of pipes to be
-//! written to, and a socket whose other end the worker closes to end the probe. The starter closes itself to others of its
-//! user before the worker opens a plugin, and a probe is a copy of it: nobody can look into one, at no time, and settings
-//! may hold secrets. Native code in the worker can send requests as well: what they start is a probe, with a probe's
-//! walls, bounded in number and time.
+//! A request is one message on a pair of sockets with descriptors: the library, the settings, the two ends of pipes to
+//! be written to, and a socket whose other end the worker closes to end the probe. The starter closes itself to others
+//! of its user before the worker opens a plugin, and a probe is a copy of it: nobody can look into one, at no time, and
+//! settings may hold secrets. Native code in the worker can send requests as well: what they start is a probe, with a
+//! probe's walls, bounded in number and time.
 
 mod fork;
 mod process;

@@ -1,5 +1,5 @@
-//! How plugins get into service and out of it: they are loaded, one store publishes a new snapshot, and a plugin that is not
-//! in it any more drains.
+//! How plugins get into service and out of it: they are loaded, one store publishes a new snapshot, and a plugin that
+//! is not in it any more drains.
 
 use std::{
     sync::{
@@ -120,7 +120,8 @@ impl Activation {
     }
 }
 
-/// An instance that is in no snapshot any more and still has calls. Made from an [`Active`] one; retired is what ends it.
+/// An instance that is in no snapshot any more and still has calls. Made from an [`Active`] one; retired is what ends
+/// it.
 struct Draining {
     active: Arc<Active>,
     generations: Arc<Generations>,

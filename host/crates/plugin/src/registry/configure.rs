@@ -54,8 +54,8 @@ impl Registry {
         Ok(self.shown(plugin, schema, &settings))
     }
 
-    /// Stores settings in the place of all that were stored before, when schema and plugin take them; secrets that are sent
-    /// back as they are shown stay. Gives the settings as they are now and the names of those that have changed.
+    /// Stores settings in the place of all that were stored before, when schema and plugin take them; secrets that are
+    /// sent back as they are shown stay. Gives the settings as they are now and the names of those that have changed.
     pub async fn configure(
         &self,
         plugin: &str,
@@ -117,8 +117,8 @@ impl Registry {
         Ok(CheckedSettings { whole, open: sent, secrets, changed })
     }
 
-    /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service keeps
-    /// the plugin out of it from the host's next start on.
+    /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service
+    /// keeps the plugin out of it from the host's next start on.
     async fn try_settings(&self, plugin: &str, new: &Value) -> Result<(), RegistryError> {
         // What lies in the folder and does not serve may be waiting for just these.
         let Some(service) = self.snapshot().served_from_folder(plugin) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! An operator's word on a package that was refused for it: it may lose data, or another signer may have its name. Given
-//! for the package that lies there, by its hash, so that nothing else slips in under it.
+//! An operator's word on a package that was refused for it: it may lose data, or another signer may have its name.
+//! Given for the package that lies there, by its hash, so that nothing else slips in under it.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! How many descriptors plugins have opened, as far as that can be known: the system does not say who opened one. What
-//! the host does not account for itself is attributed to the plugins that were seen to open as many, the rest to the one
-//! that opened most of it or alone had calls meanwhile, and to none when there were several.
+//! the host does not account for itself is attributed to the plugins that were seen to open as many, the rest to the
+//! one that opened most of it or alone had calls meanwhile, and to none when there were several.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -131,7 +131,8 @@ impl Counts {
 }
 
 impl Registry {
-    /// Looks at how many descriptors are open, and how many of those the host has opened itself. To be called every second.
+    /// Looks at how many descriptors are open, and how many of those the host has opened itself. To be called every
+    /// second.
     pub fn note_descriptors(&self, open: u64, most: u64, own: u64) {
         let mut counts = self.descriptors.0.lock();
         let opened = opened::take();

@@ -109,7 +109,8 @@ impl Entry {
             tracing::warn!(plugin, package, "the version that was loaded before stays in service");
         }
         let about = PackageSummary { origin: self.about.origin.clone(), ..about };
-        // What is still being written or loaded is not known yet; what lies there is shown once, whatever stands in for it.
+        // What is still being written or loaded is not known yet; what lies there is shown once, whatever stands in for
+        // it.
         let pending = match self.state {
             State::Discovered | State::Checked => None,
             _ => self.pending.or(Some(Box::new(self.about))),

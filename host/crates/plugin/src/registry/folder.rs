@@ -25,7 +25,8 @@ pub(super) type FolderListing = BTreeMap<PathBuf, Fingerprint>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint(Vec<(PathBuf, [i64; 8])>);
 
-/// All packages. `rules` are files that they are judged by (lock, keys): when one of these changes, so does every package.
+/// All packages. `rules` are files that they are judged by (lock, keys): when one of these changes, so does every
+/// package.
 pub(super) fn list(folder: &Path, rules: &[PathBuf]) -> io::Result<FolderListing> {
     let mut common = Fingerprint::default();
     common.note_owner(folder);

@@ -1,7 +1,7 @@
 //! Which packages of a plugin may serve, by what served before and what was decided about it. Pure.
 //!
-//! Schema only moves forward, so going back is for an operator, or for the error rate, to decide: a lower version in the
-//! folder waits, a package that was rolled back stays out, and nothing goes back past a confirmed loss of data.
+//! Schema only moves forward, so going back is for an operator, or for the error rate, to decide: a lower version in
+//! the folder waits, a package that was rolled back stays out, and nothing goes back past a confirmed loss of data.
 
 use semver::Version;
 

@@ -1,5 +1,5 @@
-//! Loads under way. Each plugin is loaded in a task of its own, and a scan waits for none of them for long: what hangs in
-//! one plugin's schema or `routes` holds up that plugin alone. What is done after its scan is put into service by
+//! Loads under way. Each plugin is loaded in a task of its own, and a scan waits for none of them for long: what hangs
+//! in one plugin's schema or `routes` holds up that plugin alone. What is done after its scan is put into service by
 //! [`Registry::finish_loads`].
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -84,7 +84,8 @@ impl Loads {
         Load { number, about, manifest, settings, instead_of, superseded: false, outcome }
     }
 
-    /// Waits for loads as long as a scan may; those that are not done by then stay under way. Gives what became of each.
+    /// Waits for loads as long as a scan may; those that are not done by then stay under way. Gives what became of
+    /// each.
     pub(super) async fn wait(&self, begun: Vec<Load>) -> Vec<(Load, Option<Outcome>)> {
         let deadline = Instant::now() + SCAN_TIMEOUT;
         let mut waited = Vec::with_capacity(begun.len());

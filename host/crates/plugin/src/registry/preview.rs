@@ -1,5 +1,5 @@
-//! Every plugin's walk as far as it goes without activating anything: for `cardinal check`. No plugin's code runs in this
-//! process, and no schema.sql at all.
+//! Every plugin's walk as far as it goes without activating anything: for `cardinal check`. No plugin's code runs in
+//! this process, and no schema.sql at all.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -184,8 +184,8 @@ pub struct Budgets {
     /// Bytes that its code holds, if its library counts them, and that the library takes by itself. Not limited.
     pub memory_bytes: Option<u64>,
     pub library_bytes: usize,
-    /// Open files and sockets that it alone can have opened; those opened while others had calls, too, count for none. Not
-    /// limited.
+    /// Open files and sockets that it alone can have opened; those opened while others had calls, too, count for none.
+    /// Not limited.
     pub descriptors: u64,
 }
 

@@ -30,8 +30,8 @@ struct RollbackState {
 }
 
 impl Registry {
-    /// Takes what lies in the folder now as a new generation, also what was rolled back before. When it is refused, what
-    /// serves stays in service.
+    /// Takes what lies in the folder now as a new generation, also what was rolled back before. When it is refused,
+    /// what serves stays in service.
     ///
     /// # Errors
     /// No such plugin; it is disabled; it waits for an operator's word on data that it loses; the database is away.

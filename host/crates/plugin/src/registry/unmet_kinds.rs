@@ -22,7 +22,8 @@ fn unmet_kinds(reader: &PluginReport, all: &[PluginReport]) -> Vec<String> {
         .collect()
 }
 
-/// What to say when `plugin` is not in service any more: the readers of a kind that it wrote and that no plugin writes now.
+/// What to say when `plugin` is not in service any more: the readers of a kind that it wrote and that no plugin writes
+/// now.
 pub fn readers_without(plugin: &str, all: &[PluginReport]) -> Vec<String> {
     let gone = all.iter().find(|report| report.name == plugin && report.state != State::Active);
     let kinds = gone.map(|report| &report.provides_kinds[..]).unwrap_or_default();

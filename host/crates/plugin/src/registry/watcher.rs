@@ -27,8 +27,8 @@ const POLL: Duration = Duration::from_secs(3);
 const BURST_PAUSE: Duration = Duration::from_millis(50);
 /// How often a host asks whether another one has decided something; the contract allows 5 s.
 const FOLLOW: Duration = Duration::from_secs(1);
-/// When plugins are tried again that the host itself failed. Each time it doubles: what is in the way stays there at times,
-/// and a schema step keeps writers of cards waiting for a moment.
+/// When plugins are tried again that the host itself failed. Each time it doubles: what is in the way stays there at
+/// times, and a schema step keeps writers of cards waiting for a moment.
 const FIRST_RETRY: Duration = Duration::from_secs(15);
 const MAX_RETRY: Duration = Duration::from_secs(240);
 /// Names of what was moved into the folder that are remembered; the rest waits like any other.

@@ -93,8 +93,8 @@ impl Slot {
         if computed.saturating_sub(before) < COMPUTED {
             return;
         }
-        // The mark first, then a look whether the poll still goes on: the thread looks in the other order, so that either
-        // it sees the mark and ends, or we see that it is over and leave the next poll alone.
+        // The mark first, then a look whether the poll still goes on: the thread looks in the other order, so that
+        // either it sees the mark and ends, or we see that it is over and leave the next poll alone.
         self.put_back.store(true, Ordering::Relaxed);
         std::sync::atomic::fence(Ordering::SeqCst);
         if self.poll.load(Ordering::Relaxed) == self.seen.load(Ordering::Relaxed) {

@@ -16,8 +16,8 @@ pub struct Check {
     validate: Option<String>,
 }
 
-/// Checks of tables and domains, outermost first, and NOT NULL that older rows need not hold to (PostgreSQL 18). Those that a
-/// table inherits go with the ones above.
+/// Checks of tables and domains, outermost first, and NOT NULL that older rows need not hold to (PostgreSQL 18). Those
+/// that a table inherits go with the ones above.
 const CHECKS: &str = "
     SELECT k.conname::text, o.owner,
            'ALTER ' || o.owner || format(' DROP CONSTRAINT %I', k.conname) AS remove,
@@ -30,8 +30,8 @@ const CHECKS: &str = "
 /// Tables below one another, each with the same check by itself.
 const MAX_LEVELS: usize = 100;
 
-/// Takes the checks of a plugin's schema away. Rows came in that were older than a check, or fit one that looks at the clock: they come
-/// back all the same.
+/// Takes the checks of a plugin's schema away. Rows came in that were older than a check, or fit one that looks at the
+/// clock: they come back all the same.
 ///
 /// # Errors
 /// As the server reports them.

@@ -13,7 +13,8 @@ pub async fn large_objects_are_open(session: &Client) -> anyhow::Result<bool> {
     public_may_call(session, "pg_catalog.lo_from_bytea(oid, bytea)").await.context("asking who may make large objects")
 }
 
-/// Whether plugins can take advisory locks, which one session can have so many of that the server has no room for others.
+/// Whether plugins can take advisory locks, which one session can have so many of that the server has no room for
+/// others.
 ///
 /// # Errors
 /// As the server reports them.
@@ -29,7 +30,8 @@ pub async fn snapshots_are_open(session: &Client) -> anyhow::Result<bool> {
     public_may_call(session, "pg_catalog.pg_export_snapshot()").await.context("asking who may export snapshots")
 }
 
-/// Whether plugins can write messages into the write-ahead log; one of a gigabyte keeps a crashed server from coming up again.
+/// Whether plugins can write messages into the write-ahead log; one of a gigabyte keeps a crashed server from coming up
+/// again.
 ///
 /// # Errors
 /// As the server reports them.
@@ -93,7 +95,8 @@ pub async fn transactions_can_be_prepared(session: &Client) -> anyhow::Result<bo
     Ok(row.try_get(0)?)
 }
 
-/// Other databases of the server that anybody with a login may connect to: what fences plugins stands in the host's alone.
+/// Other databases of the server that anybody with a login may connect to: what fences plugins stands in the host's
+/// alone.
 ///
 /// # Errors
 /// As the server reports them.

@@ -8,8 +8,8 @@ use cardinal_database::sql;
 
 const TAG_BYTES: usize = 16;
 
-/// One statement, in a block that cannot be left: PostgreSQL itself refuses there to begin, commit or roll back. The tag
-/// is random, so that no text can contain it and end the block early.
+/// One statement, in a block that cannot be left: PostgreSQL itself refuses there to begin, commit or roll back. The
+/// tag is random, so that no text can contain it and end the block early.
 pub(super) fn in_block(statement: &str) -> anyhow::Result<String> {
     do_block(&format!("BEGIN EXECUTE {}; END", sql::literal(statement)))
 }

@@ -1,8 +1,8 @@
 //! Keys to the cards: taken out of the statements of schema.sql and made last of all.
 //!
 //! While the file runs, a check that always holds stands in the place of each, under the name that the key will have.
-//! PostgreSQL renames, drops and copies it as it would the key, so that what the file does to the key, its column or its
-//! table afterwards comes out the same.
+//! PostgreSQL renames, drops and copies it as it would the key, so that what the file does to the key, its column or
+//! its table afterwards comes out the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -280,8 +280,8 @@ impl ReadyKeys<'_> {
         self.keys.is_empty()
     }
 
-    /// Gives the column of each an index where it has none: the removal of any card looks for its rows in each such table, and
-    /// would read the whole of it.
+    /// Gives the column of each an index where it has none: the removal of any card looks for its rows in each such
+    /// table, and would read the whole of it.
     pub(super) async fn index(&self, tx: &Transaction<'_>) -> Result<(), Failure> {
         for (place, _) in &self.keys {
             let row = tx.query_one(IS_INDEXED.as_str(), &[&place.relation, &place.column]).await;
@@ -298,8 +298,8 @@ impl ReadyKeys<'_> {
         Ok(())
     }
 
-    /// Keys to tables whose rows go with a card have their index, too: PostgreSQL looks for the rows of each row that goes. A large
-    /// table keeps what it has: removals of cards would wait while its index is made.
+    /// Keys to tables whose rows go with a card have their index, too: PostgreSQL looks for the rows of each row that
+    /// goes. A large table keeps what it has: removals of cards would wait while its index is made.
     pub(super) async fn index_further(&self, tx: &Transaction<'_>) -> anyhow::Result<()> {
         let keyed: Vec<u32> = self.keys.iter().map(|(place, _)| place.relation).collect();
         let rows = tx.query(FURTHER_KEYS.as_str(), &[&self.schema, &keyed]).await;

@@ -1,5 +1,5 @@
-//! The turn of a schema step to lock the cards. Steps of several plugins take turns here, where no writer of a card waits
-//! behind them; without it each would wait for the others' locks on the cards, with all writers behind it.
+//! The turn of a schema step to lock the cards. Steps of several plugins take turns here, where no writer of a card
+//! waits behind them; without it each would wait for the others' locks on the cards, with all writers behind it.
 
 use anyhow::Context as _;
 use tokio_postgres::{Client, error::SqlState};
@@ -11,8 +11,8 @@ const TURN_TIMEOUT: &str = "20s";
 /// Conflicts with itself, and with nothing that reads or writes the table or locks a row of it.
 const TAKE: &str = "LOCK TABLE public.plugin_schema_state IN SHARE UPDATE EXCLUSIVE MODE";
 
-/// Lies in a transaction of the provisioner's session, where neither the plugin nor its step gets at it. Has to be given back
-/// before that session is used for anything else.
+/// Lies in a transaction of the provisioner's session, where neither the plugin nor its step gets at it. Has to be
+/// given back before that session is used for anything else.
 pub(super) struct CardsTurn<'a> {
     session: &'a Client,
     is_taken: bool,

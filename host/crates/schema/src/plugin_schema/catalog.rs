@@ -105,7 +105,8 @@ pub async fn unknown(
     Ok(unknown)
 }
 
-/// Columns of the schema with a key to the cards and no index, each with its table: every removal of a card reads these tables whole.
+/// Columns of the schema with a key to the cards and no index, each with its table: every removal of a card reads these
+/// tables whole.
 ///
 /// # Errors
 /// As the server reports them.
@@ -158,8 +159,8 @@ pub(super) async fn actions_refusal(
 }
 
 impl Step<'_> {
-    /// Lets the run-time role in once the catalog holds nothing but what is known. Else it is shut out, whatever an older
-    /// version let it have.
+    /// Lets the run-time role in once the catalog holds nothing but what is known. Else it is shut out, whatever an
+    /// older version let it have.
     pub(super) async fn check_catalog(&self, session: &Client) -> Result<(), StepError> {
         session
             .batch_execute("SET search_path = pg_catalog, pg_temp")
@@ -174,8 +175,9 @@ impl Step<'_> {
         Ok(session.batch_execute(&usage).await.context("letting the plugin into its schema")?)
     }
 
-    /// The look at what was committed, from outside. The one within the transaction found nothing; should something have
-    /// come about after it, nobody gets to use it: a plugin that had nothing before loses all, of another the data stays.
+    /// The look at what was committed, from outside. The one within the transaction found nothing; should something
+    /// have come about after it, nobody gets to use it: a plugin that had nothing before loses all, of another the data
+    /// stays.
     pub(super) async fn check_committed(&self, session: &Client, first_time: bool) -> Result<(), StepError> {
         let checked = self.check_catalog(session).await;
         if first_time && matches!(checked, Err(StepError::Refused(_))) {
@@ -207,8 +209,8 @@ impl Step<'_> {
 
 pub const EXPECTED: &str = "a schema of tables, columns, constraints, indexes, sequences, plain views and types, with built-in \
     functions, and keys of one uuid to the cards";
-/// Takes from a plugin's run-time role its way into the schema, its login and its sessions, until a step finds the schema
-/// safe. In no transaction, which one of the two could undo.
+/// Takes from a plugin's run-time role its way into the schema, its login and its sessions, until a step finds the
+/// schema safe. In no transaction, which one of the two could undo.
 pub(super) async fn revoke_access(session: &Client, names: &RoleNames, plugin: &str) -> anyhow::Result<()> {
     let (schema, role) = (roles::plugin_schema_name(plugin), names.plugin_runtime(plugin));
     let close = format!("REVOKE USAGE ON SCHEMA {} FROM {}", sql::identifier(&schema), sql::identifier(&role));

@@ -31,8 +31,8 @@ const ENDING_PAUSE: Duration = Duration::from_millis(250);
 const OPEN_SCHEMA_ROLES: &str =
     "SELECT FROM pg_catalog.pg_roles WHERE pg_catalog.starts_with(rolname::text, $1 || 's_') AND rolcanlogin LIMIT 1";
 
-/// Closes every schema role that has no step under way, and ends what it still runs; and unless hosts serve another database
-/// `beside` this one, the logins of plugins that no host has in service.
+/// Closes every schema role that has no step under way, and ends what it still runs; and unless hosts serve another
+/// database `beside` this one, the logins of plugins that no host has in service.
 ///
 /// # Errors
 /// As the server reports them.
@@ -65,8 +65,8 @@ async fn close_unused(client: &tokio_postgres::Client, names: &RoleNames) -> any
     }
 }
 
-/// Closes the schema role of one plugin, and ends what it still runs. Waits for a step of this plugin that is under way: that
-/// of another host closes the role by itself, and the sessions of a process that died end with it.
+/// Closes the schema role of one plugin, and ends what it still runs. Waits for a step of this plugin that is under
+/// way: that of another host closes the role by itself, and the sessions of a process that died end with it.
 ///
 /// # Errors
 /// As the server reports them.

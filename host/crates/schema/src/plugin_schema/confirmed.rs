@@ -1,5 +1,5 @@
-//! What an operator has agreed to lose: `plugin_confirmations`, written by the core, believed for one step of the package
-//! that it was given for.
+//! What an operator has agreed to lose: `plugin_confirmations`, written by the core, believed for one step of the
+//! package that it was given for.
 
 use anyhow::Context as _;
 use tokio_postgres::Transaction;

@@ -1,5 +1,6 @@
-//! How many connections a plugin's run-time login may have. What the server has is divided: the host's own sessions come
-//! first, and what is left is given to the logins of plugins, so that all of them together cannot keep the host out.
+//! How many connections a plugin's run-time login may have. What the server has is divided: the host's own sessions
+//! come first, and what is left is given to the logins of plugins, so that all of them together cannot keep the host
+//! out.
 
 use anyhow::Context as _;
 use tokio_postgres::Client;
@@ -62,7 +63,8 @@ impl Step<'_> {
         let (prefix, own) = (self.names.runtime_prefix(), self.names.plugin_runtime(self.plugin));
         let row = session.query_one(SERVER, &[&prefix, &own]).await.context("counting connections")?;
         let own: Option<i64> = row.get("own");
-        // Roles are the server's: a restore beside the database in use takes no connection from a plugin that serves there.
+        // Roles are the server's: a restore beside the database in use takes no connection from a plugin that serves
+        // there.
         if let Some(own) = own.filter(|own| self.replay && *own > self.connections.into()) {
             return Ok(own);
         }

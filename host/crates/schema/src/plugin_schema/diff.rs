@@ -156,8 +156,8 @@ fn lost_columns(old: &Table, new: &Table) -> Vec<String> {
     old.columns.iter().filter_map(change).collect()
 }
 
-/// What a statement has converted, of columns that were there before the step: the values do not come back when the next
-/// statement gives the column its old type again.
+/// What a statement has converted, of columns that were there before the step: the values do not come back when the
+/// next statement gives the column its old type again.
 pub(super) fn converted(before: &Holders, last: &Holders, now: &Holders) -> Vec<String> {
     let mut converted = Vec::new();
     for (id, known) in before.tables.iter().filter(|(_, table)| !table.is_type) {

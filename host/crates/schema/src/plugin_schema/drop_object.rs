@@ -1,5 +1,5 @@
-//! One object that the look at the catalog refuses, dropped by an operator's word: what an older schema.sql, or somebody by
-//! hand, left in a plugin's schema.
+//! One object that the look at the catalog refuses, dropped by an operator's word: what an older schema.sql, or
+//! somebody by hand, left in a plugin's schema.
 
 use anyhow::{Context as _, bail};
 use tokio_postgres::{Client, error::SqlState};
@@ -27,8 +27,8 @@ pub enum DropOutcome {
 }
 
 impl Step<'_> {
-    /// What the look at the catalog refuses of this plugin, at most twenty; what can be dropped by itself comes first, what
-    /// uses others before those.
+    /// What the look at the catalog refuses of this plugin, at most twenty; what can be dropped by itself comes first,
+    /// what uses others before those.
     ///
     /// # Errors
     /// There is no such plugin in the database, or as the server reports them.
@@ -42,8 +42,8 @@ impl Step<'_> {
         Ok(unknown)
     }
 
-    /// Drops the object that the look at the catalog names so, `a function: plugin_x.f()` or `plugin_x.f()`, and nothing
-    /// that it does not refuse.
+    /// Drops the object that the look at the catalog names so, `a function: plugin_x.f()` or `plugin_x.f()`, and
+    /// nothing that it does not refuse.
     ///
     /// # Errors
     /// There is no such object, or PostgreSQL does not let it go; nothing was changed.
@@ -82,8 +82,8 @@ impl Step<'_> {
         catalog::unknown(&tx, &self.schema(), &roles[0], &roles[1]).await
     }
 
-    /// As the schema role, whose tables and types they are. What somebody else made in the schema is left to the schema's
-    /// owner, but for what opens a table: PostgreSQL may compute something of the plugin's then.
+    /// As the schema role, whose tables and types they are. What somebody else made in the schema is left to the
+    /// schema's owner, but for what opens a table: PostgreSQL may compute something of the plugin's then.
     async fn drop_as_either(
         &self,
         writer: &mut Client,

@@ -1,5 +1,5 @@
-//! The ways into a plugin's tables that a backup and a restore take: the run-time role reads, and the schema role, whose
-//! tables they are, writes.
+//! The ways into a plugin's tables that a backup and a restore take: the run-time role reads, and the schema role,
+//! whose tables they are, writes.
 
 use anyhow::Context as _;
 use tokio_postgres::{Client, error::SqlState};

@@ -19,7 +19,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// What PostgreSQL says about schema.sql: the author's mistake, other work in the way, or a database that is not there.
+    /// What PostgreSQL says about schema.sql: the author's mistake, other work in the way, or a database that is not
+    /// there.
     pub(super) fn from_statement(error: tokio_postgres::Error, statement: Option<&Statement>) -> Self {
         let Some(db_error) = error.as_db_error() else {
             return Self::Failed(anyhow::Error::new(error).context("running schema.sql"));

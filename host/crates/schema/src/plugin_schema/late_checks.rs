@@ -1,6 +1,7 @@
-//! Checks that schema.sql adds to tables that were there. PostgreSQL would compute them for each row while it keeps everybody
-//! from the table, and it does not interrupt every expression. So the rows are looked at before the table is locked, the check is
-//! made NOT VALID, which holds for new rows, and it is validated behind the commit, while others read and write.
+//! Checks that schema.sql adds to tables that were there. PostgreSQL would compute them for each row while it keeps
+//! everybody from the table, and it does not interrupt every expression. So the rows are looked at before the table is
+//! locked, the check is made NOT VALID, which holds for new rows, and it is validated behind the commit, while others
+//! read and write.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -124,8 +125,8 @@ impl<'a> Late<'a> {
 /// PostgreSQL does not interrupt every expression: so long after its time-out a session is left to its end.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Has the rows checked while others read and write. What the file did has been committed, and its step counts: a check that rows
-/// break, which were written since they were looked at or could not be looked at, holds for new ones.
+/// Has the rows checked while others read and write. What the file did has been committed, and its step counts: a check
+/// that rows break, which were written since they were looked at or could not be looked at, holds for new ones.
 pub(super) async fn validate_checks(
     session: &Client,
     step: &Step<'_>,

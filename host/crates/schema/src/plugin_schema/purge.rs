@@ -1,5 +1,5 @@
-//! A plugin's data dropped for good: its schema with all tables, its two roles, its settings and what was recorded of its
-//! schema steps. Whose its name is stays, and so does what it wrote into cards.
+//! A plugin's data dropped for good: its schema with all tables, its two roles, its settings and what was recorded of
+//! its schema steps. Whose its name is stays, and so does what it wrote into cards.
 
 use std::time::{Duration, Instant};
 
@@ -48,9 +48,9 @@ pub struct Purge<'a> {
 }
 
 impl Purge<'_> {
-    /// Drops the tables with keys to the cards first, each in a transaction of its own, since that locks the cards; then the
-    /// rest in one. Whoever enables the plugin, or has its schema made, waits for the transaction that is under way, and
-    /// makes the schema anew behind it. A purge that was broken off is finished by the next one.
+    /// Drops the tables with keys to the cards first, each in a transaction of its own, since that locks the cards;
+    /// then the rest in one. Whoever enables the plugin, or has its schema made, waits for the transaction that is
+    /// under way, and makes the schema anew behind it. A purge that was broken off is finished by the next one.
     ///
     /// # Errors
     /// Refused: it is not disabled, or some host has it in service. Failed: the database was not there.

@@ -15,8 +15,8 @@ const PLUGINS: &str = "SELECT plugin FROM public.plugin_schema_state ORDER BY pl
 /// A plugin whose step is under way is left out: the step looks by itself.
 const IDLE_ROW: &str = "SELECT FROM public.plugin_schema_state WHERE plugin = $1 FOR UPDATE SKIP LOCKED";
 
-/// Looks at the schemas of all plugins, those included that are disabled, whose package is gone, or whose step was killed
-/// between its commit and its record. One that has something unknown is named in the log and shut out.
+/// Looks at the schemas of all plugins, those included that are disabled, whose package is gone, or whose step was
+/// killed between its commit and its record. One that has something unknown is named in the log and shut out.
 ///
 /// # Errors
 /// As the server reports them.

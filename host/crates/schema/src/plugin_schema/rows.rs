@@ -1,6 +1,6 @@
 //! What a schema.sql did to the rows that were there. The server counts per table which rows a transaction deletes and
-//! updates, keys' actions included; which columns an UPDATE writes to, the statements say. To fill columns that the same
-//! file adds loses nothing.
+//! updates, keys' actions included; which columns an UPDATE writes to, the statements say. To fill columns that the
+//! same file adds loses nothing.
 //!
 //! Each statement is looked at by itself: what one may do must not hide what another does.
 
@@ -12,9 +12,9 @@ use tokio_postgres::Transaction;
 use super::diff::{self, Holders};
 use cardinal_schema_sql::{Overwrite, Statement, Work};
 
-/// The table that a statement names and those below it, whose rows it writes as well; with the columns of these names, which
-/// in a table below may be older than the one above. Looked up right before the statement runs: another one may give the
-/// name to another table.
+/// The table that a statement names and those below it, whose rows it writes as well; with the columns of these names,
+/// which in a table below may be older than the one above. Looked up right before the statement runs: another one may
+/// give the name to another table.
 const TARGETS: &str = "
     WITH RECURSIVE below (oid, is_target, is_view) AS (
       SELECT c.oid, true, c.relkind = 'v'

@@ -116,8 +116,8 @@ impl<'a> Run<'a> {
         Ok(Done { lost })
     }
 
-    /// Keys to the cards, checked once more, without the lock that writers of cards wait for. Their rows were checked before
-    /// the commit and new ones always are, so a key that PostgreSQL has no time to validate holds all the same.
+    /// Keys to the cards, checked once more, without the lock that writers of cards wait for. Their rows were checked
+    /// before the commit and new ones always are, so a key that PostgreSQL has no time to validate holds all the same.
     async fn validate_keys(&self, made: &[NewKey], end: Instant) -> Result<(), Failure> {
         for made in made.iter().filter(|made| made.is_checked) {
             constraints::limit(&self.session, end).await?;
@@ -270,8 +270,9 @@ fn remove_repeated(lost: &mut Vec<String>) {
     lost.retain(|loss| seen.insert(loss.clone()));
 }
 
-/// An index that a removal of cards needs stays for as long as its key: without it, removing any card reads the whole table.
-/// Keys that had none before are left as they are. In a replay the tables are as they were when the backup was made.
+/// An index that a removal of cards needs stays for as long as its key: without it, removing any card reads the whole
+/// table. Keys that had none before are left as they are. In a replay the tables are as they were when the backup was
+/// made.
 async fn check_indexes(tx: &Transaction<'_>, schema: &str, before: &[String]) -> Result<(), Failure> {
     let mut unindexed = catalog::unindexed_keys(tx, schema).await?;
     unindexed.retain(|column| !before.contains(column));

@@ -1,8 +1,8 @@
-//! Types and domains that an earlier run of schema.sql made. There is no IF NOT EXISTS for them, and no other way to say
-//! them in a file that runs again.
+//! Types and domains that an earlier run of schema.sql made. There is no IF NOT EXISTS for them, and no other way to
+//! say them in a file that runs again.
 //!
-//! One that is there is left as it is if the file says the same. To compare the two, PostgreSQL makes the file's beside the
-//! other, under another name, and that is undone: nothing here has to know how it writes a default or a check.
+//! One that is there is left as it is if the file says the same. To compare the two, PostgreSQL makes the file's beside
+//! the other, under another name, and that is undone: nothing here has to know how it writes a default or a check.
 
 use anyhow::Context as _;
 use cardinal_base::printable::plain;
@@ -60,9 +60,10 @@ const DESCRIPTION: &str = "
       FROM pg_catalog.pg_range r JOIN pg_catalog.pg_opclass o ON o.oid = r.rngsubopc WHERE r.rngtypid = t.oid)
     FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE n.nspname = $1 AND t.typname = $2";
 
-/// Holds a composite type, a domain or a range that is there against the file, and refuses a difference, unless a statement
-/// behind this one alters the type: then the author has seen to it. Nothing is added by itself, since a backup has no more
-/// than the files to make the types again. Enums get their values by `ALTER TYPE ... ADD VALUE IF NOT EXISTS`.
+/// Holds a composite type, a domain or a range that is there against the file, and refuses a difference, unless a
+/// statement behind this one alters the type: then the author has seen to it. Nothing is added by itself, since a
+/// backup has no more than the files to make the types again. Enums get their values by
+/// `ALTER TYPE ... ADD VALUE IF NOT EXISTS`.
 pub(super) async fn compare(
     tx: &Transaction<'_>,
     schema: &str,

@@ -20,8 +20,8 @@ use crate::keyed_tables::{KEYED, STRONG_MODES};
 use cardinal_database::roles::{self, RoleNames};
 use cardinal_schema_sql::Statement;
 
-/// How long schema.sql may hold locks that others wait for. With the way to notice it and to end the statement, the default
-/// is about what is promised.
+/// How long schema.sql may hold locks that others wait for. With the way to notice it and to end the statement, the
+/// default is about what is promised.
 #[derive(Clone, Copy, Debug)]
 pub struct LockLimits {
     /// One that keeps others from writing cards, held or waited for, in all tries together.
@@ -39,8 +39,8 @@ impl Default for LockLimits {
 /// For operators.
 const PROMISED_KEYED_LOCK: Duration = Duration::from_secs(2);
 const PROMISED_CARDS_LOCK: Duration = Duration::from_secs(1);
-/// Locks that schema.sql may hold at once. A server has one table of them, in which every writer and every login needs a
-/// place; by default it has room for 6,400.
+/// Locks that schema.sql may hold at once. A server has one table of them, in which every writer and every login needs
+/// a place; by default it has room for 6,400.
 const MAX_LOCKS: i64 = 3_000;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// A server that does not answer a cancel request is left to the end of the role's sessions.
@@ -55,9 +55,9 @@ static KEYED_TABLES: LazyLock<String> = LazyLock::new(|| {
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1"
     )
 });
-/// Whether the session holds a lock that keeps others from writing cards, whether it waits for one, its locks, the logins
-/// that it waits for (PostgreSQL's own workers have none), and whether it keeps cards from being removed by a lock on one of
-/// the tables.
+/// Whether the session holds a lock that keeps others from writing cards, whether it waits for one, its locks, the
+/// logins that it waits for (PostgreSQL's own workers have none), and whether it keeps cards from being removed by a
+/// lock on one of the tables.
 static LOOK: LazyLock<String> = LazyLock::new(|| {
     format!(
         "

@@ -1,5 +1,6 @@
-//! The session of a login that may make roles, often a superuser's. It touches `pg_catalog` and schema `cardinal` alone:
-//! the core's owner can make any object in `public`, and whatever such an object runs here would run as a superuser.
+//! The session of a login that may make roles, often a superuser's. It touches `pg_catalog` and schema `cardinal`
+//! alone: the core's owner can make any object in `public`, and whatever such an object runs here would run as a
+//! superuser.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -46,7 +47,8 @@ impl Maker {
         begin(&mut self.client).await
     }
 
-    /// Whether the owner is there and can do its work in this database; another of the same name may have made the role.
+    /// Whether the owner is there and can do its work in this database; another of the same name may have made the
+    /// role.
     pub(super) async fn has_owner(&mut self, names: &RoleNames) -> anyhow::Result<bool> {
         let sql = "SELECT FROM pg_catalog.pg_roles WHERE rolname = $1 AND rolcanlogin
                      AND pg_catalog.has_database_privilege(oid, pg_catalog.current_database(), 'CONNECT')
@@ -97,8 +99,8 @@ impl Maker {
     }
 }
 
-/// Ends plugins' sessions that this one waits for, once it has waited for a second: they may have been left by a host that was
-/// killed, and no host watches them before its start is over.
+/// Ends plugins' sessions that this one waits for, once it has waited for a second: they may have been left by a host
+/// that was killed, and no host watches them before its start is over.
 async fn end_blockers(login: &ConnectParams, names: &RoleNames, backend: i32) -> Infallible {
     let end =
         "SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.unnest(pg_catalog.pg_blocking_pids($1)) b (pid)

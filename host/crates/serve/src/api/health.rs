@@ -21,8 +21,8 @@ use cardinal_store::error::StoreError;
 /// How long the database may take to say that it is there.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A query is ignored: balancers add one to get past caches, or to tell whose probe it is, and a host must not look dead
-/// for it.
+/// A query is ignored: balancers add one to get past caches, or to tell whose probe it is, and a host must not look
+/// dead for it.
 pub fn routes() -> Vec<Route> {
     vec![
         Route::get("/healthz", alive)

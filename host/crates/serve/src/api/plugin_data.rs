@@ -1,5 +1,5 @@
-//! `DELETE /v1/admin/plugin-registry/{name}/data`: everything that a plugin has in the database dropped for good. Disabling
-//! a plugin leaves its data alone, and so does removing its package; this is the third verb.
+//! `DELETE /v1/admin/plugin-registry/{name}/data`: everything that a plugin has in the database dropped for good.
+//! Disabling a plugin leaves its data alone, and so does removing its package; this is the third verb.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! `POST /v1/admin/plugin-registry/upload`: a signed plugin over the network, where an operator has allowed it. The body is
-//! the one file that `cardinal plugin pack` makes; the minisign file beside it comes in a header.
+//! `POST /v1/admin/plugin-registry/upload`: a signed plugin over the network, where an operator has allowed it. The
+//! body is the one file that `cardinal plugin pack` makes; the minisign file beside it comes in a header.
 
 use std::{sync::Arc, time::Duration};
 

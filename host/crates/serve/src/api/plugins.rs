@@ -1,4 +1,5 @@
-//! What the host says of plugins. Their own routes, below `/v1/admin/plugins/{prefix}`, are found in `request/target.rs`.
+//! What the host says of plugins. Their own routes, below `/v1/admin/plugins/{prefix}`, are found in
+//! `request/target.rs`.
 
 use std::sync::Arc;
 

@@ -73,8 +73,8 @@ struct System {
     pools: Vec<PoolReport>,
     /// How many plugins there are in each state.
     plugins: BTreeMap<String, u64>,
-    /// Ends of this host's workers that no plugin is known to have caused, of the last 200 ends: `count`, and the `last`
-    /// one with what ran and had calls under way.
+    /// Ends of this host's workers that no plugin is known to have caused, of the last 200 ends: `count`, and the
+    /// `last` one with what ran and had calls under way.
     unattributed_crashes: Map<String, Value>,
     process: Map<String, Value>,
     requests: Map<String, Value>,

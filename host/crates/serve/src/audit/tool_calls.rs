@@ -1,5 +1,5 @@
-//! Tool calls on their way into the audit log. Each has its row, and there are many: a call leaves behind what its row is
-//! made of, and rows that come together are made and written together.
+//! Tool calls on their way into the audit log. Each has its row, and there are many: a call leaves behind what its row
+//! is made of, and rows that come together are made and written together.
 
 use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
 

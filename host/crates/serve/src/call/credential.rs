@@ -11,7 +11,8 @@ use cardinal_identity::auth::{
     caller::{CallerKind, SharedCaller},
 };
 
-/// How often a stream looks at its reader's rights when no change of them is heard of: a credential ends by itself, too.
+/// How often a stream looks at its reader's rights when no change of them is heard of: a credential ends by itself,
+/// too.
 pub const RECHECK_RIGHTS: Duration = Duration::from_secs(2);
 
 /// The credential of a request, and no more of it.

@@ -17,15 +17,15 @@ use rust_embed::RustEmbed;
 use super::entity_tag::names_tag;
 use cardinal_base::{coding::Coding, hex::hex};
 
-/// Nothing inline, nothing from elsewhere; strings become HTML only through the page's own sanitizer. Pictures of others
-/// come through the host (`/v1/admin/pictures`) and stand in the page as blobs.
+/// Nothing inline, nothing from elsewhere; strings become HTML only through the page's own sanitizer. Pictures of
+/// others come through the host (`/v1/admin/pictures`) and stand in the page as blobs.
 pub const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'; \
     form-action 'self'; frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; \
     trusted-types svelte-trusted-html plugin-html default";
 
-/// The frame in which a plugin's tab runs apart from the page: an origin of its own, no requests but for scripts of ours.
-/// What it wants else it asks the page for.
+/// The frame in which a plugin's tab runs apart from the page: an origin of its own, no requests but for scripts of
+/// ours. What it wants else it asks the page for.
 pub const FRAME_SECURITY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'self'; img-src blob: data:; \
     font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; object-src 'none'; \
     require-trusted-types-for 'script'; trusted-types svelte-trusted-html plugin-html default";

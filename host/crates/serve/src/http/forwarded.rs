@@ -18,8 +18,8 @@ pub struct Origin {
     pub trusted: bool,
 }
 
-/// Addresses that sent `X-Forwarded-For` or `Forwarded` and are not in TRUSTED_PROXIES: proxies that nobody declared, or
-/// strangers who pretend. All clients of the former share one address for limits and the throttle of logins.
+/// Addresses that sent `X-Forwarded-For` or `Forwarded` and are not in TRUSTED_PROXIES: proxies that nobody declared,
+/// or strangers who pretend. All clients of the former share one address for limits and the throttle of logins.
 #[derive(Default)]
 pub struct UndeclaredProxies(Mutex<Vec<IpAddr>>);
 

@@ -1,4 +1,5 @@
-//! A failure as a problem document. What the HTTP parser refuses is made from the same value in `request/unreadable.rs`.
+//! A failure as a problem document. What the HTTP parser refuses is made from the same value in
+//! `request/unreadable.rs`.
 
 use crate::http::error::ApiError;
 use bytes::Bytes;

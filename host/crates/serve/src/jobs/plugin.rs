@@ -1,8 +1,8 @@
 //! A plugin's job: its handler is called, watched and asked to stop. What the handler reports is recorded every two
 //! seconds and whenever it saves a checkpoint, under the job's lease.
 //!
-//! A job is asked to stop when somebody cancels it, when its starter's rights are gone, and when its plugin or its host is
-//! being replaced; after [`STOP_GRACE`] its call is dropped. In the last two cases it goes on from its checkpoint.
+//! A job is asked to stop when somebody cancels it, when its starter's rights are gone, and when its plugin or its host
+//! is being replaced; after [`STOP_GRACE`] its call is dropped. In the last two cases it goes on from its checkpoint.
 
 use std::{
     sync::{

@@ -1,5 +1,5 @@
-//! Plugins' jobs that the host starts at the times of their manifests. The table `plugin_schedules` has the next time of
-//! each for all hosts: whoever comes first takes it. A time that was missed is made up for once.
+//! Plugins' jobs that the host starts at the times of their manifests. The table `plugin_schedules` has the next time
+//! of each for all hosts: whoever comes first takes it. A time that was missed is made up for once.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Routes that others wrote: a plugin's paths and schemas as they stand in its manifest. Whatever they say, the document
-//! stays whole: no schema points out of itself, none is larger than it may be, what is no schema is left out.
+//! Routes that others wrote: a plugin's paths and schemas as they stand in its manifest. Whatever they say, the
+//! document stays whole: no schema points out of itself, none is larger than it may be, what is no schema is left out.
 
 use serde_json::{Map, Value, json};
 

@@ -60,8 +60,8 @@ fn is_read_ahead(reads: Reads) -> bool {
     matches!(reads, Reads::Json | Reads::MergePatch)
 }
 
-/// 415 unless the body is of a type that is read and not encoded. A body without a type is taken for JSON; a merge patch
-/// must say what it is.
+/// 415 unless the body is of a type that is read and not encoded. A body without a type is taken for JSON; a merge
+/// patch must say what it is.
 fn media(parts: &Parts, reads: Reads) -> ApiResult<()> {
     let types = reads.media_types();
     let refused =

@@ -87,7 +87,8 @@ impl Stream {
         }
     }
 
-    /// Waits while nobody can say: what a host that is cut off from the database does not know to be allowed is not sent.
+    /// Waits while nobody can say: what a host that is cut off from the database does not know to be allowed is not
+    /// sent.
     async fn may_go_on(&mut self) -> bool {
         loop {
             self.changes.mark_unchanged();

@@ -34,7 +34,8 @@ const METHODS: [Method; 9] = [
     Method::TRACE,
 ];
 
-/// What the span of a request has beyond the request's line in the log. Headers are shared with the request, not copied.
+/// What the span of a request has beyond the request's line in the log. Headers are shared with the request, not
+/// copied.
 pub(super) struct ServerSpan {
     started: OffsetDateTime,
     state: Option<HeaderValue>,

@@ -85,8 +85,8 @@ impl<'a> Target<'a> {
         Ok(caller.require(&scope).map_err(|refusal| app.auth.step_up(refusal, caller, &scope))?)
     }
 
-    /// Whether it may go on for longer than the core works on a request: a plugin's calls have deadlines of their own, and
-    /// so have streams.
+    /// Whether it may go on for longer than the core works on a request: a plugin's calls have deadlines of their own,
+    /// and so have streams.
     fn lasts(&self) -> bool {
         match self {
             Self::Core { route, .. } => route.reads == Reads::Stream,

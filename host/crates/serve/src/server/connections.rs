@@ -95,8 +95,8 @@ impl Connections {
     }
 
     /// A place for a connection that was accepted, from an address or from the local socket. Waits while the listener
-    /// is full of requests. `None`: the address is over its share and there is no reserved place left, or the listener is
-    /// full and the address asks again and again though it is refused.
+    /// is full of requests. `None`: the address is over its share and there is no reserved place left, or the listener
+    /// is full and the address asks again and again though it is refused.
     pub(super) async fn admit(self: &Arc<Self>, peer: Option<IpAddr>) -> Option<ConnectionSlot> {
         if self.places.available_permits() == 0 && peer.is_some_and(|peer| self.limits.floods(peer)) {
             return None;

@@ -1,8 +1,8 @@
 //! Polling a connection again at once when it has woken itself.
 //!
-//! The body of a request and its handler live in the task of their connection and wake each other: reading one body does
-//! so two or three times. Left to the runtime, each such wake puts the task at the end of a queue and gets another thread
-//! up to look for work, which costs more than the request.
+//! The body of a request and its handler live in the task of their connection and wake each other: reading one body
+//! does so two or three times. Left to the runtime, each such wake puts the task at the end of a queue and gets another
+//! thread up to look for work, which costs more than the request.
 
 use std::{
     future::Future,

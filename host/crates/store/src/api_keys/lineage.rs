@@ -3,8 +3,8 @@
 //! Makers form a tree, since a key is made with one that was there before, and a successor takes the place of the key
 //! that it was rotated from. No query here relies on that: none runs for ever on a circle.
 //!
-//! A lineage belongs to one owner. Whoever makes, changes, rotates or revokes a key locks the owner's row first, so that
-//! these take turns: each finds the lineage as the one before it left it.
+//! A lineage belongs to one owner. Whoever makes, changes, rotates or revokes a key locks the owner's row first, so
+//! that these take turns: each finds the lineage as the one before it left it.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use time::OffsetDateTime;
@@ -157,8 +157,8 @@ pub async fn revoke_family(tx: &Transaction<'_>, id: Uuid) -> Result<Vec<KeyReco
     Ok(rows.iter().map(from_row).collect())
 }
 
-/// Leaves nothing in the lineage of `id` a scope beyond `scopes`, and gives what was changed. A key that is left without
-/// any is revoked.
+/// Leaves nothing in the lineage of `id` a scope beyond `scopes`, and gives what was changed. A key that is left
+/// without any is revoked.
 pub async fn narrow_family(tx: &Transaction<'_>, id: Uuid, scopes: &[String]) -> Result<Vec<KeyRecord>, StoreError> {
     let sql = format!(
         "WITH RECURSIVE {ROTATIONS}, {FAMILY}

@@ -79,8 +79,8 @@ pub async fn take_approved(pool: &Pool, binding: &Binding, pin: Option<&str>) ->
     change(pool, &sql, &[&binding.as_slice(), &pin], "used").await
 }
 
-/// Takes the refusals of this very call that its caller has not heard of; gives the latest. The next call is asked about
-/// anew.
+/// Takes the refusals of this very call that its caller has not heard of; gives the latest. The next call is asked
+/// about anew.
 pub async fn take_denied(pool: &Pool, binding: &Binding) -> Result<Option<Uuid>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
@@ -91,7 +91,8 @@ pub async fn take_denied(pool: &Pool, binding: &Binding) -> Result<Option<Uuid>,
     Ok(rows.iter().map(|row: &Row| row.get(0)).max())
 }
 
-/// The same as [`take_approved`] for a client that answers with the call that it repeats: decided by `by` unless a person was first.
+/// The same as [`take_approved`] for a client that answers with the call that it repeats: decided by `by` unless a
+/// person was first.
 pub async fn take_elicited(
     pool: &Pool,
     id: Uuid,
@@ -124,7 +125,8 @@ pub async fn void_used(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Ends the questions and approvals of this call that are about something else than what is pinned now; gives their ids.
+/// Ends the questions and approvals of this call that are about something else than what is pinned now; gives their
+/// ids.
 pub async fn void_outdated(pool: &Pool, binding: &Binding, pin: Option<&str>) -> Result<Vec<Uuid>, StoreError> {
     let mut client = pool.get().await?;
     let tx = client.transaction().await?;

@@ -1,5 +1,6 @@
-//! Searches of one or two characters in the order of titles or SKUs. They match beginnings: what they find by the column
-//! of the order lies together there, and only what they find by the other column, or by a line within, is gathered.
+//! Searches of one or two characters in the order of titles or SKUs. They match beginnings: what they find by the
+//! column of the order lies together there, and only what they find by the other column, or by a line within, is
+//! gathered.
 
 use uuid::Uuid;
 
@@ -15,8 +16,8 @@ use super::{
 use crate::error::StoreError;
 use cardinal_cards::{filter::Column, page::Place};
 
-/// The list along the `ranges` of the text, of each group up to a place that all share, and what is found elsewhere, at most
-/// `max_found` cards. The last column says how many those are: with `max_found` of them the page may miss some.
+/// The list along the `ranges` of the text, of each group up to a place that all share, and what is found elsewhere, at
+/// most `max_found` cards. The last column says how many those are: with `max_found` of them the page may miss some.
 pub(super) fn page(
     wanted: &PageQuery<'_>,
     groups: &GroupList,

@@ -7,9 +7,9 @@ use super::Conditions;
 use crate::error::StoreError;
 use cardinal_database::{bounded_rows::Rows, pool::Connection};
 
-/// How long a statement may take is said here, and what it may keep in memory: the ids of half a million cards. Compiling
-/// a plan takes longer than most of them run. Set for the transaction: nothing is left behind on a connection that others
-/// use, poolers' too.
+/// How long a statement may take is said here, and what it may keep in memory: the ids of half a million cards.
+/// Compiling a plan takes longer than most of them run. Set for the transaction: nothing is left behind on a connection
+/// that others use, poolers' too.
 macro_rules! begin {
     ($timeout:literal, $plan:literal) => {
         concat!(
@@ -115,8 +115,8 @@ impl Statement {
         Ok(Rows::read(client.query_raw(&statement, self.query.values()).await?).await?)
     }
 
-    /// All is sent with the first look at the three, in this order: one round trip, and a transaction that ends by itself
-    /// when nobody waits for it any more.
+    /// All is sent with the first look at the three, in this order: one round trip, and a transaction that ends by
+    /// itself when nobody waits for it any more.
     async fn in_terms(
         &self,
         client: &Connection,

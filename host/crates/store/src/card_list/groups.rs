@@ -27,8 +27,8 @@ SELECT m.card_group, (m.share * greatest(c.reltuples, 0))::bigint AS cards
 /// True of rows `w` in a group whose cards have sources in common.
 pub(super) const IS_NOT_MIXED: &str = "w.card_group NOT BETWEEN 11 AND 16";
 
-/// A column by which every statement says how many groups there were when it ran: none is ever removed, so that the same
-/// number means the same groups.
+/// A column by which every statement says how many groups there were when it ran: none is ever removed, so that the
+/// same number means the same groups.
 pub(super) const NUMBER_NOW: &str = "(SELECT count(*) FROM public.card_groups)";
 
 /// What never changes about a group. `kinds` and `plugins` are none where they differ from card to card.
@@ -80,8 +80,8 @@ impl Groups {
 }
 
 impl GroupList {
-    /// The groups whose cards a filter may pick. All of their cards are picked by what groups tell apart, but for those of
-    /// the mixed ones.
+    /// The groups whose cards a filter may pick. All of their cards are picked by what groups tell apart, but for those
+    /// of the mixed ones.
     pub(super) fn picked(&self, filter: &Filter) -> Vec<i32> {
         self.groups.iter().filter(|group| group.may_have(filter)).map(|group| group.id).collect()
     }

@@ -7,8 +7,8 @@ use tokio::sync::OnceCell;
 use crate::error::StoreError;
 use cardinal_database::pool::Connection;
 
-/// Every character that is another one in small letters, and whether that is one character whatever stands beside it. No
-/// script that lies behind has capitals. Read once: a tenth of a second.
+/// Every character that is another one in small letters, and whether that is one character whatever stands beside it.
+/// No script that lies behind has capitals. Read once: a tenth of a second.
 const LETTERS: &str = r#"
 SELECT letter, small, is_simple,
        small || substr(lower(('a' || letter) COLLATE "default"), 2) || lower((letter || U&'\0307') COLLATE "default") AS all_forms

@@ -1,5 +1,5 @@
-//! Lists of many groups. A merge of that many ranges takes longer to begin than the page takes to read, so each range is
-//! read by itself, up to a place that all of them share: below it nothing is missing.
+//! Lists of many groups. A merge of that many ranges takes longer to begin than the page takes to read, so each range
+//! is read by itself, up to a place that all of them share: below it nothing is missing.
 
 use super::{
     PageQuery,
@@ -12,12 +12,12 @@ use crate::error::StoreError;
 
 /// Groups whose ranges say where to read to. They have most of the cards.
 const SAMPLED: usize = 16;
-/// A group says it only where so many of its rows are passed, if any group does: the first place of all is taken, and that
-/// of a few rows would be one by chance.
+/// A group says it only where so many of its rows are passed, if any group does: the first place of all is taken, and
+/// that of a few rows would be one by chance.
 const MIN_PASSED: i32 = 40;
 
-/// A list along the ranges of all groups that the filter picks. The last column says that it has been read to its end, or
-/// as far as the page can need: rows that have to be looked at one by one are read for about `steps` steps.
+/// A list along the ranges of all groups that the filter picks. The last column says that it has been read to its end,
+/// or as far as the page can need: rows that have to be looked at one by one are read for about `steps` steps.
 pub(super) fn walk(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32>) -> Result<Statement, StoreError> {
     if groups.may_be_mixed(wanted.filter) {
         return range_by_range(wanted, groups);
@@ -56,7 +56,8 @@ pub(super) fn walk(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32
     Ok(Statement { sql, query, planned: if steps.is_some() { PlanMode::Walk } else { PlanMode::LongWalk } })
 }
 
-/// The same of thousands of groups, some of them mixed: as much of each range as the page may need, which never ends early.
+/// The same of thousands of groups, some of them mixed: as much of each range as the page may need, which never ends
+/// early.
 fn range_by_range(wanted: &PageQuery<'_>, groups: &GroupList) -> Result<Statement, StoreError> {
     let (base, descending) = (Base::new(wanted.sort.column), wanted.descending());
     let (mut query, columns) = (Conditions::none(), wanted.columns());
@@ -106,8 +107,8 @@ fn fits(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) -> S
     }
 }
 
-/// Groups, and how many rows of each are passed before the place that it proposes. The first place of all is taken: where
-/// every row counts, a page's worth of one group is enough. None for a walk to the end.
+/// Groups, and how many rows of each are passed before the place that it proposes. The first place of all is taken:
+/// where every row counts, a page's worth of one group is enough. None for a walk to the end.
 pub(super) fn sampled(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32>) -> Vec<(i32, i32)> {
     let (mut largest, mut all) = (groups.largest(wanted.filter, SAMPLED), groups.estimate(wanted.filter));
     if largest.is_empty() {

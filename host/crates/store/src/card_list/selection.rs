@@ -1,5 +1,6 @@
 //! Lists whose rows have to be looked at one by one: by a search, or by the time of changes in another order. What is
-//! quickest depends on how many fit. Figures are PostgreSQL's time for a million cards, with all that is read in memory.
+//! quickest depends on how many fit. Figures are PostgreSQL's time for a million cards, with all that is read in
+//! memory.
 
 use super::{
     Count, FoundCards, GroupsChange, PageQuery, Reading, base, beginnings,
@@ -34,8 +35,8 @@ const MAX_GATHERED: i64 = 2_500;
 /// From here on a walk to the end of the list takes less than gathering by words, and by time.
 const MIN_WALKED: i64 = 100_000;
 const MIN_WALKED_BY_TIME: i64 = 400_000;
-/// The most that are gathered by time before a walk is tried: 0.25 µs each with their number, so that it pays as long as
-/// they are fewer than the square root of a few times the page's rows times all rows that a walk may meet.
+/// The most that are gathered by time before a walk is tried: 0.25 µs each with their number, so that it pays as long
+/// as they are fewer than the square root of a few times the page's rows times all rows that a walk may meet.
 const MAX_CHANGED: i64 = 20_000;
 const WALK_STEP_BY_CHANGED: f64 = 10.0;
 /// The planner may think that so many times fewer have changed than have: to gather them still takes less.
@@ -89,8 +90,8 @@ impl Reading<'_> {
         }
     }
 
-    /// The page of a search of one or two characters along the order of what begins with them; none where this is not the
-    /// list's order, or many cards are found by something else.
+    /// The page of a search of one or two characters along the order of what begins with them; none where this is not
+    /// the list's order, or many cards are found by something else.
     async fn beginnings(&self) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
         let filter = self.wanted.filter;
         let Some(text) = filter.q.as_deref().filter(|text| is_short(text)) else { return Ok(Ok(None)) };
@@ -168,8 +169,8 @@ impl Reading<'_> {
         (needed <= f64::from(self.max_steps())).then_some((needed as u32).max(MIN_STEPS))
     }
 
-    /// The page of what few cards have changed since the time that is asked for, gathered at once, whatever else the filter
-    /// asks; none where they are many.
+    /// The page of what few cards have changed since the time that is asked for, gathered at once, whatever else the
+    /// filter asks; none where they are many.
     pub(super) async fn few_changed(
         &self,
         known: Option<Count>,

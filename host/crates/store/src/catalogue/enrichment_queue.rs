@@ -1,6 +1,6 @@
 //! Writers of one card take turns in the host instead of at the row's lock: who comes while another one writes waits
-//! without a connection, and all that wait are written by one statement when the turn is over. Who comes alone is written
-//! at once, by the statement made for one. Writers on other hosts and of other things meet at the row, as ever.
+//! without a connection, and all that wait are written by one statement when the turn is over. Who comes alone is
+//! written at once, by the statement made for one. Writers on other hosts and of other things meet at the row, as ever.
 
 use std::{
     collections::HashMap,

@@ -165,8 +165,8 @@ fn guarded(name: &str, cell: String) -> String {
     if name == "attributes" { without_separators(cell) } else { not_computed(cell) }
 }
 
-/// What ends a cell, or the line, for a spreadsheet that separates by something else than we do. A comma does not: cells
-/// that hold one are quoted for readers that separate by commas.
+/// What ends a cell, or the line, for a spreadsheet that separates by something else than we do. A comma does not:
+/// cells that hold one are quoted for readers that separate by commas.
 const SEPARATORS: [char; 4] = [';', '\t', '\r', '\n'];
 /// What begins a text that is computed (OWASP, "CSV Injection"), the full-width ones in some languages.
 const LEADS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
@@ -176,8 +176,8 @@ fn without_separators(json: String) -> String {
     if json.contains(';') { json.replace(';', "\\u003b") } else { json }
 }
 
-/// The text with an apostrophe before each part that could become a cell and be computed. A plain number like -5 is what
-/// it is, as a whole cell: as a part it runs on into what follows it.
+/// The text with an apostrophe before each part that could become a cell and be computed. A plain number like -5 is
+/// what it is, as a whole cell: as a part it runs on into what follows it.
 fn not_computed(cell: String) -> String {
     let is_harmless = |part: &str| {
         let text = part.trim_end_matches(SEPARATORS).trim_start_matches([' ', '"', '\u{a0}']);

@@ -201,7 +201,8 @@ async fn initdb(
     Ok(())
 }
 
-/// Only the server's user gets in, and a group that was let through (see [`open_to_group`]). An existing folder must be its own already.
+/// Only the server's user gets in, and a group that was let through (see [`open_to_group`]). An existing folder must be
+/// its own already.
 fn make_folder(path: &Path, account: Option<Account>) -> anyhow::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => give_to(path, account),
@@ -210,7 +211,8 @@ fn make_folder(path: &Path, account: Option<Account>) -> anyhow::Result<()> {
     }
 }
 
-/// None of the bits `closed` may be set in its mode. A real folder, not a link by which the server's user would have us, as root, write elsewhere.
+/// None of the bits `closed` may be set in its mode. A real folder, not a link by which the server's user would have
+/// us, as root, write elsewhere.
 fn check_folder(path: &Path, account: Option<Account>, closed: u32) -> anyhow::Result<()> {
     let found = fs::symlink_metadata(path).with_context(|| format!("looking at {}", path.display()))?;
     let user = account.map_or_else(|| rustix::process::geteuid().as_raw(), |account| account.user);

@@ -1,6 +1,6 @@
-//! The private server's log on its way into the host's: each line with the role whose session wrote it, within bounds, and
-//! as the server wrote it: neither a message nor the name of a role can pass for another message.
-//! A plugin's SQL can make the server log as fast as it runs (`RAISE LOG`, errors in a loop).
+//! The private server's log on its way into the host's: each line with the role whose session wrote it, within bounds,
+//! and as the server wrote it: neither a message nor the name of a role can pass for another message. A plugin's SQL
+//! can make the server log as fast as it runs (`RAISE LOG`, errors in a loop).
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -18,8 +18,8 @@ use tokio::net::UnixStream;
 use crate::lines::{Bucket, Rate};
 use cardinal_database::roles;
 
-/// What the server puts before each message: process, and number of the line in its session. Not the role (`%u`): before
-/// a session has logged in, its client names any role, and names with line breaks and whole messages in them.
+/// What the server puts before each message: process, and number of the line in its session. Not the role (`%u`):
+/// before a session has logged in, its client names any role, and names with line breaks and whole messages in them.
 pub(super) const LINE_PREFIX: &str = "%p %l|";
 /// The first line of a session, and the one by which a role is believed: what it names has logged in. Both stand before
 /// anything that the session's statements can make the server log.
@@ -57,8 +57,8 @@ impl LogTail {
 }
 
 /// The server's end and ours of its standard error. Each write is a message of its own: on a pipe, long ones of several
-/// processes could run into each other, and the rest of one be read as another's. What is longer than the socket's buffer
-/// (200 KiB) the system does not take, and it is lost.
+/// processes could run into each other, and the rest of one be read as another's. What is longer than the socket's
+/// buffer (200 KiB) the system does not take, and it is lost.
 ///
 /// # Errors
 /// As the system reports them.

@@ -18,8 +18,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Waits for a server that still uses the folder, and removes the files of one that does not.
 ///
 /// PostgreSQL would take any living process with the recorded number for the old server, which after a restart of the
-/// machine or in a container is another program's, or a killed one that its parent has not fetched yet. We hold the lock on
-/// `DATA_DIR` and can look at the process itself.
+/// machine or in a container is another program's, or a killed one that its parent has not fetched yet. We hold the
+/// lock on `DATA_DIR` and can look at the process itself.
 ///
 /// # Errors
 /// An old server does not end.

@@ -16,8 +16,8 @@ pub(super) struct CurlLines<'a> {
 }
 
 impl CurlLines<'_> {
-    /// One for each route of a plugin's entry in the registry. Where a route is about a card and there is none, the first
-    /// line makes it, and the others have its id from there.
+    /// One for each route of a plugin's entry in the registry. Where a route is about a card and there is none, the
+    /// first line makes it, and the others have its id from there.
     pub(super) fn lines_for(&self, item: &Value) -> Vec<String> {
         let prefix = item["api_prefix"].as_str().unwrap_or_default();
         let routes: Vec<&Value> = item["routes"].as_array().into_iter().flatten().collect();

@@ -63,8 +63,8 @@ pub(super) struct Sdk {
 }
 
 impl Sdk {
-    /// As chosen; else in the repository that the new crate stands in or that this program was built from, else the copy
-    /// that this program carries.
+    /// As chosen; else in the repository that the new crate stands in or that this program was built from, else the
+    /// copy that this program carries.
     pub(super) fn find(choice: Option<&SdkChoice>, into: &Path) -> anyhow::Result<Self> {
         let apart = |source| Ok(Self { source, is_member: false });
         match choice {

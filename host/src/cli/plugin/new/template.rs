@@ -1,5 +1,5 @@
-//! Templates in the way of Mustache: `{{name}}` is a value; `{{#part}}`, `{{^part}}` and `{{/part}}` on lines of their own
-//! keep what is between them when the part is there, or is not.
+//! Templates in the way of Mustache: `{{name}}` is a value; `{{#part}}`, `{{^part}}` and `{{/part}}` on lines of their
+//! own keep what is between them when the part is there, or is not.
 
 use anyhow::{Context as _, bail, ensure};
 

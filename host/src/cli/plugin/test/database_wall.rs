@@ -1,4 +1,5 @@
-//! PostgreSQL keeps the plugin's role to its own schema: `cardinal check` tries what must be refused, as the role itself.
+//! PostgreSQL keeps the plugin's role to its own schema: `cardinal check` tries what must be refused, as the role
+//! itself.
 
 use std::{path::Path, process::Stdio};
 

@@ -1,5 +1,6 @@
-//! Every tool of the plugin is in the list that MCP clients get. Those that only read are called, with arguments made from
-//! their schema. Those that must be confirmed are asked for with a key that cannot run them unattended, and have to ask.
+//! Every tool of the plugin is in the list that MCP clients get. Those that only read are called, with arguments made
+//! from their schema. Those that must be confirmed are asked for with a key that cannot run them unattended, and have
+//! to ask.
 
 use std::collections::BTreeMap;
 

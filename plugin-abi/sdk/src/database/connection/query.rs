@@ -7,7 +7,8 @@ use super::Connection;
 use crate::{Error, OwnedRows, Result, Row, RowStream, ToStatement};
 
 impl Connection {
-    /// Runs a statement and collects its rows in memory. [`query_stream`](Self::query_stream) reads results of any size.
+    /// Runs a statement and collects its rows in memory. [`query_stream`](Self::query_stream) reads results of any
+    /// size.
     ///
     /// ```
     /// use cardinal_plugin::{Connection, Result};
@@ -19,8 +20,8 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// * PostgreSQL's ([`Error::sqlstate`]). Passed on with `?` they are 500 `internal-error` for the client, or 504 for a
-    ///   statement that took too long.
+    /// * PostgreSQL's ([`Error::sqlstate`]). Passed on with `?` they are 500 `internal-error` for the client, or 504
+    ///   for a statement that took too long.
     /// * An internal error for a wrong number of parameters, or one whose Rust type does not fit the statement's.
     /// * [`Error::is_retryable`] when the connection is lost, [`Error::is_cancelled`] when the call is over.
     pub async fn query<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>>
@@ -112,8 +113,8 @@ impl Connection {
         Ok(RowStream::new(statement.inner.shape.columns.clone(), batches))
     }
 
-    /// Runs a statement like [`query_stream`](Self::query_stream) and keeps the connection with its rows, for a reply that
-    /// is made of them. [`Response::rows`](crate::Response::rows) does so for JSON and CSV.
+    /// Runs a statement like [`query_stream`](Self::query_stream) and keeps the connection with its rows, for a reply
+    /// that is made of them. [`Response::rows`](crate::Response::rows) does so for JSON and CSV.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Row, bytes::Bytes, futures::StreamExt};

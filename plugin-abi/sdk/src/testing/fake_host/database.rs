@@ -1,8 +1,8 @@
 //! A database for one test: real PostgreSQL, made for the test and dropped with it.
 //!
 //! It has a thread and a tokio of its own, whose clock is the real one: a test that stops the plugin's clock still gets
-//! answers. The login is that of the environment, so PostgreSQL holds the plugin to fewer rules here than its run-time role
-//! would be.
+//! answers. The login is that of the environment, so PostgreSQL holds the plugin to fewer rules here than its run-time
+//! role would be.
 
 mod encoding;
 

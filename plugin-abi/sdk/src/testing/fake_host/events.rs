@@ -1,6 +1,7 @@
 //! What happens to cards in a test, and who waits for it.
 //!
-//! Events are numbered from 1 in the order in which they are raised, and can be read at once: a host takes about a second.
+//! Events are numbered from 1 in the order in which they are raised, and can be read at once: a host takes about a
+//! second.
 
 use std::{
     future::Future,

@@ -1,7 +1,8 @@
 //! The functions that a host gives a plugin, answered by a [`FakeHost`].
 //!
-//! Each notes in the journal what it was asked, looks whether the test holds it or lets it fail, and answers by the host's
-//! rules (`cards.rs`), from PostgreSQL when the test has one (`database.rs`), else with what the test has laid down.
+//! Each notes in the journal what it was asked, looks whether the test holds it or lets it fail, and answers by the
+//! host's rules (`cards.rs`), from PostgreSQL when the test has one (`database.rs`), else with what the test has laid
+//! down.
 
 use std::{
     pin::Pin,

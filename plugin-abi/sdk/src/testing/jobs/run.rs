@@ -38,8 +38,8 @@ use crate::{
 pub enum JobEnd {
     /// The handler returned `Ok`.
     Done,
-    /// The handler returned an error after it was asked to stop. The host runs the job again from its checkpoint, or has
-    /// cancelled it.
+    /// The handler returned an error after it was asked to stop. The host runs the job again from its checkpoint, or
+    /// has cancelled it.
     Stopped,
     /// The handler returned an error, or panicked ([`Error::is_panic`]).
     Failed(Box<Error>),
@@ -47,8 +47,8 @@ pub enum JobEnd {
 
 /// A run of a job under way, from [`TestHost::begin_job`].
 ///
-/// It runs when it is awaited or [asked](Self::is_waiting). Dropping it is what a host does with a job that does not stop.
-/// Await it as `&mut run` to look at its reports afterwards.
+/// It runs when it is awaited or [asked](Self::is_waiting). Dropping it is what a host does with a job that does not
+/// stop. Await it as `&mut run` to look at its reports afterwards.
 ///
 /// ```
 /// use cardinal_plugin::{Job, PluginContext, Result, Router, block_on};

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::{Body, TestRequest, test_user};
 
 impl TestRequest {
-    /// Makes a request of any method. `path` is what a client asks below the plugin's prefix, percent-encoded, its query
-    /// behind `?` included.
+    /// Makes a request of any method. `path` is what a client asks below the plugin's prefix, percent-encoded, its
+    /// query behind `?` included.
     ///
     /// ```
     /// use cardinal_plugin::Method;
@@ -132,8 +132,8 @@ impl TestRequest {
         Self::new(Method::DELETE, path)
     }
 
-    /// Makes the call of a tool by its name in the manifest (or by its handler's name), with its arguments. They are not
-    /// validated against `input_schema`, which a host does before a handler runs.
+    /// Makes the call of a tool by its name in the manifest (or by its handler's name), with its arguments. They are
+    /// not validated against `input_schema`, which a host does before a handler runs.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};

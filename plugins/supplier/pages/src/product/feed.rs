@@ -120,8 +120,8 @@ fn currency_in(text: &str) -> Option<String> {
     text.split_whitespace().find_map(price::currency)
 }
 
-/// Several addresses in one field: behind white space, `|`, `;` or `,` another one begins only with its scheme, for these
-/// signs stand in addresses, too.
+/// Several addresses in one field: behind white space, `|`, `;` or `,` another one begins only with its scheme, for
+/// these signs stand in addresses, too.
 fn split(value: &str) -> Vec<&str> {
     let is_sign = |c: char| c.is_whitespace() || matches!(c, '|' | ';' | ',');
     let mut parts = Vec::new();

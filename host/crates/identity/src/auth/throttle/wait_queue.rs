@@ -20,9 +20,9 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// `has_come_back`: it was refused, and comes with the same password when it was asked to. Guessers move on to their
-    /// next guess. So from a place that has not failed it goes before all others of that kind, however many new ones an
-    /// attacker has, and else before all whose place has failed.
+    /// `has_come_back`: it was refused, and comes with the same password when it was asked to. Guessers move on to
+    /// their next guess. So from a place that has not failed it goes before all others of that kind, however many new
+    /// ones an attacker has, and else before all whose place has failed.
     pub fn new(is_known: bool, failures: u32, has_come_back: bool) -> Self {
         let tier = match (failures, has_come_back) {
             (0, true) => 0,

@@ -15,7 +15,8 @@ use rustix::{
 
 use crate::probe::child::read_whole;
 
-/// The process has one thread. A copy of one with several has the locks that the others held, and nobody who frees them.
+/// The process has one thread. A copy of one with several has the locks that the others held, and nobody who frees
+/// them.
 pub(super) struct OneThread(());
 
 /// What a probe gets.
@@ -42,7 +43,8 @@ impl OneThread {
         Self(())
     }
 
-    /// Has a child run `probe` with the settings and nothing else that this process has open. It leads a group of its own.
+    /// Has a child run `probe` with the settings and nothing else that this process has open. It leads a group of its
+    /// own.
     ///
     /// # Errors
     /// The system has no room for another process.

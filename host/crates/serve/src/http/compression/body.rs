@@ -17,8 +17,8 @@ use cardinal_base::coding::encoder::Encoder;
 const PIECE: usize = 32 << 10;
 /// The least that is worth sending.
 const MIN_SENT_BYTES: usize = 8 << 10;
-/// After this many bytes others have their turn: what shrinks to nothing never fills the connection, so that nothing else
-/// would ever pause it.
+/// After this many bytes others have their turn: what shrinks to nothing never fills the connection, so that nothing
+/// else would ever pause it.
 const BYTES_PER_POLL: usize = 1 << 20;
 
 /// What there is of a body, compressed. Whenever its source pauses, everything up to there is flushed: an event, a line

@@ -20,8 +20,8 @@ use cardinal_base::{
 const TRACES_PATH: &str = "/v1/traces";
 /// For one attempt, from connecting to the end of the answer.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a batch waits for its second attempt at least, where the collector does not say; up to twice as long, so that
-/// hosts do not return all at once.
+/// How long a batch waits for its second attempt at least, where the collector does not say; up to twice as long, so
+/// that hosts do not return all at once.
 const RETRY_BACKOFF: Duration = Duration::from_secs(1);
 /// A batch does not wait for longer than this; later ones do.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! XML: RSS and Atom with Google's fields, YML, lists of products, sitemaps. Read event by event; entities that the document
-//! declares itself are left out.
+//! XML: RSS and Atom with Google's fields, YML, lists of products, sitemaps. Read event by event; entities that the
+//! document declares itself are left out.
 
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
