@@ -65,7 +65,7 @@ pub const CRATES: [LogCrate; 13] = [
         name: "schema_sql",
         shown: "cardinal::schema_sql",
         modules: "actions calls cost error keys late_checks lexis mistakes names new_keys new_types operations overwrites \
-                  print quadratic syntax totals used_types work",
+                  print quadratic repeats syntax totals used_types work",
     },
     LogCrate {
         name: "serve",

@@ -8,7 +8,8 @@ use cardinal_package::{
     state::{Code, Refusal},
 };
 use cardinal_schema_sql::{
-    self as schema_sql,
+    self as schema_sql, Statement,
+    repeats::Unrepeatable,
     used_types::{self, UsedType},
 };
 
@@ -36,10 +37,18 @@ pub async fn provision(
 pub fn check_sql(plugin: &str, schema_sql: Option<&str>) -> Result<Vec<String>, Refusal> {
     let Some(schema_sql) = schema_sql else { return Ok(Vec::new()) };
     match schema_sql::read(&plugin_schema_name(plugin), schema_sql).map_err(|error| why(error.into())) {
-        Ok(statements) => Ok(used_types::unknown(&statements).into_iter().map(unknown_type).collect()),
+        Ok(statements) => Ok(warnings(&statements)),
         Err(ProvisionError::Refused(refusal)) => Err(refusal),
         Err(ProvisionError::Unavailable(reason)) => Err(Refusal::new(Code::SchemaFailed, reason)),
     }
+}
+
+fn warnings(statements: &[Statement]) -> Vec<String> {
+    let unrepeatable = statements.iter().filter_map(|it| it.unrepeatable.as_ref()).map(|it| {
+        let Unrepeatable { what, fix, position } = it;
+        format!("{SCHEMA}: {what} at {position} can't run again, as each version's file does over the last one's. {fix}")
+    });
+    used_types::unknown(statements).into_iter().map(unknown_type).chain(unrepeatable).collect()
 }
 
 fn unknown_type(used: &UsedType) -> String {
@@ -104,8 +113,33 @@ mod tests {
             said("txet", 50, " Did you mean `text`?"),
             said("oddity", 93, ""),
         ];
-        assert_eq!(check_sql("notes", Some(text)).unwrap(), expected);
+        let unknown = check_sql("notes", Some(text)).unwrap().into_iter().filter(|it| it.contains("the type"));
+        assert_eq!(unknown.collect::<Vec<_>>(), expected);
         assert_eq!(check_sql("notes", None).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_cannot_run_again_is_a_warning() {
+        let found = |text: &str| check_sql("notes", Some(text)).unwrap();
+        let good = "create table if not exists a (i int); create index if not exists b on a (i);
+            create sequence if not exists s; create or replace view v as select i from a;
+            create type mood as enum ('x'); create domain short as text; drop table if exists gone;
+            alter table a add column if not exists j int, drop column if exists k;
+            drop view if exists w; create view w as select i from a; insert into a values (1)";
+        assert_eq!(found(good), Vec::<String>::new());
+        for (text, what) in [
+            ("create table a (i int)", "CREATE at line 1, column 1"),
+            ("create sequence s", "CREATE at line 1"),
+            ("create table if not exists a (i int);\n create index b on a (i)", "CREATE INDEX at line 2, column 2"),
+            ("create table if not exists a (i int); create index on a (i)", "an index without a name"),
+            ("create view v as select 1 as one", "CREATE OR REPLACE VIEW"),
+            ("drop table gone", "IF EXISTS"),
+            ("create table if not exists a (i int); alter table a add column j int", "ADD COLUMN"),
+            ("create table if not exists a (i int); alter table a drop column i", "DROP COLUMN"),
+        ] {
+            let said = found(text);
+            assert!(said.len() == 1 && said[0].contains(what) && said[0].contains("can't run again"), "{text}: {said:?}");
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod operations;
 mod overwrites;
 mod print;
 mod quadratic;
+pub mod repeats;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ pub use new_keys::PARTITION_FIX;
 pub use new_types::NewType;
 pub use overwrites::Overwrite;
 use print::Printer;
+use repeats::{Repeats, Unrepeatable};
 use used_types::UsedType;
 pub use work::{LockedBy, Work};
 
@@ -86,6 +88,8 @@ pub struct Statement {
     pub type_names: Vec<Range<usize>>,
     /// Types that are none of PostgreSQL's.
     pub used_types: Vec<UsedType>,
+    /// Why it cannot run again.
+    pub unrepeatable: Option<Unrepeatable>,
     /// Of tables, views, types and domains, renamed ones among them.
     pub made_names: Vec<String>,
     /// The type or domain that it alters.
@@ -157,9 +161,9 @@ pub fn read(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
 fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
     let parsed = SourceFile::parse(text);
     let mistakes = parsed.errors();
-    let mut statements = Vec::new();
+    let mut statements: Vec<Statement> = Vec::new();
     let (mut actions, mut new_keys) = (actions::Actions::default(), new_keys::NewKeys::default());
-    let mut totals = totals::Totals::default();
+    let (mut totals, mut repeats) = (totals::Totals::default(), Repeats::default());
     let inheriting = late_checks::Inheriting::in_file(&parsed.syntax_node(), text)?;
     for node in parsed.syntax_node().children() {
         let position = Position::in_text(text, start(&node));
@@ -174,6 +178,9 @@ fn parse(schema: &str, text: &str) -> Result<Vec<Statement>, SchemaError> {
         let may_check_later = inheriting.allows(&node, text)?;
         for part in work::parts(&node, may_check_later) {
             statements.push(Printer::new(schema, text, &node, part).print(position)?);
+        }
+        if let Some(statement) = statements.get_mut(first) {
+            statement.unrepeatable = repeats.read(text, &node)?;
         }
         mistakes::check(&node, text)?;
         quadratic::check(&node, text)?;

@@ -87,6 +87,7 @@ impl<'a> Printer<'a> {
             type_names,
             used_types,
             made_names,
+            unrepeatable: None,
             position,
         })
     }
