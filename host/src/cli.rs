@@ -20,7 +20,6 @@ mod mcp;
 mod password;
 mod plugin;
 mod probe;
-mod probes;
 mod progress;
 mod provision;
 mod psql;
@@ -79,8 +78,6 @@ enum Command {
     #[command(hide = true)]
     Probe(probe::Args),
     #[command(hide = true)]
-    Probes(probes::Args),
-    #[command(hide = true)]
     Server(server::Args),
     #[command(hide = true)]
     Reach(reach::Args),
@@ -108,7 +105,6 @@ pub fn main() -> ExitCode {
         Command::Worker(args) => worker::run(&args),
         Command::Provision(args) => provision::run(&args),
         Command::Probe(args) => probe::run(args),
-        Command::Probes(args) => probes::run(&args),
         Command::Server(args) => server::run(&args),
         Command::Reach(args) => reach::run(&args),
     };

@@ -1,7 +1,7 @@
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::Stdio;
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
@@ -14,12 +14,14 @@ use cardinal_control::{
         vital::{self, LowNumbers},
     },
     link::{self, WorkerStart},
-    sandbox::{self, descriptor_calls, programs},
+    sandbox::{self, Sandbox, descriptor_calls, programs},
 };
 use cardinal_observe::log::{Log, LogSender};
 use cardinal_plugin_host::probe::{Prober, starter};
 use cardinal_serve::lifecycle::{self, Sockets};
-use cardinal_supervisor::launch::{self, Launcher};
+use cardinal_supervisor::launch;
+
+use super::probe;
 
 /// The process that serves; started by `cardinal serve` alone.
 #[derive(Debug, clap::Args)]
@@ -50,11 +52,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     // Whoever reads standard input from now on, a plugin above all, must not read the supervisor's words.
     let nothing = File::open("/dev/null").context("opening /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("closing standard input")?;
-    let (mut enforced, mut is_guarded, mut prober) = (None, false, None);
+    // Before anything is known that others are not to see.
+    let starter = starter::fork(run_starter(std::process::id())).context("making the process that starts probes")?;
+    let (mut enforced, mut is_guarded) = (None, false);
     let restrict = |start: &WorkerStart| {
+        let sandbox = serde_json::to_vec(&start.sandbox)?;
+        starter.hand(&sandbox).context("waiting for the process that starts probes")?;
         let status = start.sandbox.enter().context("restricting the worker")?;
         enforced = Some(status);
-        prober = Some(start_starter().context("starting the process that starts probes")?);
         if status.system_calls {
             programs::refuse()?;
             descriptor_calls::restrict(vital::NUMBERS, &descriptors::known_limits())?;
@@ -64,22 +69,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let (start, handed, link) = link::receive_start(UnixStream::from(socket), restrict)
         .context("listening to the supervisor (start `cardinal serve`)")?;
-    let prober = prober.context("no process that starts probes was started")?;
     drop(low_numbers);
     let (log, _flush) = Log::start_buffered(&start.config.observe, LogSender::new(handed.log))?;
     tracing::debug!(?enforced, "the worker is restricted");
     // Dropped when this process ends of its own will, and only then.
     let _leaving = watch(handed.shm);
     let sockets = Sockets { listeners: handed.listeners, local: handed.local };
-    lifecycle::run_worker(start, link, sockets, log, prober, is_guarded)
+    lifecycle::run_worker(start, link, sockets, log, Prober::by_starter(starter), is_guarded)
 }
 
-/// The last process that this one starts.
-fn start_starter() -> anyhow::Result<Prober> {
-    let (starter, theirs) = starter::channel()?;
-    let mut command = Launcher::this_program().command("probes");
-    command.stdin(theirs).stdout(Stdio::null()).spawn()?;
-    Ok(Prober::by_starter(starter))
+/// What the process does that starts probes, in walls of its own like the worker's.
+fn run_starter(worker: u32) -> impl FnOnce(OwnedFd) -> io::Result<()> {
+    move |socket| {
+        launch::be_called(c"cardinal-probes");
+        launch::end_with(worker, Signal::KILL).map_err(io::Error::other)?;
+        let sandbox: Sandbox = serde_json::from_slice(&starter::receive_text(&socket)?)?;
+        sandbox.enter().map_err(io::Error::other)?;
+        let this = std::process::id();
+        starter::serve(&socket, |settings| probe::try_library(this, settings).map_err(io::Error::other))
+    }
 }
 
 /// Without the shared memory a worker serves as well; its crashes are nobody's.

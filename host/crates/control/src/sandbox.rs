@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub mod descriptor_calls;
 mod mounts;
+pub mod probe_calls;
 pub mod programs;
 pub mod system_calls;
 

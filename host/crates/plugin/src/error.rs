@@ -51,6 +51,9 @@ pub enum RegistryError {
     /// Settings that do not fit.
     #[error("some settings are not valid: {0:?}")]
     Settings(Vec<FieldError>),
+    /// The plugin could not try its settings.
+    #[error("{detail} Nothing was stored.")]
+    SettingsNotTried { detail: String, retry_after: u32 },
     #[error("Another plugin is being uploaded.")]
     UploadBusy { retry_after: u32 },
     #[error("There is no space for the package on the disk of PLUGINS_DIR. None of it was kept.")]

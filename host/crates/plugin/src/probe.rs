@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::Signal;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
@@ -38,8 +39,16 @@ const END_GRACE: Duration = Duration::from_secs(1);
 /// The longest line that is read (a list of handlers has up to 1 MiB), and how much of the child's complaints is kept.
 const LINE_LIMIT: usize = 4 << 20;
 const COMPLAINT_LIMIT: usize = 4 << 10;
+/// How much of a child's output is read.
+const OUTPUT_LIMIT: u64 = 64 << 20;
+/// How long a child may wait for its turn to begin.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of the complaints a refusal shows.
 const MAX_SHOWN_CHARS: usize = 300;
+/// A shorter secret stands in every other word.
+const MIN_HIDDEN: usize = 3;
+/// Stands in the place of a secret.
+const HIDDEN: &str = "[secret]";
 /// Settings that are longer are not handed to a child that is a program of its own: they are a variable of its
 /// environment, and the system bounds those. An argument could be read by everybody on the machine.
 const VARIABLE_LIMIT: usize = 64 << 10;
@@ -90,8 +99,16 @@ impl ProbeCommand {
 enum ProbeReport {
     ProbeOutcome(ProbeOutcome),
     Refused(Refusal),
+    RoutesHang,
     /// It ended before it had an answer.
     Ended(Step),
+}
+
+/// A child that showed nothing of what it was to show.
+struct Failure {
+    refusal: Refusal,
+    /// What `routes` did is the reason.
+    by_routes: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -113,6 +130,18 @@ pub enum ProbeOutcome {
     },
 }
 
+/// What a plugin makes of settings, by a library that serves. What it says has no secret of theirs.
+#[derive(Debug)]
+pub enum SettingsTrial {
+    Taken,
+    /// Its own answer, with the settings that it names: a JSON pointer and what is wrong with it.
+    Refused(Refusal, Vec<(String, String)>),
+    /// `routes` ended its process, or did not return.
+    Broke(Refusal),
+    /// Nothing is known of the plugin.
+    NotTried(Refusal),
+}
+
 impl Prober {
     /// Starts them itself.
     pub fn from_current_exe() -> Self {
@@ -131,25 +160,46 @@ impl Prober {
         library: BorrowedFd<'_>,
         settings: &Map<String, Value>,
     ) -> Result<ProbeOutcome, Refusal> {
-        let mut child = self.start(library, settings).map_err(|error| no_child(&error))?;
-        let (report, complaint) = self.listen(&mut child).await;
-        match report {
-            ProbeReport::ProbeOutcome(tried) => Ok(tried),
-            ProbeReport::Refused(refusal) => Err(refusal),
-            ProbeReport::Ended(step) => Err(ended(&mut child, step, &complaint).await),
-        }
+        self.run(library, settings, &[]).await.map_err(|failure| failure.refusal)
     }
 
-    /// Why a library that can be opened does not take these settings: a refusal and the settings that it names.
-    pub async fn refuses(
+    /// The same with a library that can be opened, to learn of the settings. `secrets` are those among them.
+    pub async fn try_settings(
         &self,
         library: BorrowedFd<'_>,
         settings: &Map<String, Value>,
-    ) -> Option<(Refusal, Vec<(String, String)>)> {
-        match self.try_out(library, settings).await {
-            Ok(ProbeOutcome::Made(_)) => None,
-            Ok(ProbeOutcome::NotMade { refusal, wrong_settings }) => Some((refusal, wrong_settings)),
-            Err(refusal) => Some((refusal, Vec::new())),
+        secrets: &[String],
+    ) -> SettingsTrial {
+        match self.run(library, settings, secrets).await {
+            Ok(ProbeOutcome::Made(_)) => SettingsTrial::Taken,
+            Ok(ProbeOutcome::NotMade { refusal, wrong_settings }) => {
+                let hidden = |(pointer, detail): (String, String)| (pointer, hide(&detail, secrets));
+                SettingsTrial::Refused(without(refusal, secrets), wrong_settings.into_iter().map(hidden).collect())
+            }
+            Err(Failure { refusal, by_routes: true }) => SettingsTrial::Broke(without(refusal, secrets)),
+            Err(Failure { refusal, by_routes: false }) => SettingsTrial::NotTried(without(refusal, secrets)),
+        }
+    }
+
+    async fn run(
+        &self,
+        library: BorrowedFd<'_>,
+        settings: &Map<String, Value>,
+        secrets: &[String],
+    ) -> Result<ProbeOutcome, Failure> {
+        let not_by_routes = |refusal| Failure { refusal, by_routes: false };
+        let mut child = self.start(library, settings).map_err(|error| not_by_routes(no_child(&error)))?;
+        match tokio::time::timeout(QUEUE_TIMEOUT, child.begin()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(not_by_routes(no_child(&error))),
+            Err(_) => return Err(not_by_routes(queue_full())),
+        }
+        let (report, complaint) = self.listen(&mut child).await;
+        match report {
+            ProbeReport::ProbeOutcome(tried) => Ok(tried),
+            ProbeReport::Refused(refusal) => Err(not_by_routes(refusal)),
+            ProbeReport::RoutesHang => Err(Failure { refusal: routes_hang(self.limit), by_routes: true }),
+            ProbeReport::Ended(step) => Err(ended(&mut child, step, &hide(&complaint, secrets)).await),
         }
     }
 
@@ -189,7 +239,7 @@ impl Prober {
     }
 
     async fn read_report(&self, output: impl AsyncRead + Unpin) -> ProbeReport {
-        let mut output = BufReader::new(output);
+        let mut output = BufReader::new(output.take(OUTPUT_LIMIT));
         match tokio::time::timeout(self.limit, answer(&mut output)).await {
             Ok(Some(Answer::Opened)) => {}
             Ok(Some(Answer::Refused(refusal))) => return ProbeReport::Refused(refusal),
@@ -205,7 +255,7 @@ impl Prober {
                 ProbeReport::ProbeOutcome(ProbeOutcome::NotMade { refusal, wrong_settings })
             }
             Ok(_) => ProbeReport::Ended(Step::Routes),
-            Err(_) => ProbeReport::Refused(routes_hang(self.limit)),
+            Err(_) => ProbeReport::RoutesHang,
         }
     }
 
@@ -246,9 +296,14 @@ async fn keep_beginning(mut errors: impl AsyncRead + Unpin, kept: &mut Vec<u8>) 
     }
 }
 
-async fn ended(child: &mut ProbeProcess, step: Step, complaint: &str) -> Refusal {
+async fn ended(child: &mut ProbeProcess, step: Step, complaint: &str) -> Failure {
+    // Others end processes by this signal, and the system does when it has no memory.
+    let mut by_routes = matches!(step, Step::Routes);
     let how = match tokio::time::timeout(END_GRACE, child.wait()).await {
-        Ok(Ok(status)) => how_it_ended(status),
+        Ok(Ok(status)) => {
+            by_routes &= status.signal() != Some(Signal::KILL.as_raw());
+            how_it_ended(status)
+        }
         Ok(Err(error)) => error.to_string(),
         Err(_) => "closed its output and went on".to_owned(),
     };
@@ -256,13 +311,14 @@ async fn ended(child: &mut ProbeProcess, step: Step, complaint: &str) -> Refusal
     let last = complaint.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let last_lines: String = last.chars().take(MAX_SHOWN_CHARS).collect();
     let found = if last_lines.is_empty() { how } else { format!("{how}; it said: {last_lines}") };
-    match step {
+    let refusal = match step {
         Step::Open => failed("Opening the library ended the process that tried it.").expected("a library that opens"),
         Step::Routes => failed("The plugin's `routes` function ended the process that tried it.")
             .expected("a `routes` that returns a router")
             .fix("Correct the plugin's `routes` function; `cardinal plugin check --open` tries it again."),
     }
-    .found(found)
+    .found(found);
+    Failure { refusal, by_routes }
 }
 
 fn how_it_ended(status: ExitStatus) -> String {
@@ -280,6 +336,32 @@ fn how_it_ended(status: ExitStatus) -> String {
 
 fn failed(reason: &str) -> Refusal {
     Refusal::new(Code::ProbeFailed, reason)
+}
+
+fn queue_full() -> Refusal {
+    failed("The library was not tried: too many others are being tried.")
+        .expected(format!("a place within {} s", QUEUE_TIMEOUT.as_secs()))
+        .fix("Try again later.")
+}
+
+/// A refusal in whose texts these do not stand.
+fn without(refusal: Refusal, secrets: &[String]) -> Refusal {
+    let found = refusal.found.as_deref().map(|text| hide(text, secrets));
+    Refusal { found, ..refusal }
+}
+
+/// The text without these, also where they stand as JSON.
+fn hide(text: &str, secrets: &[String]) -> String {
+    let mut shown = text.to_owned();
+    for secret in secrets {
+        let json = serde_json::to_string(secret).unwrap_or_default();
+        for form in [secret.as_str(), json.trim_matches('"')] {
+            if form.len() >= MIN_HIDDEN {
+                shown = shown.replace(form, HIDDEN);
+            }
+        }
+    }
+    shown
 }
 
 fn no_child(error: &io::Error) -> Refusal {

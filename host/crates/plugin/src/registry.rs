@@ -100,6 +100,7 @@ pub struct Registry {
     scanning: Mutex<()>,
     /// One upload at a time.
     uploading: Mutex<()>,
+    trials: configure::Trials,
     scans: AtomicU64,
     kept: Arc<KeptPackages>,
     clock: Clock,
@@ -172,6 +173,7 @@ impl Registry {
             descriptors: Tally::default(),
             scanning: Mutex::default(),
             uploading: Mutex::default(),
+            trials: configure::Trials::default(),
             scans: AtomicU64::new(0),
             kept,
             clock,

@@ -9,6 +9,8 @@ use tokio::{
     process::Child,
 };
 
+use super::starter::BEGUN;
+
 /// What the child writes.
 pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
@@ -20,8 +22,8 @@ pub(super) struct ProbeProcess {
 
 enum Process {
     Own(Child, #[expect(dead_code, reason = "kills when it is dropped")] KillGroup),
-    /// The starter ends it when this end is closed, and says on it how it ended.
-    DetachedTiming(UnixStream),
+    /// The starter ends it when this end is closed, and says on it when it began and how it ended.
+    ByStarter(UnixStream),
 }
 
 impl ProbeProcess {
@@ -34,12 +36,26 @@ impl ProbeProcess {
     }
 
     pub(super) fn elsewhere(output: pipe::Receiver, errors: pipe::Receiver, control: UnixStream) -> Self {
-        Self { outputs: Some((Box::new(output), Box::new(errors))), process: Process::DetachedTiming(control) }
+        Self { outputs: Some((Box::new(output), Box::new(errors))), process: Process::ByStarter(control) }
     }
 
     /// Its standard output and error, once.
     pub(super) fn outputs(&mut self) -> Option<(Reader, Reader)> {
         self.outputs.take()
+    }
+
+    /// Waits until it runs.
+    ///
+    /// # Errors
+    /// It will not.
+    pub(super) async fn begin(&mut self) -> io::Result<()> {
+        match &mut self.process {
+            Process::Own(..) => Ok(()),
+            Process::ByStarter(control) => match control.read_u8().await? {
+                BEGUN => Ok(()),
+                _ => Err(io::ErrorKind::InvalidData.into()),
+            },
+        }
     }
 
     /// Waits for its end.
@@ -49,7 +65,7 @@ impl ProbeProcess {
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.process {
             Process::Own(child, _) => child.wait().await,
-            Process::DetachedTiming(control) => Ok(ExitStatus::from_raw(control.read_i32_le().await?)),
+            Process::ByStarter(control) => Ok(ExitStatus::from_raw(control.read_i32_le().await?)),
         }
     }
 }

@@ -1,11 +1,13 @@
-//! Starts probes for the worker, which may start no process itself (`sandbox/programs.rs`). The starter is a process
-//! that the worker makes before that is forbidden, with the same walls. It never opens a plugin and ends with the
-//! worker, and its probes end with it.
+//! Starts probes for the worker, which may start no process itself (`sandbox/programs.rs`). The starter is a process that
+//! the worker makes before that is forbidden, with walls like its own, and around these no one's but its own: where the
+//! system knows of it, the worker's code can send it no signal. It never opens a plugin and ends with the worker, and its
+//! probes end with it.
 //!
-//! A request is one message on a pair of sockets with descriptors: the library, the settings, the two ends of pipes to
-//! be written to, and a socket whose other end the worker closes to end the probe. The starter closes itself to others
-//! of its user before the worker opens a plugin, and a probe is a copy of it: nobody can look into one, at no time, and
-//! settings may hold secrets. Native code in the worker can send requests as well: what they start is a probe, with a
+//! A request is one message on a pair of sockets with descriptors: the library, the settings, the two ends of pipes to be
+//! written to, and a socket whose other end the worker closes to end the probe; on that the starter says that the probe
+//! has begun, and how it ended. The starter is a copy of the worker, made before that knows a secret, and a probe is a copy
+//! of the starter: both are closed to others of their user from their first moment on. Settings may hold secrets; the
+//! starter never reads them. Native code in the worker can send requests as well: what they start is a probe, with a
 //! probe's walls, bounded in number and time.
 
 mod fork;
@@ -17,35 +19,69 @@ use std::{
     mem::MaybeUninit,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     os::unix::net::UnixStream as StdUnixStream,
+    time::Duration,
 };
 
 use rustix::{
     fs::{MemfdFlags, memfd_create},
-    net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair},
+    net::{
+        RecvFlags, sockopt::{Timeout, set_socket_timeout},AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair},
     pipe::{PipeFlags, pipe_with},
 };
 use tokio::net::{UnixStream, unix::pipe};
 
-pub use self::process::serve;
+use self::fork::OneThread;
+pub use self::process::{receive_text, serve};
 use super::started::ProbeProcess;
 
 /// Library, settings, output, errors, control.
 const DESCRIPTORS: usize = 5;
-/// Every request has bytes, so that none is the end of the connection.
 const BEGIN: u8 = b'P';
+/// The starter has what it was handed and takes requests.
+const READY: u8 = b'R';
+/// What comes on a probe's socket when it runs.
+pub(super) const BEGUN: u8 = b'B';
+/// How long a starter may take until it is ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The worker's end.
 #[derive(Debug)]
 pub struct ProbeStarter(OwnedFd);
 
+/// Makes the starter, which runs this with its end of the socket. To be called by a process that has one thread, is
+/// closed to others, and knows no secret yet.
+///
+/// # Errors
+/// There is another thread, or no room for another process.
+pub fn fork(run: impl FnOnce(OwnedFd) -> io::Result<()>) -> io::Result<ProbeStarter> {
+    let this = OneThread::check()?;
+    let (starter, theirs) = channel()?;
+    this.fork(|| fork::keep(theirs).and_then(run))?;
+    Ok(starter)
+}
+
 /// # Errors
 /// The system has no sockets left.
-pub fn channel() -> io::Result<(ProbeStarter, OwnedFd)> {
+fn channel() -> io::Result<(ProbeStarter, OwnedFd)> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     Ok((ProbeStarter(ours), theirs))
 }
 
 impl ProbeStarter {
+    /// Hands over what it reads first, and waits until it takes requests.
+    ///
+    /// # Errors
+    /// It has ended, or takes too long.
+    pub fn hand(&self, text: &[u8]) -> io::Result<()> {
+        rustix::net::send(&self.0, text, SendFlags::NOSIGNAL)?;
+        set_socket_timeout(&self.0, Timeout::Recv, Some(READY_TIMEOUT))?;
+        let mut answer = [0];
+        match rustix::net::recv(&self.0, &mut answer, RecvFlags::empty())? {
+            (_, 1) if answer == [READY] => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
     /// Has a probe started.
     ///
     /// # Errors
@@ -96,7 +132,6 @@ mod tests {
     };
 
     use super::{
-        fork::OneThread,
         process::{MAX_PROBES, serve_by},
         *,
     };
@@ -130,6 +165,7 @@ mod tests {
         let library = SealedLibrary::seal(b"bytes").unwrap();
         let mut started = starter.start(library.fd(), "{}").unwrap();
         assert_eq!(output(&mut started).await, "bytes {}\n");
+        started.begin().await.unwrap();
         assert_eq!(started.wait().await.unwrap().signal(), Some(libc::SIGSEGV));
     }
 
@@ -168,7 +204,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_request_starts_nothing_and_ends_nothing() {
         let starter = starter("echo fine");
-        for junk in [&b"x"[..], b"P", b"P{}", &[0xff; 9]] {
+        for junk in [&b"x"[..], b"P", b"P{}", &[0xff; 9], b""] {
             rustix::net::send(&starter.0, junk, SendFlags::NOSIGNAL).unwrap();
         }
         let library = SealedLibrary::seal(b"bytes").unwrap();

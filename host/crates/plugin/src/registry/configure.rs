@@ -1,12 +1,18 @@
 //! A plugin's settings as an operator sees and sets them: held against the schema of what lies in the plugins folder,
 //! which may be newer than what serves and wait for just these settings.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde_json::{Map, Value};
+use tokio::sync::Mutex;
 
 use super::Registry;
 use crate::error::RegistryError;
+use crate::probe::SettingsTrial;
 use crate::settings::{self, StoredSettings, secret};
 use cardinal_base::input::escape;
 use cardinal_package::manifest;
@@ -18,6 +24,21 @@ use cardinal_store::{
 /// Secrets that were to stay as they are have become others.
 const CHANGED_MEANWHILE: &str =
     "The settings were changed by somebody else while the plugin tried these. Read them again and repeat the change.";
+
+/// How long settings wait until others of the same plugin have been tried.
+const TRIAL_TURN: Duration = Duration::from_secs(30);
+/// Seconds after which settings that could not be tried may be sent again.
+const RETRY_AFTER: u32 = 5;
+
+/// Settings of one plugin are tried one after the other.
+#[derive(Default)]
+pub(super) struct Trials(parking_lot::Mutex<HashMap<String, Arc<Mutex<()>>>>);
+
+impl Trials {
+    fn of_plugin(&self, plugin: &str) -> Arc<Mutex<()>> {
+        Arc::clone(self.0.lock().entry(plugin.to_owned()).or_default())
+    }
+}
 
 /// A plugin's settings without their secrets.
 pub struct Configuration {
@@ -73,7 +94,7 @@ impl Registry {
         precondition.check(before.version)?;
         let tried = self.accept(plugin, schema.as_ref(), Value::Object(sent.clone()), &before)?;
         if !tried.changed.is_empty() {
-            self.try_settings(plugin, &tried.whole).await?;
+            self.try_settings(plugin, schema.as_ref(), &tried.whole).await?;
         }
         let mut changed = Vec::new();
         let change = |before: &Settings| {
@@ -117,18 +138,32 @@ impl Registry {
         Ok(CheckedSettings { whole, open: sent, secrets, changed })
     }
 
-    /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service
-    /// keeps the plugin out of it from the host's next start on.
-    async fn try_settings(&self, plugin: &str, new: &Value) -> Result<(), RegistryError> {
+    /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service keeps
+    /// the plugin out of it from the host's next start on.
+    async fn try_settings(&self, plugin: &str, schema: Option<&Value>, new: &Value) -> Result<(), RegistryError> {
         // What lies in the folder and does not serve may be waiting for just these.
         let Some(service) = self.snapshot().served_from_folder(plugin) else { return Ok(()) };
         let (Some(new), Some(now)) = (new.as_object(), service.settings.as_object()) else { return Ok(()) };
-        let (prober, library) = (&self.activation.loader.services.prober, service.active.instance.library().fd());
-        let Some((refusal, fields)) = prober.refuses(library, new).await else { return Ok(()) };
-        // One that does not even take those that it works with needs more than a probe has.
-        if prober.refuses(library, now).await.is_some() {
-            return Ok(());
-        }
+        // One plugin's settings that hang must not take all the places that there are.
+        let one_at_a_time = self.trials.of_plugin(plugin);
+        let _alone = tokio::time::timeout(TRIAL_TURN, one_at_a_time.lock()).await.map_err(|_| {
+            not_tried("Other settings of this plugin are being tried and take long.".to_owned())
+        })?;
+        let library = service.active.instance.library().fd();
+        let trial = async |settings: &Map<String, Value>| {
+            let secrets = schema.map(|schema| secret_values(schema, settings)).unwrap_or_default();
+            self.activation.loader.services.prober.try_settings(library, settings, &secrets).await
+        };
+        let (refusal, fields) = match trial(new).await {
+            SettingsTrial::Taken => return Ok(()),
+            SettingsTrial::NotTried(refusal) => return Err(not_tried(refusal.to_string())),
+            SettingsTrial::Broke(refusal) => (refusal, Vec::new()),
+            SettingsTrial::Refused(refusal, fields) => match trial(now).await {
+                // One that does not even take those that it works with needs more than a probe has.
+                SettingsTrial::Refused(..) => return Ok(()),
+                _ => (refusal, fields),
+            },
+        };
         tracing::info!(plugin, %refusal, "a plugin does not take the settings that it was to get");
         if !fields.is_empty() {
             return Err(RegistryError::settings(fields));
@@ -167,6 +202,29 @@ impl Registry {
         })?;
         Ok(manifest.settings_schema.clone())
     }
+}
+
+fn not_tried(detail: String) -> RegistryError {
+    RegistryError::SettingsNotTried { detail, retry_after: RETRY_AFTER }
+}
+
+/// The texts that must not be shown, the longest first.
+fn secret_values(schema: &Value, settings: &Map<String, Value>) -> Vec<String> {
+    let document = Value::Object(settings.clone());
+    let mut texts = Vec::new();
+    let values = secret::pointers(schema, &document).into_iter().filter_map(|pointer| document.pointer(&pointer).cloned());
+    let mut left: Vec<Value> = values.collect();
+    while let Some(value) = left.pop() {
+        match value {
+            Value::String(text) => texts.push(text),
+            Value::Array(items) => left.extend(items),
+            Value::Object(members) => left.extend(members.into_iter().map(|(_, value)| value)),
+            Value::Number(number) => texts.push(number.to_string()),
+            Value::Bool(_) | Value::Null => {}
+        }
+    }
+    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    texts
 }
 
 /// What must not be shown of a document: what the schema marks, and what was stored as a secret when an older one did.

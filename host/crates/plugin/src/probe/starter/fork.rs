@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::{self, Write as _},
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, OwnedFd},
     process,
 };
 
@@ -43,29 +43,41 @@ impl OneThread {
         Self(())
     }
 
-    /// Has a child run `probe` with the settings and nothing else that this process has open. It leads a group of its
-    /// own.
+    /// Has a child run this, which ends with it.
     ///
     /// # Errors
     /// The system has no room for another process.
-    pub(super) fn fork(&self, input: Input, probe: impl FnOnce(String) -> io::Result<()>) -> io::Result<Pid> {
+    pub(super) fn fork(&self, run: impl FnOnce() -> io::Result<()>) -> io::Result<Pid> {
         // SAFETY: there is no other thread (`check`), so the child finds no lock held.
         let forked = unsafe { libc::fork() };
         if forked == 0 {
-            let done = take(input).and_then(probe);
+            let done = run();
             if let Err(error) = &done {
                 let _ = writeln!(io::stderr(), "{error}");
             }
             process::exit(i32::from(done.is_err()));
         }
-        let child = Pid::from_raw(forked).filter(|_| forked > 0).ok_or_else(io::Error::last_os_error)?;
+        Pid::from_raw(forked).filter(|_| forked > 0).ok_or_else(io::Error::last_os_error)
+    }
+
+    /// Has a child run `probe` with the settings and nothing else that this process has open. It leads a group of its
+    /// own.
+    ///
+    /// # Errors
+    /// The system has no room for another process.
+    pub(super) fn fork_probe(
+        &self,
+        input: Input,
+        probe: impl FnOnce(String) -> io::Result<()>,
+    ) -> io::Result<Pid> {
+        let child = self.fork(|| take(input).and_then(probe))?;
         // The child does it too, and whoever comes second has nothing to do. From here on it can be ended by its group.
         let _ = setpgid(Some(child), Some(child));
         Ok(child)
     }
 }
 
-/// Makes the child's own what it is given, and gives the settings.
+/// In a child: makes its own what it is given, and gives the settings.
 fn take(input: Input) -> io::Result<String> {
     let _ = setpgid(None, None);
     let settings = String::from_utf8(read_whole(&input.settings)?).map_err(io::Error::other)?;
@@ -75,6 +87,15 @@ fn take(input: Input) -> io::Result<String> {
     drop(input);
     close_others()?;
     Ok(settings)
+}
+
+/// In a child: keeps the socket and standard error, and nothing else that the parent has open.
+pub(super) fn keep(socket: OwnedFd) -> io::Result<OwnedFd> {
+    dup2_stdout(File::open("/dev/null")?)?;
+    dup2_stdin(&socket)?;
+    drop(socket);
+    close_others()?;
+    io::stdin().as_fd().try_clone_to_owned()
 }
 
 /// Closes every descriptor but standard input, output and error.

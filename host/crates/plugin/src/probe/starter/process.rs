@@ -11,12 +11,14 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags},
-    process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, waitpid},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags},
+    process::{
+        Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitpid,
+    },
 };
 
 use super::{
-    BEGIN, DESCRIPTORS,
+    BEGIN, BEGUN, DESCRIPTORS, READY,
     fork::{Input, OneThread},
 };
 use crate::probe::TIME_LIMIT;
@@ -26,12 +28,32 @@ pub(super) const MAX_PROBES: usize = 16;
 /// The worker ends a probe before that; both of its steps and the rest have time.
 const MAX_PROBE_TIME: Duration = TIME_LIMIT.saturating_mul(3);
 
-/// Has `probe` run in a copy of this process, with the settings, for each request until the worker's end is closed.
+/// The longest text that the worker hands over.
+const TEXT_LIMIT: usize = 1 << 20;
+
+/// What the worker hands over first.
+///
+/// # Errors
+/// The worker has ended.
+pub fn receive_text(socket: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut text = vec![0; TEXT_LIMIT];
+    let (_, length) = rustix::net::recv(socket, &mut *text, RecvFlags::empty())?;
+    if length == 0 || length > TEXT_LIMIT {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    text.truncate(length);
+    Ok(text)
+}
+
+/// Says that it is ready, and has `probe` run in a copy of this process, with the settings, for each request until the
+/// worker's end is closed.
 ///
 /// # Errors
 /// This process has more than one thread, or the socket can't be read.
 pub fn serve(socket: &OwnedFd, probe: impl Fn(String) -> io::Result<()>) -> io::Result<()> {
-    serve_by(&OneThread::check()?, socket, probe)
+    let this = OneThread::check()?;
+    rustix::net::send(socket, &[READY], SendFlags::NOSIGNAL)?;
+    serve_by(&this, socket, probe)
 }
 
 pub(super) fn serve_by(this: &OneThread, socket: &OwnedFd, probe: impl Fn(String) -> io::Result<()>) -> io::Result<()> {
@@ -99,7 +121,8 @@ fn receive(socket: &OwnedFd) -> io::Result<Message> {
             descriptors.extend(rights);
         }
     }
-    if received.bytes == 0 {
+    // Native code in the worker can send nothing at all; that is no end.
+    if received.bytes == 0 && is_ready(socket, PollFlags::RDHUP) {
         return Ok(Message::End);
     }
     let is_request = text[..received.bytes] == [BEGIN] && !received.flags.contains(ReturnFlags::CTRUNC);
@@ -131,12 +154,19 @@ impl Running {
         control: OwnedFd,
         probe: impl FnOnce(String) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let pid = this.fork(input, probe)?;
+        let pid = this.fork_probe(input, probe)?;
         let process = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = waitpid(Some(pid), WaitOptions::empty());
         })?;
-        Ok(Self { pid, process, control, end: Instant::now() + MAX_PROBE_TIME, was_killed: false })
+        let started = Self { pid, process, control, end: Instant::now() + MAX_PROBE_TIME, was_killed: false };
+        started.tell(&[BEGUN]);
+        Ok(started)
+    }
+
+    /// To a worker that may have lost interest. It never waits: native code there can hand over any descriptor.
+    fn tell(&self, bytes: &[u8]) {
+        let _ = rustix::net::send(&self.control, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
     /// Ends it when its time is over or nobody waits for it any more; tells the worker how it ended, once it has.
@@ -146,14 +176,14 @@ impl Running {
         if is_over || (!self.was_killed && is_unwanted()) {
             // Before it is waited for: until then no other process gets its number.
             let _ = kill_process_group(self.pid, Signal::KILL);
-            self.was_killed = true;
+            // Whatever group it may have joined.
+            self.was_killed = pidfd_send_signal(&self.process, Signal::KILL).is_ok() || is_over;
         }
         if !is_over {
             return false;
         }
         if let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::empty()) {
-            // The worker may have lost interest.
-            let _ = rustix::io::write(&self.control, &status.as_raw().to_le_bytes());
+            self.tell(&status.as_raw().to_le_bytes());
         }
         true
     }
