@@ -46,7 +46,9 @@ pub fn check_sql(plugin: &str, schema_sql: Option<&str>) -> Result<Vec<String>, 
 fn warnings(statements: &[Statement]) -> Vec<String> {
     let unrepeatable = statements.iter().filter_map(|it| it.unrepeatable.as_ref()).map(|it| {
         let Unrepeatable { what, fix, position } = it;
-        format!("{SCHEMA}: {what} at {position} can't run again, as each version's file does over the last one's. {fix}")
+        format!(
+            "{SCHEMA}: {what} at {position} can't run again, as each version's file does over the last one's. {fix}"
+        )
     });
     used_types::unknown(statements).into_iter().map(unknown_type).chain(unrepeatable).collect()
 }
@@ -138,7 +140,10 @@ mod tests {
             ("create table if not exists a (i int); alter table a drop column i", "DROP COLUMN"),
         ] {
             let said = found(text);
-            assert!(said.len() == 1 && said[0].contains(what) && said[0].contains("can't run again"), "{text}: {said:?}");
+            assert!(
+                said.len() == 1 && said[0].contains(what) && said[0].contains("can't run again"),
+                "{text}: {said:?}"
+            );
         }
     }
 

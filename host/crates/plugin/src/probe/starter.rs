@@ -25,7 +25,10 @@ use std::{
 use rustix::{
     fs::{MemfdFlags, memfd_create},
     net::{
-        RecvFlags, sockopt::{Timeout, set_socket_timeout},AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair},
+        AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+        socketpair,
+        sockopt::{Timeout, set_socket_timeout},
+    },
     pipe::{PipeFlags, pipe_with},
 };
 use tokio::net::{UnixStream, unix::pipe};

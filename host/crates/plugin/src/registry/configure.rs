@@ -146,9 +146,9 @@ impl Registry {
         let (Some(new), Some(now)) = (new.as_object(), service.settings.as_object()) else { return Ok(()) };
         // One plugin's settings that hang must not take all the places that there are.
         let one_at_a_time = self.trials.of_plugin(plugin);
-        let _alone = tokio::time::timeout(TRIAL_TURN, one_at_a_time.lock()).await.map_err(|_| {
-            not_tried("Other settings of this plugin are being tried and take long.".to_owned())
-        })?;
+        let _alone = tokio::time::timeout(TRIAL_TURN, one_at_a_time.lock())
+            .await
+            .map_err(|_| not_tried("Other settings of this plugin are being tried and take long.".to_owned()))?;
         let library = service.active.instance.library().fd();
         let trial = async |settings: &Map<String, Value>| {
             let secrets = schema.map(|schema| secret_values(schema, settings)).unwrap_or_default();
@@ -212,7 +212,8 @@ fn not_tried(detail: String) -> RegistryError {
 fn secret_values(schema: &Value, settings: &Map<String, Value>) -> Vec<String> {
     let document = Value::Object(settings.clone());
     let mut texts = Vec::new();
-    let values = secret::pointers(schema, &document).into_iter().filter_map(|pointer| document.pointer(&pointer).cloned());
+    let values =
+        secret::pointers(schema, &document).into_iter().filter_map(|pointer| document.pointer(&pointer).cloned());
     let mut left: Vec<Value> = values.collect();
     while let Some(value) = left.pop() {
         match value {

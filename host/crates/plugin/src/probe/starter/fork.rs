@@ -65,11 +65,7 @@ impl OneThread {
     ///
     /// # Errors
     /// The system has no room for another process.
-    pub(super) fn fork_probe(
-        &self,
-        input: Input,
-        probe: impl FnOnce(String) -> io::Result<()>,
-    ) -> io::Result<Pid> {
+    pub(super) fn fork_probe(&self, input: Input, probe: impl FnOnce(String) -> io::Result<()>) -> io::Result<Pid> {
         let child = self.fork(|| take(input).and_then(probe))?;
         // The child does it too, and whoever comes second has nothing to do. From here on it can be ended by its group.
         let _ = setpgid(Some(child), Some(child));

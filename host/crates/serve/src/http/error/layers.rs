@@ -190,7 +190,9 @@ impl From<RegistryError> for ApiError {
                 .field("", refusal.to_string())
                 .with("refusal", serde_json::to_value(refusal).unwrap_or_default()),
             RegistryError::Settings(fields) => with_fields(Self::new(&codes::VALIDATION_FAILED), fields),
-            RegistryError::SettingsNotTried { retry_after, .. } | RegistryError::UploadBusy { retry_after } => problem(&codes::OVERLOADED).retry_after(*retry_after),
+            RegistryError::SettingsNotTried { retry_after, .. } | RegistryError::UploadBusy { retry_after } => {
+                problem(&codes::OVERLOADED).retry_after(*retry_after)
+            }
             RegistryError::StorageFull(_) => problem(&codes::STORAGE_FULL).cause(error),
             RegistryError::NotWritable(_) => problem(&codes::CONFLICT).cause(error),
             RegistryError::Store(_) | RegistryError::Internal(_) => Self::internal(error),
