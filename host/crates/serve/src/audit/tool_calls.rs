@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use super::{AuditAction, raw};
-use cardinal_base::{hex::hex, request_id::RequestId};
+use cardinal_base::request_id::RequestId;
 use cardinal_database::pool::Pool;
 use cardinal_identity::auth::caller::SharedCaller;
 use cardinal_observe::tools::Outcome;
-use cardinal_store::audit::{self, Entry};
+use cardinal_store::audit::{self, CallDetail, Detail, Entry};
 
 /// Tool calls that wait to be written; a further one waits until some of them are.
 const WAITING_CALLS: usize = 5_000;
@@ -29,8 +29,8 @@ pub struct ToolCall {
     pub request_id: RequestId,
     pub tool: String,
     pub outcome: Outcome,
-    /// What the client says it is: a JSON object, or `null`.
-    pub client: Arc<str>,
+    /// What the client says it is: a JSON object.
+    pub client: Option<Arc<str>>,
     /// SHA-256 of the arguments as the tool got them.
     pub arguments: [u8; 32],
     pub took: Duration,
@@ -105,13 +105,12 @@ fn entries(calls: Vec<ToolCall>) -> Vec<Entry> {
 
 impl ToolCall {
     fn entry(self, actor: Arc<RawValue>) -> Entry {
-        let detail = format!(
-            r#"{{"client":{},"arguments_sha256":"{}","result":"{}","ms":{}}}"#,
-            self.client,
-            hex(&self.arguments),
-            self.outcome.name(),
-            self.took.as_millis(),
-        );
+        let detail = CallDetail {
+            client: self.client,
+            arguments: self.arguments,
+            result: self.outcome.name(),
+            ms: i64::try_from(self.took.as_millis()).unwrap_or(i64::MAX),
+        };
         let outcome = match self.outcome {
             Outcome::Ok => "ok",
             Outcome::Unconfirmed | Outcome::RateLimited => "refused",
@@ -124,7 +123,7 @@ impl ToolCall {
             outcome,
             ip: self.ip,
             request_id: self.request_id.to_string(),
-            detail: RawValue::from_string(detail).ok().map(Arc::from),
+            detail: Some(Detail::Call(detail)),
             count: 1,
             first_at: None,
             at: self.at,
