@@ -50,6 +50,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     23 "0023_plugin_jobs",
     24 "0024_card_times",
     25 "0025_card_lines",
+    26 "0026_tool_call_lines",
 ];
 
 /// How many there are.

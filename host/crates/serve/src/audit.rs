@@ -26,7 +26,7 @@ use cardinal_identity::{
     auth::caller::{Caller, CallerKind},
     limit::addresses::Network,
 };
-use cardinal_store::audit::{self, Entry};
+use cardinal_store::audit::{self, Detail, Entry};
 use tool_calls::ToolCalls;
 
 /// How long refusals of one caller and act are summed up.
@@ -97,7 +97,7 @@ impl Audit {
             outcome: "ok",
             ip,
             request_id: request_id.clone(),
-            detail: Some(raw(&detail)),
+            detail: Some(Detail::Object(raw(&detail))),
             count: 1,
             first_at: None,
             at,
@@ -127,7 +127,7 @@ impl Audit {
     ) {
         let at = self.clock.now();
         let action = act.name();
-        let (actor, detail) = (raw(&actor), detail.as_ref().map(raw));
+        let (actor, detail) = (raw(&actor), detail.as_ref().map(raw).map(Detail::Object));
         let entry =
             Entry { actor, action, target, outcome: "ok", ip, request_id, detail, count: 1, first_at: None, at };
         self.add(&entry).await;
@@ -249,7 +249,7 @@ fn raw(value: &Value) -> Arc<RawValue> {
 
 /// The row of refusals, of which none is counted yet.
 fn refusal(at: OffsetDateTime, actor: &Value, ip: IpAddr, request_id: String, act: AuditAction, code: &str) -> Entry {
-    let (action, outcome, detail) = (act.name(), "refused", Some(raw(&json!({"code": code}))));
+    let (action, outcome, detail) = (act.name(), "refused", Some(Detail::Object(raw(&json!({"code": code})))));
     let actor = raw(actor);
     Entry { actor, action, target: None, outcome, ip: Some(ip), request_id, detail, count: 0, first_at: Some(at), at }
 }

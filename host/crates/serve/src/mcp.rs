@@ -118,7 +118,7 @@ impl Mcp {
             (Method::POST, _) => self.post(&mut call, body, narrowing).await,
             (Method::GET, Some(session)) => {
                 let narrowing = narrowing.map_err(|wrong| ApiError::new(&codes::INVALID_REQUEST).detail(wrong))?;
-                self.stream(call, narrowing, session).await
+                Box::pin(self.stream(call, narrowing, session)).await
             }
             (Method::HEAD, Some(_)) => Ok(reply::text(StatusCode::OK, "text/event-stream", "")),
             (Method::DELETE, Some(session)) => {
@@ -131,7 +131,7 @@ impl Mcp {
                 }
                 prepare(&mut call.headers, false);
                 let visit = Visit::new(&call, &caller, Narrowing::default());
-                plain_or(pass_on(&self.stateful, &call, Bytes::new(), visit).await).await
+                Box::pin(async { plain_or(pass_on(&self.stateful, &call, Bytes::new(), visit).await).await }).await
             }
         }
     }
@@ -144,7 +144,7 @@ impl Mcp {
     ) -> ApiResult<Reply> {
         let bytes = request_body::read(body, MESSAGE_LIMIT).await?;
         match batch::messages(&bytes) {
-            Some(messages) => self.answer_batch(call, messages, &narrowing).await,
+            Some(messages) => Box::pin(self.answer_batch(call, messages, &narrowing)).await,
             None => self.answer_message(call, bytes, narrowing).await,
         }
     }
@@ -155,9 +155,19 @@ impl Mcp {
         bytes: Bytes,
         narrowing: Result<Narrowing, String>,
     ) -> ApiResult<Reply> {
-        if let Some(answer) = self.answer_plainly(call, &bytes, &narrowing).await {
-            return Ok(answer);
+        match self.answer_plainly(call, &bytes, &narrowing).await {
+            Some(answer) => Ok(answer),
+            // On the heap: a call by the short way has no use for the room.
+            None => Box::pin(self.answer_by_library(call, bytes, narrowing)).await,
         }
+    }
+
+    async fn answer_by_library(
+        self: &Arc<Self>,
+        call: &mut CallHead,
+        bytes: Bytes,
+        narrowing: Result<Narrowing, String>,
+    ) -> ApiResult<Reply> {
         let mut message = match Message::read(&bytes) {
             Ok(message) => message,
             Err(refusal) => return Ok(*refusal),

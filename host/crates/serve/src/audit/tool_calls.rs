@@ -8,11 +8,11 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use super::{AuditAction, raw};
-use cardinal_base::{hex::hex, request_id::RequestId};
+use cardinal_base::request_id::RequestId;
 use cardinal_database::pool::Pool;
 use cardinal_identity::auth::caller::SharedCaller;
 use cardinal_observe::tools::Outcome;
-use cardinal_store::audit::{self, Entry};
+use cardinal_store::audit::{self, CallDetail, Detail, Entry};
 
 /// Tool calls that wait to be written; a further one waits until some of them are.
 const WAITING_CALLS: usize = 5_000;
@@ -29,8 +29,8 @@ pub struct ToolCall {
     pub request_id: RequestId,
     pub tool: String,
     pub outcome: Outcome,
-    /// What the client says it is: a JSON object, or `null`.
-    pub client: Arc<str>,
+    /// What the client says it is: a JSON object.
+    pub client: Option<Arc<str>>,
     /// SHA-256 of the arguments as the tool got them.
     pub arguments: [u8; 32],
     pub took: Duration,
@@ -105,13 +105,12 @@ fn entries(calls: Vec<ToolCall>) -> Vec<Entry> {
 
 impl ToolCall {
     fn entry(self, actor: Arc<RawValue>) -> Entry {
-        let detail = format!(
-            r#"{{"client":{},"arguments_sha256":"{}","result":"{}","ms":{}}}"#,
-            self.client,
-            hex(&self.arguments),
-            self.outcome.name(),
-            self.took.as_millis(),
-        );
+        let detail = CallDetail {
+            client: self.client,
+            arguments: self.arguments,
+            result: self.outcome.name(),
+            ms: i64::try_from(self.took.as_millis()).unwrap_or(i64::MAX),
+        };
         let outcome = match self.outcome {
             Outcome::Ok => "ok",
             Outcome::Unconfirmed | Outcome::RateLimited => "refused",
@@ -124,7 +123,7 @@ impl ToolCall {
             outcome,
             ip: self.ip,
             request_id: self.request_id.to_string(),
-            detail: RawValue::from_string(detail).ok().map(Arc::from),
+            detail: Some(Detail::Call(detail)),
             count: 1,
             first_at: None,
             at: self.at,
@@ -135,7 +134,7 @@ impl ToolCall {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
     use uuid::Uuid;
 
     use super::*;
@@ -153,7 +152,7 @@ mod tests {
             request_id: RequestId::named("r").unwrap(),
             tool: "t".to_owned(),
             outcome,
-            client: Arc::from(r#"{"name":"c"}"#),
+            client: Some(Arc::from(r#"{"name":"c"}"#)),
             arguments: [0xa0; 32],
             took: Duration::from_micros(2_900),
         };
@@ -169,11 +168,8 @@ mod tests {
         assert_eq!(names, ["a", "a", "b\"\u{1}", "a"]);
         assert!(Arc::ptr_eq(&rows[0].actor, &rows[1].actor));
         assert_eq!(rows.iter().map(|row| row.outcome).collect::<Vec<_>>(), ["ok", "failed", "refused", "ok"]);
-        let detail: Value = serde_json::from_str(rows[1].detail.as_ref().unwrap().get()).unwrap();
-        let arguments = "a0".repeat(32);
-        assert_eq!(
-            detail,
-            json!({"client": {"name": "c"}, "arguments_sha256": arguments, "result": "broken", "ms": 2})
-        );
+        let Some(Detail::Call(detail)) = &rows[1].detail else { panic!("{:?}", rows[1]) };
+        assert_eq!((detail.client.as_deref(), detail.arguments), (Some(r#"{"name":"c"}"#), [0xa0; 32]));
+        assert_eq!((detail.result, detail.ms), ("broken", 2));
     }
 }

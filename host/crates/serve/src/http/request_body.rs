@@ -7,13 +7,17 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
-use crate::http::error::{ApiError, ApiResult};
+use crate::http::{
+    body::BoxError,
+    error::{ApiError, ApiResult},
+};
 use cardinal_base::codes;
 
 /// How long a request body may take to arrive in whole.
@@ -97,7 +101,7 @@ async fn drain(body: Incoming) {
 }
 
 /// Reads a body whole, at most `limit` bytes and within [`BODY_TIMEOUT`].
-pub async fn read(body: RequestBody, limit: usize) -> ApiResult<Bytes> {
+pub async fn read(mut body: RequestBody, limit: usize) -> ApiResult<Bytes> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
@@ -105,15 +109,29 @@ pub async fn read(body: RequestBody, limit: usize) -> ApiResult<Bytes> {
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
+    // Most have come by now, in one piece.
+    let first = match body.frame().now_or_never().flatten() {
+        Some(frame) => frame.map_err(|error| broke_off(error.into()))?.into_data().unwrap_or_default(),
+        None => Bytes::new(),
+    };
+    let Some(left) = limit.checked_sub(first.len()) else { return Err(too_large()) };
+    if body.is_end_stream() {
+        return Ok(first);
+    }
     // Boxed: most requests have no body and should not be larger for it.
-    let collected = Box::pin(tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()))
+    let collected = Box::pin(tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, left).collect()))
         .await
         .map_err(|_| ApiError::new(&codes::REQUEST_TIMEOUT))?;
     match collected {
-        Ok(whole) => Ok(whole.to_bytes()),
+        Ok(rest) if first.is_empty() => Ok(rest.to_bytes()),
+        Ok(rest) => Ok([first, rest.to_bytes()].concat().into()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(ApiError::new(&codes::INVALID_REQUEST)
-            .detail("The body ended before it was complete.")
-            .cause(anyhow::anyhow!(error).context("reading the request body"))),
+        Err(error) => Err(broke_off(error)),
     }
+}
+
+fn broke_off(error: BoxError) -> ApiError {
+    ApiError::new(&codes::INVALID_REQUEST)
+        .detail("The body ended before it was complete.")
+        .cause(anyhow::anyhow!(error).context("reading the request body"))
 }

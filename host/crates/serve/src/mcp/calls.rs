@@ -1,7 +1,7 @@
 //! What is kept of every tool call: who called what, as a row of the audit log, and how long it took.
 
 use std::{
-    sync::{Arc, LazyLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -21,8 +21,6 @@ use cardinal_observe::{
 };
 
 const METHOD: &str = "tools/call";
-/// A client that does not say what it is.
-static NO_CLIENT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("null"));
 
 /// Where calls are kept.
 #[derive(Clone)]
@@ -34,11 +32,10 @@ pub struct Calls {
 /// A call under way.
 #[derive(Clone)]
 pub struct CallRecord {
-    calls: Calls,
     started: Instant,
     /// When its span began; none where spans are not sent.
     span_started: Option<OffsetDateTime>,
-    client: Arc<str>,
+    client: Option<Arc<str>>,
     arguments: [u8; 32],
 }
 
@@ -56,13 +53,7 @@ impl Calls {
         let child = self.telemetry.spans.child(&visit.trace);
         visit.trace = child.unwrap_or(visit.trace);
         let span_started = child.map(|_| self.audit.now());
-        CallRecord {
-            calls: self.clone(),
-            started: Instant::now(),
-            span_started,
-            client: client.unwrap_or_else(|| Arc::clone(&NO_CLIENT)),
-            arguments: fingerprint(visit, arguments),
-        }
+        CallRecord { started: Instant::now(), span_started, client, arguments: fingerprint(visit, arguments) }
     }
 
     /// Counts a call of what is not there for its caller. What no tool is called may be anything, a credential too, and is
@@ -71,30 +62,28 @@ impl Calls {
         let (id, target) = (visit.request_id.to_string(), target.map(str::to_owned));
         self.audit.refused(&visit.caller, visit.peer, id, AuditAction::CallTool, target, code);
     }
-}
 
-impl CallRecord {
-    /// Keeps how it ended.
-    pub(super) async fn end(&self, visit: &Visit, tool: &AnyTool, outcome: Outcome) {
-        let took = self.started.elapsed();
-        let Telemetry { tools, spans, .. } = &*self.calls.telemetry;
+    /// Keeps how a call ended.
+    pub(super) async fn end(&self, record: &CallRecord, visit: &Visit, tool: &AnyTool, outcome: Outcome) {
+        let took = record.started.elapsed();
+        let Telemetry { tools, spans, .. } = &*self.telemetry;
         tools.observe(tool.name(), outcome, took);
-        if let Some(started) = self.span_started {
+        if let Some(started) = record.span_started {
             spans.push(span(visit, tool, outcome, started, took));
         }
         let is_local = matches!(visit.caller.kind, CallerKind::Local { .. });
         let call = ToolCall {
-            at: self.calls.audit.now(),
+            at: self.audit.now(),
             caller: Arc::clone(&visit.caller),
             ip: (!is_local).then_some(visit.peer),
             request_id: visit.request_id,
             tool: tool.name().to_owned(),
             outcome,
-            client: Arc::clone(&self.client),
-            arguments: self.arguments,
+            client: record.client.clone(),
+            arguments: record.arguments,
             took,
         };
-        self.calls.audit.called(call).await;
+        self.audit.called(call).await;
     }
 }
 

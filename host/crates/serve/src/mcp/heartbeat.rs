@@ -1,10 +1,10 @@
 //! A sign of life on the streams of calls that take long: proxies close a connection on which nothing comes for a minute,
 //! and clients give up on a call that they hear nothing of.
 
-use std::{convert::Infallible, pin::Pin, time::Duration};
+use std::{convert::Infallible, pin::Pin, task::Poll, time::Duration};
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{poll, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
 use rmcp::{
@@ -130,6 +130,10 @@ pub(super) enum TimedAnswer<T> {
 
 /// The answer; when it takes longer than a heartbeat, a stream of events that holds it later and a comment at each beat.
 pub(super) async fn answer<T: Into<Response> + 'static>(mut work: Work<T>) -> TimedAnswer<T> {
+    // Most tools answer before anything has to wait, and so need no timer.
+    if let Poll::Ready(answer) = poll!(work.as_mut()) {
+        return TimedAnswer::AtOnce(answer);
+    }
     match tokio::time::timeout(HEARTBEAT, work.as_mut()).await {
         Ok(answer) => TimedAnswer::AtOnce(answer),
         Err(_) => TimedAnswer::OnStream(events(Box::pin(async { work.await.into() }))),

@@ -16,7 +16,7 @@ pub(super) use self::message::PlainCall;
 
 use super::{
     Mcp, Visit,
-    calls::CallRecord,
+    calls::{CallRecord, Calls},
     exact_content,
     heartbeat::{self, TimedAnswer},
     narrowing::Narrowing,
@@ -27,6 +27,9 @@ use super::{
 };
 use crate::{call::CallHead, http::reply::Reply};
 use cardinal_observe::tools::Outcome;
+
+/// Bytes of most answers.
+const EXPECTED_LENGTH: usize = 512;
 
 impl Mcp {
     /// The answer to a call that goes the short way; none for every other message.
@@ -65,8 +68,9 @@ impl Server {
 }
 
 async fn run(server: &Server, mut call: PlainCall, tool: AnyTool, mut visit: Visit) -> JsonAnswer {
-    let record = server.services.calls.begin(&mut visit, call.trace, call.client.take(), Some(&call.arguments));
-    let mut call_under_way = OpenCall { record, visit, tool, has_ended: false };
+    let calls = &server.services.calls;
+    let record = calls.begin(&mut visit, call.trace, call.client.take(), Some(&call.arguments));
+    let mut call_under_way = OpenCall { calls, record, visit, tool, has_ended: false };
     let OpenCall { visit, tool, .. } = &call_under_way;
     // A handler that panics must neither take the connection with it nor leave no record.
     let ran = {
@@ -98,8 +102,9 @@ fn response(id: RequestId, result: Result<CallToolResult, ErrorData>, is_modern:
         }
         Err(error) => JsonRpcMessage::error(error, Some(id)),
     };
-    match serde_json::to_vec(&message) {
-        Ok(bytes) => {
+    let mut bytes = Vec::with_capacity(EXPECTED_LENGTH);
+    match serde_json::to_writer(&mut bytes, &message) {
+        Ok(()) => {
             let body = match object {
                 Some(object) => exact_content::put_back(bytes, &object).into(),
                 None => bytes.into(),
@@ -114,28 +119,30 @@ fn response(id: RequestId, result: Result<CallToolResult, ErrorData>, is_modern:
 }
 
 /// A call from its beginning to its record. One whose client goes away is dropped before its end, and recorded then.
-struct OpenCall {
+struct OpenCall<'s> {
+    calls: &'s Calls,
     record: CallRecord,
     visit: Visit,
     tool: AnyTool,
     has_ended: bool,
 }
 
-impl OpenCall {
+impl OpenCall<'_> {
     async fn end(&mut self, outcome: Outcome) {
         self.has_ended = true; // the record is made before it first waits
-        self.record.end(&self.visit, &self.tool, outcome).await;
+        self.calls.end(&self.record, &self.visit, &self.tool, outcome).await;
     }
 }
 
-impl Drop for OpenCall {
+impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
         if self.has_ended {
             return;
         }
         // Without a runtime the host is at its end.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (record, visit, tool) = (self.record.clone(), self.visit.clone(), self.tool.clone());
-        runtime.spawn(async move { record.end(&visit, &tool, Outcome::Cancelled).await });
+        let (calls, record) = (self.calls.clone(), self.record.clone());
+        let (visit, tool) = (self.visit.clone(), self.tool.clone());
+        runtime.spawn(async move { calls.end(&record, &visit, &tool, Outcome::Cancelled).await });
     }
 }

@@ -148,12 +148,14 @@ fn result(entry: &ToolEntry, visit: &Visit, status: u16, headers: &HeaderMap, by
         return failure(text());
     }
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_json = kind.starts_with("application/json");
     if entry.tool.output_schema.is_none()
+        && !is_json
         && let Some(content) = content(kind, bytes, visit.takes_links)
     {
         return content.map_or_else(failure, CallToolResult::success);
     }
-    let (text, is_json) = (text(), kind.starts_with("application/json"));
+    let text = text();
     match serde_json::from_slice::<Value>(bytes) {
         // Clients take only an object for structured content.
         Ok(Value::Object(value)) if is_json => match unpromised(entry, &value) {

@@ -221,7 +221,7 @@ impl Server {
             };
             let ((answer, outcome), timing) = request_timing::account(pin!(call)).await;
             visit.timing.add(&timing);
-            record.end(&visit, &tool, outcome).await;
+            server.services.calls.end(&record, &visit, &tool, outcome).await;
             answer
         };
         let client = token.map(|token| Reporter::new(context.peer.clone(), token));
@@ -230,7 +230,7 @@ impl Server {
             Err(error) => {
                 tracing::error!(%error, "a tool call panicked in the host");
                 let (record, visit, tool) = ours;
-                record.end(&visit, &tool, Outcome::Broken).await;
+                self.services.calls.end(&record, &visit, &tool, Outcome::Broken).await;
                 Err(broke_down())
             }
         }

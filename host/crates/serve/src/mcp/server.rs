@@ -158,7 +158,7 @@ impl Server {
 
     /// All tools there are now.
     pub(super) fn tools(&self) -> Arc<ToolList> {
-        self.latest_list.get(&self.services.registry.snapshot())
+        self.latest_list.get(&self.services.registry.current())
     }
 
     /// The tool of this name on a connection of this caller.
@@ -166,10 +166,11 @@ impl Server {
         if visit.narrowing.search && name == tool_search::SEARCH {
             return Found::Tool(AnyTool::Search(self.tools()));
         }
-        match AnyTool::find(&self.services.registry, name, &visit.caller) {
-            Found::Tool(_) if !self.tools().get(name).is_some_and(|tool| visit.narrowing.admits(tool)) => {
-                Found::Outside
-            }
+        let found = AnyTool::find(&self.services.registry, name, &visit.caller);
+        let narrowing = &visit.narrowing;
+        let is_outside = || !self.tools().get(name).is_some_and(|tool| narrowing.admits(tool));
+        match found {
+            Found::Tool(_) if narrowing.is_narrow() && is_outside() => Found::Outside,
             found => found,
         }
     }

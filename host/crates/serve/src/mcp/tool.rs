@@ -39,7 +39,7 @@ pub(super) enum Found {
 
 impl AnyTool {
     pub(super) fn find(registry: &Registry, name: &str, caller: &Caller) -> Found {
-        let entry = registry.snapshot().tools.get(name).cloned();
+        let entry = registry.current().tools.get(name).cloned();
         let found = entry.map(Self::Plugin).or_else(|| core_tools::find(name).map(Self::Core));
         match found {
             Some(tool) if caller.holds(tool.scope()) => Found::Tool(tool),

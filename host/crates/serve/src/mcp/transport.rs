@@ -25,6 +25,9 @@ pub(super) const EVENTS: &str = "text/event-stream";
 const EVENT_TYPES: &[&str] = &[EVENTS, "text/*", "*/*"];
 const ALL_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
+/// Of an answer, with those that the walk adds.
+const EXPECTED_HEADERS: usize = 12;
+
 pub(super) type Transport = StreamableHttpService<Server, LocalSessionManager>;
 pub(super) type Request = http::Request<Full<Bytes>>;
 pub(super) type Response = http::Response<BoxBody<Bytes, Infallible>>;
@@ -39,6 +42,7 @@ impl JsonAnswer {
     fn with<B>(self, body: impl FnOnce(Bytes) -> B) -> http::Response<B> {
         let mut response = http::Response::new(body(self.body));
         *response.status_mut() = self.status;
+        response.headers_mut().reserve(EXPECTED_HEADERS);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
         response
     }
