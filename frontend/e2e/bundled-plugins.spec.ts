@@ -97,3 +97,16 @@ test('feeds are gone through, cancelled and looked at on the page of the supplie
   await run('/long.xml').getByRole('button', { name: `Cancel ${address}/long.xml` }).click();
   await expect(run('/long.xml').getByRole('status')).toHaveText('Cancelled');
 });
+
+test('a setting that is no number is a change, and saving leads to it', async ({ page }) => {
+  await signIn(page, '/admin/plugins/supplier?tab=settings');
+  const settings = page.getByRole('region', { name: 'Settings' });
+  const wrong = settings.locator('input.number').first();
+  await wrong.fill('soon');
+  await expect(settings.getByText('1 change', { exact: true })).toBeVisible();
+  await settings.getByRole('checkbox').first().focus();
+  await page.keyboard.press('Control+s');
+  await expect(wrong).toBeFocused();
+  await settings.getByRole('button', { name: 'Discard' }).click();
+  await expect(settings.getByRole('button', { name: /^Save/ })).toBeHidden();
+});
