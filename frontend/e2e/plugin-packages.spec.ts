@@ -33,8 +33,12 @@ test('a plugin is rolled back to the version of one’s choice, and forward agai
   await dialog.getByRole('button', { name: 'Roll back' }).click();
   await expect(page.getByText(/ rolled back$/)).toBeVisible();
   await version(page, '1.0.0');
-  await expect(page.getByText('The earlier version is in service', { exact: false })).toBeVisible();
-  await page.getByRole('button', { name: /^Reload/ }).click();
+  await expect(page.getByText('Rolled back to 1.0.0.')).toBeVisible();
+  await page.goto('/admin/');
+  await expect(page.getByRole('region', { name: 'Needs attention' }).getByRole('listitem').filter({ hasText: /versioned/i })).toHaveCount(0);
+  await page.goto('/admin/plugins/versioned?tab=versions');
+  await page.getByRole('button', { name: 'Use this version: 1.1.0' }).click();
+  await dialog.getByRole('button', { name: 'Use this version' }).click();
   await version(page, '1.1.0');
 });
 

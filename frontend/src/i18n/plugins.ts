@@ -46,6 +46,7 @@ export const texts = {
   means_retired: 'Its package is no longer in the folder. What it wrote to cards stays.',
   means_starting: 'Starting.',
   means_kept: 'The earlier version is in service. The files now in the folder were refused.',
+  means_wentBack: 'Rolled back to {version}.',
 
   act_enable: 'Enable',
   act_disable: 'Disable',
@@ -72,7 +73,7 @@ export const texts = {
   close: 'Close',
   disableMeans: 'Its routes, tools and tabs stop on every host of this database until it is enabled. Running calls may still finish. Its tables, settings and sources stay.',
   readsUnmet: { one: '{readers} reads {kind}, and no other active plugin writes it.', other: '{readers} read {kind}, and no other active plugin writes it.' },
-  rollbackMeans: 'An older package replaces version {version} on every host that has kept it. Its tables stay as they are. The package in the folder stays out until it changes or is reloaded.',
+  rollbackMeans: 'The package chosen here replaces version {version} on every host that has kept it. Its tables stay as they are. The package in the folder stays out until it changes or is reloaded.',
   goBackTo: 'Go back to',
   lossMeans: 'This package drops what is listed here, on every host of this database. This cannot be undone, and older versions cannot be restored: make a backup first.',
   signerMeans: 'The name “{name}” belongs to its first signer. The new signer takes over its tables, settings and sources. Accept only if you know why the signer changed.',
@@ -261,6 +262,7 @@ export const texts = {
   noLines: 'No lines yet',
   noLinesMatch: 'No lines match “{search}”',
 
+  useVersion: 'Use this version',
   uploadVersion: 'Upload a version',
   inServiceSince: 'In service since',
   version_active: 'In service',
