@@ -256,6 +256,7 @@ export const texts = {
   searchRequest: 'Show only this request',
   newLines: { one: 'Paused, {n} new line', other: 'Paused, {n} new lines' },
   lineCount: { one: '{n} line', other: '{n} lines' },
+  backtrace: 'Backtrace',
   pause: 'Pause',
   resume: 'Resume',
   logsNotRead: 'The log could not be loaded',

@@ -246,6 +246,7 @@ const plugins: Translation<typeof texts> = {
   searchRequest: 'Показать только этот запрос',
   newLines: { one: 'Пауза, {n} новая строка', few: 'Пауза, {n} новые строки', many: 'Пауза, {n} новых строк', other: 'Пауза, {n} новой строки' },
   lineCount: { one: '{n} строка', few: '{n} строки', many: '{n} строк', other: '{n} строки' },
+  backtrace: 'Стек вызовов',
   pause: 'Пауза',
   resume: 'Продолжить',
   logsNotRead: 'Не удалось загрузить журнал',
