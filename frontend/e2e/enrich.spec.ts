@@ -97,6 +97,7 @@ test('two sources stand side by side, what differs first, and a value of either 
   await expectAccessible(page);
   await expectReflows(page);
   for (const name of ['brand', 'price']) await page.getByRole('button', { name: `Use ${name} of supplier:${ANOTHER}` }).click();
+  await expect(page.getByRole('button', { name: `Use brand of supplier:${ANOTHER}` }), 'the card has that value now').toHaveCount(0);
   await page.keyboard.press('Control+s');
   await expect(page.getByText('Card saved')).toBeVisible();
   const { item } = await signedIn<{ item: { attributes: { brand?: string; price?: unknown } } }>(page, 'GET', `/master-cards/${id}`);
