@@ -55,7 +55,7 @@ test('the completeness tab says what a card lacks and which cards lack most', as
   await createCard(page, 'Lacks everything', sku);
   await page.getByRole('tab', { name: 'Completeness' }).click();
   const tab = page.locator('[data-plugin="completeness"]');
-  await expect(tab.getByText('5 things are missing.')).toBeVisible();
+  await expect(tab.getByText('5 missing', { exact: true })).toBeVisible();
   await expect(tab.getByText('Attribute “brand”')).toBeVisible();
   await tab.getByText('The whole catalogue').click();
   await expect(tab.getByRole('table').getByRole('link').first()).toBeVisible();

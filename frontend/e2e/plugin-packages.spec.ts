@@ -50,15 +50,15 @@ test('what a new version would lose is named, and lost on an operator’s word a
   await expect(page.getByText('column notes.more is dropped')).toBeVisible();
   await page.getByRole('button', { name: /^Reload/ }).click();
   await expect(page.getByText(/Nothing was changed\./)).toBeVisible();
-  await page.getByRole('button', { name: /^Accept the loss/ }).click();
+  await page.getByRole('button', { name: /^Accept data loss/ }).click();
   const dialog = page.getByRole('dialog');
   await expect(dialog).toContainText('column notes.more is dropped');
   await expectAccessible(page);
   await expectReflows(page);
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await version(page, '1.1.0');
-  await page.getByRole('button', { name: /^Accept the loss/ }).click();
-  await dialog.getByRole('button', { name: 'Accept the loss' }).click();
+  await page.getByRole('button', { name: /^Accept data loss/ }).click();
+  await dialog.getByRole('button', { name: 'Accept data loss' }).click();
   await version(page, '1.2.0');
   await expect(page.getByText('Would be lost')).toBeHidden();
   await expect(page.getByRole('button', { name: /^Roll back/ }), 'there is no way back past the loss').toHaveCount(0);

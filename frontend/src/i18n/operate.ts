@@ -70,7 +70,7 @@ export const texts = {
   noDetail: 'Nothing more was recorded.',
   requestId: 'Request',
   showDetails: 'Details of {action}',
-  somebody: 'Not signed in',
+  somebody: 'Anonymous',
 
   system: 'System',
   systemNotRead: 'The system could not be loaded',

@@ -70,7 +70,7 @@ const operate: Translation<typeof texts> = {
   noDetail: 'Больше ничего не записано.',
   requestId: 'Запрос',
   showDetails: 'Подробно: {action}',
-  somebody: 'Кто-то без входа',
+  somebody: 'Аноним',
   system: 'Система',
   systemNotRead: 'Не удалось загрузить состояние системы',
   checks: 'Проверки',
