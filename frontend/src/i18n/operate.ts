@@ -148,7 +148,7 @@ export const texts = {
   cardsHave: 'Cards with it',
   outOfService: 'out of service: {names}',
   noKinds: 'No kinds yet',
-  noKindsWhat: 'Plugins declare the kinds of data they write to cards. Install one to see its kinds here.',
+  noKindsWhat: 'Plugins declare the kinds of data they write to cards.',
   missing: 'Cards without it',
   orphaned: 'Orphaned',
 
