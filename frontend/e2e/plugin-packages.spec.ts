@@ -22,7 +22,7 @@ async function replace(page: Page, plugin: string): Promise<void> {
 
 const version = (page: Page, expected: string) => expect(page.getByText(expected, { exact: true }).first()).toBeVisible();
 
-test('a plugin is rolled back to the version of one’s choice, and forward again by a reload', async ({ page }) => {
+test('a plugin is rolled back to the version of one’s choice, and forward again by the choice of the newer one, or by a reload', async ({ page }) => {
   await signIn(page, '/admin/plugins/versioned');
   await version(page, '1.1.0');
   await page.getByRole('button', { name: /^Roll back/ }).click();
@@ -39,6 +39,13 @@ test('a plugin is rolled back to the version of one’s choice, and forward agai
   await page.goto('/admin/plugins/versioned?tab=versions');
   await page.getByRole('button', { name: 'Use this version: 1.1.0' }).click();
   await dialog.getByRole('button', { name: 'Use this version' }).click();
+  await expect(page.getByText('Versioned 1.1.0: In service')).toBeVisible();
+  await page.goto('/admin/plugins/versioned');
+  await version(page, '1.1.0');
+  await page.getByRole('button', { name: /^Roll back/ }).click();
+  await dialog.getByRole('button', { name: 'Roll back' }).click();
+  await version(page, '1.0.0');
+  await page.getByRole('button', { name: /^Reload/ }).click();
   await version(page, '1.1.0');
 });
 
