@@ -186,7 +186,7 @@ export const texts = {
   faultsForgotten: 'Their log lines are gone. The counters stay until a reload.',
   noFaults: 'No faults',
   noFaultsWhat: 'Failed calls and failures of its tabs in browsers appear here.',
-  faultCounts: 'Since this version was loaded, {calls} calls failed: {errors} errors, {panics} panics, {timeouts} timeouts. Failures in browsers: {browser}.',
+  faultCounts: 'Failed calls since this version was loaded: {calls} (errors {errors}, panics {panics}, timeouts {timeouts}). Failures in browsers: {browser}.',
   hangCount: { one: 'Its tab froze the page {n} time.', other: 'Its tabs froze the page {n} times.' },
   phase_load: 'Loading the code',
   phase_activate: 'Starting',
