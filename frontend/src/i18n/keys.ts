@@ -116,7 +116,7 @@ export const texts = {
   mayRead: 'Read',
   mayReadHint: 'Search and read cards, and look things up with plugins.',
   mayWrite: 'Read and change',
-  mayWriteHint: 'Also change cards, and run every plugin’s tools. Tools that need approval still ask a person.',
+  mayWriteHint: 'Also change cards, singly or in bulk, and run every plugin’s tools. Tools that need approval still ask a person.',
   keyName: 'Key name',
   makeKey: 'Create key',
   noWrite: 'You need keys:write to create a key. Ask an administrator, then use the endpoint above.',

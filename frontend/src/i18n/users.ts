@@ -60,7 +60,7 @@ export const texts = {
   roleMeans: 'A new role ends this person’s sessions.',
   roleNow: 'Change role',
   removeTitle: 'Delete “{name}”?',
-  removeMeans: 'Its sessions and API keys end at once. What it did stays in the audit log. To keep the account, disable it.',
+  removeMeans: 'Its sessions and API keys end at once. What it did stays in the audit log. To keep the account for later, disable it.',
   removeNow: 'Delete user',
   didCreate: '{name} created',
   didRole: '{name} is now {role}',

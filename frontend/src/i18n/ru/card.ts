@@ -143,7 +143,7 @@ const card: Translation<typeof texts> = {
   was: 'было {value}',
   willBeRemoved: 'Будет удалён',
   writtenBy: 'записал {who} {ago}',
-  wroteSource: 'Записан источник {source}.',
+  wroteSource: 'Записан источник {source}. Собственные поля карточки не менялись.',
   yes: 'Да',
   yours: 'Ваше',
   yoursStay: 'Введённое вами остаётся.',
