@@ -55,7 +55,7 @@ test('the completeness tab says what a card lacks and which cards lack most', as
   await createCard(page, 'Lacks everything', sku);
   await page.getByRole('tab', { name: 'Completeness' }).click();
   const tab = page.locator('[data-plugin="completeness"]');
-  await expect(tab.getByText('5 things are missing.')).toBeVisible();
+  await expect(tab.getByText('5 missing', { exact: true })).toBeVisible();
   await expect(tab.getByText('Attribute “brand”')).toBeVisible();
   await tab.getByText('The whole catalogue').click();
   await expect(tab.getByRole('table').getByRole('link').first()).toBeVisible();
@@ -96,4 +96,17 @@ test('feeds are gone through, cancelled and looked at on the page of the supplie
   await expectReflows(page);
   await run('/long.xml').getByRole('button', { name: `Cancel ${address}/long.xml` }).click();
   await expect(run('/long.xml').getByRole('status')).toHaveText('Cancelled');
+});
+
+test('a setting that is no number is a change, and saving leads to it', async ({ page }) => {
+  await signIn(page, '/admin/plugins/supplier?tab=settings');
+  const settings = page.getByRole('region', { name: 'Settings' });
+  const wrong = settings.locator('input.number').first();
+  await wrong.fill('soon');
+  await expect(settings.getByText('1 change', { exact: true })).toBeVisible();
+  await settings.getByRole('checkbox').first().focus();
+  await page.keyboard.press('Control+s');
+  await expect(wrong).toBeFocused();
+  await settings.getByRole('button', { name: 'Discard' }).click();
+  await expect(settings.getByRole('button', { name: /^Save/ })).toBeHidden();
 });

@@ -104,6 +104,8 @@ test('rows are chosen by keys, and all that match become a job with their count'
   await expect(page.getByText('3 selected')).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
+  await page.keyboard.press('a');
+  await expect(page.getByRole('toolbar', { name: '3 selected' }).getByRole('button').first()).toBeFocused();
   await page.getByRole('checkbox', { name: /^Select the 50 cards/ }).check();
   await page.getByRole('button', { name: /^Select all/ }).click();
   await expect(page.getByText('60 selected')).toBeVisible();

@@ -62,6 +62,9 @@ test('a card is enriched from a page in the plugin’s tab, and shows it under i
   await expect(page.getByLabel('brand', { exact: true })).toHaveValue('Lumo');
   // However much there is beside the form, its fields stay as tall as they are.
   expect((await page.getByRole('textbox', { name: 'Title' }).boundingBox())?.height).toBeLessThan(50);
+  await page.getByRole('tab', { name: 'History' }).click();
+  await page.getByRole('button', { name: /Source supplier:/ }).first().click();
+  await expect(page.getByText(/^Wrote the source supplier:127\.0\.0\.1/)).toBeVisible();
   await page.getByRole('tab', { name: /^Pictures/ }).click();
   await expect(page.getByRole('img', { name: /^Picture 1 of supplier:/ })).toHaveAttribute('src', /^blob:/);
   await expectAccessible(page);
@@ -94,6 +97,7 @@ test('two sources stand side by side, what differs first, and a value of either 
   await expectAccessible(page);
   await expectReflows(page);
   for (const name of ['brand', 'price']) await page.getByRole('button', { name: `Use ${name} of supplier:${ANOTHER}` }).click();
+  await expect(page.getByRole('button', { name: `Use brand of supplier:${ANOTHER}` }), 'the card has that value now').toHaveCount(0);
   await page.keyboard.press('Control+s');
   await expect(page.getByText('Card saved')).toBeVisible();
   const { item } = await signedIn<{ item: { attributes: { brand?: string; price?: unknown } } }>(page, 'GET', `/master-cards/${id}`);

@@ -32,7 +32,7 @@ test('the list of cards follows what happens, but not under the pointer', async 
   await expect(page.getByRole('link', { name: 'Renamed in the list' })).toBeVisible();
   await page.getByRole('link', { name: 'Renamed in the list' }).hover();
   await patch(page, card, { title: 'Renamed again' });
-  await expect(page.getByText('Cards have changed.')).toBeVisible();
+  await expect(page.getByText('This list is out of date.')).toBeVisible();
   await expect(page.getByRole('link', { name: 'Renamed in the list' })).toBeVisible();
   await page.getByRole('heading', { level: 1 }).hover();
   await expect(page.getByRole('link', { name: 'Renamed again' })).toBeVisible();

@@ -22,7 +22,7 @@ async function replace(page: Page, plugin: string): Promise<void> {
 
 const version = (page: Page, expected: string) => expect(page.getByText(expected, { exact: true }).first()).toBeVisible();
 
-test('a plugin is rolled back to the version of one’s choice, and forward again by a reload', async ({ page }) => {
+test('a plugin is rolled back to the version of one’s choice, and forward again by the choice of the newer one, or by a reload', async ({ page }) => {
   await signIn(page, '/admin/plugins/versioned');
   await version(page, '1.1.0');
   await page.getByRole('button', { name: /^Roll back/ }).click();
@@ -33,7 +33,18 @@ test('a plugin is rolled back to the version of one’s choice, and forward agai
   await dialog.getByRole('button', { name: 'Roll back' }).click();
   await expect(page.getByText(/ rolled back$/)).toBeVisible();
   await version(page, '1.0.0');
-  await expect(page.getByText('The earlier version is in service', { exact: false })).toBeVisible();
+  await expect(page.getByText('Rolled back to 1.0.0.')).toBeVisible();
+  await page.goto('/admin/');
+  await expect(page.getByRole('region', { name: 'Needs attention' }).getByRole('listitem').filter({ hasText: /versioned/i })).toHaveCount(0);
+  await page.goto('/admin/plugins/versioned?tab=versions');
+  await page.getByRole('button', { name: 'Use this version: 1.1.0' }).click();
+  await dialog.getByRole('button', { name: 'Use this version' }).click();
+  await expect(page.getByText('Versioned 1.1.0: In service')).toBeVisible();
+  await page.goto('/admin/plugins/versioned');
+  await version(page, '1.1.0');
+  await page.getByRole('button', { name: /^Roll back/ }).click();
+  await dialog.getByRole('button', { name: 'Roll back' }).click();
+  await version(page, '1.0.0');
   await page.getByRole('button', { name: /^Reload/ }).click();
   await version(page, '1.1.0');
 });
@@ -46,15 +57,15 @@ test('what a new version would lose is named, and lost on an operator’s word a
   await expect(page.getByText('column notes.more is dropped')).toBeVisible();
   await page.getByRole('button', { name: /^Reload/ }).click();
   await expect(page.getByText(/Nothing was changed\./)).toBeVisible();
-  await page.getByRole('button', { name: /^Accept the loss/ }).click();
+  await page.getByRole('button', { name: /^Accept data loss/ }).click();
   const dialog = page.getByRole('dialog');
   await expect(dialog).toContainText('column notes.more is dropped');
   await expectAccessible(page);
   await expectReflows(page);
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   await version(page, '1.1.0');
-  await page.getByRole('button', { name: /^Accept the loss/ }).click();
-  await dialog.getByRole('button', { name: 'Accept the loss' }).click();
+  await page.getByRole('button', { name: /^Accept data loss/ }).click();
+  await dialog.getByRole('button', { name: 'Accept data loss' }).click();
   await version(page, '1.2.0');
   await expect(page.getByText('Would be lost')).toBeHidden();
   await expect(page.getByRole('button', { name: /^Roll back/ }), 'there is no way back past the loss').toHaveCount(0);

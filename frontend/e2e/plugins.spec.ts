@@ -145,7 +145,9 @@ test('a plugin’s settings are changed, and refused by name when they do not fi
   const editor = settings.getByLabel('What is set here');
   await editor.fill('{"greeting": ');
   await expect(settings.getByText(/^Not JSON/)).toBeVisible();
-  await expect(settings.getByRole('button', { name: /^Save/ })).toBeDisabled();
+  await expect(settings.getByText('1 change', { exact: true })).toBeVisible();
+  await settings.getByRole('button', { name: /^Save/ }).click();
+  await expect(editor, 'what keeps it from being saved').toBeFocused();
   await editor.fill('{"greeting": 5}');
   await settings.getByRole('button', { name: /^Save/ }).click();
   await expect(settings.getByText('/greeting')).toBeVisible();

@@ -62,7 +62,7 @@ test('an attribute of what is ticked is set after a dry run, and removed again',
   await page.getByRole('button', { name: 'Undo' }).click();
   await expect(page.getByText('1 card restored', { exact: true })).toBeVisible();
   await expect(row(1)).toContainText('Nordhem');
-  await page.getByRole('link', { name: 'Cards changed since' }).first().click();
+  await page.getByRole('link', { name: 'Show changed cards' }).first().click();
   await expect(row(1)).toBeVisible();
   await expect(row(0), 'the job left it as it was').toBeHidden();
   await page.goBack();

@@ -12,6 +12,16 @@ test('the help names every key that leads to a page', async ({ page }) => {
   await expectAccessible(page);
 });
 
+test('the drawer of jobs gives the focus back to what opened it', async ({ page }) => {
+  const opener = page.getByRole('main').getByRole('button', { name: 'All jobs' });
+  await opener.click();
+  const drawer = page.getByRole('complementary', { name: 'Jobs' });
+  await expect(drawer.getByRole('heading', { name: 'Jobs' })).toBeFocused();
+  await page.keyboard.press('Escape');
+  await expect(drawer).toBeHidden();
+  await expect(opener).toBeFocused();
+});
+
 test('a picture opens large, says its size, and leads to the next; a broken one says why', async ({ page }) => {
   const id = await createCard(page, 'Pictured');
   await patchCard(page, id, { attributes: { pictures: [picture('teal'), picture('red'), 'https://broken.invalid/a.jpg'] } });

@@ -38,6 +38,7 @@ test('an ended session asks for the password over the page and keeps what was ty
   await page.getByRole('dialog').getByLabel('SKU').fill(uniqueSku());
   await page.getByRole('dialog').getByRole('button', { name: 'Create card' }).click();
   await expect(page.getByRole('heading', { name: 'Sign in again' })).toBeVisible();
+  await expect(page.getByLabel('Password')).toBeFocused();
   await expectAccessible(page);
   await page.getByLabel('Password').fill(process.env.CARDINAL_PASSWORD ?? '');
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();

@@ -114,7 +114,7 @@ export interface PluginVersion {
   activated_at?: string | null;
   can_roll_back: boolean;
   /** Why it is not put into service by itself any more. */
-  set_aside?: { reason?: string } | null;
+  set_aside?: { reason?: string; by?: { kind?: string } } | null;
 }
 
 export interface Refusal {

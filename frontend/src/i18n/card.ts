@@ -143,6 +143,7 @@ export const texts = {
   was: 'was {value}',
   willBeRemoved: 'Will be removed',
   writtenBy: 'written by {who} {ago}',
+  wroteSource: 'Wrote the source {source}. The card’s own fields stayed as they were.',
   yes: 'Yes',
   yours: 'Yours',
   yoursStay: 'What you typed is kept.',

@@ -9,7 +9,7 @@ export const texts = {
   cancelled: 'Cancelled',
   cancelling: 'Cancelling…',
   changed: '{n} changed',
-  changedSince: 'Cards changed since',
+  changedSince: 'Show changed cards',
   check: 'Import dry run',
   created: '{n} created',
   delete: { one: 'Delete {n} card', other: 'Delete {n} cards' },

@@ -77,7 +77,7 @@ export const texts = {
   requestsPerMinute: 'Requests per minute',
 
   secretTitle: 'The key “{name}”',
-  secretOnce: 'This is the only time it is shown: the server keeps only a hash.',
+  secretOnce: 'This is the only time it is shown.',
   copyKey: 'Copy key',
   key: 'key',
   tryCurl: 'Try it with curl',
@@ -112,7 +112,7 @@ export const texts = {
   connectTitle: 'Connect a client in a minute',
   stepClient: 'Choose the client',
   stepKey: 'Create a key for it',
-  stepKeyHint: 'The key holds only what the client needs. It expires in 90 days; rotate it under Keys.',
+  stepKeyHint: 'It expires in 90 days; rotate it under Keys.',
   mayRead: 'Read',
   mayReadHint: 'Search and read cards, and look things up with plugins.',
   mayWrite: 'Read and change',

@@ -70,7 +70,7 @@ export const texts = {
   noDetail: 'Nothing more was recorded.',
   requestId: 'Request',
   showDetails: 'Details of {action}',
-  somebody: 'Not signed in',
+  somebody: 'Anonymous',
 
   system: 'System',
   systemNotRead: 'The system could not be loaded',
@@ -148,7 +148,7 @@ export const texts = {
   cardsHave: 'Cards with it',
   outOfService: 'out of service: {names}',
   noKinds: 'No kinds yet',
-  noKindsWhat: 'Plugins declare the kinds of data they write to cards. Install one to see its kinds here.',
+  noKindsWhat: 'Plugins declare the kinds of data they write to cards.',
   missing: 'Cards without it',
   orphaned: 'Orphaned',
 

@@ -18,6 +18,7 @@ export const texts = {
   expiredTitle: 'Sign in again',
   keys: 'Keyboard shortcuts',
   keysAnywhere: 'Anywhere',
+  keyActions: 'Actions for the selection',
   keyClose: 'Close what is open',
   keyCursor: 'Next and previous row',
   keyFirstField: 'First field',

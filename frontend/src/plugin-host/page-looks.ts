@@ -1,3 +1,5 @@
+import { preferences } from '../ui/preferences.svelte.ts';
+
 /** A tab runs in the page and may change how all of it looks. That ends with the tab. */
 
 const PLUGIN_SHEETS = 'link[rel~="stylesheet"][href*="/admin/assets/plugins/"], style';
@@ -11,6 +13,8 @@ export function keepPageLooks(): () => void {
   const own = new Set(document.querySelectorAll(PLUGIN_SHEETS));
   return () => {
     roots.forEach((root, at) => KEPT.forEach((name, which) => restore(root, name, before[at]?.[which] ?? null)));
+    // Theme, density and language are the user's, who may have chosen anew meanwhile.
+    preferences.apply();
     document.adoptedStyleSheets = sheets;
     for (const sheet of document.querySelectorAll(PLUGIN_SHEETS)) if (!own.has(sheet)) sheet.remove();
   };

@@ -22,16 +22,16 @@ const ENGLISH = {
   score: 'Completeness',
   of100: 'of 100',
   complete: 'Nothing is missing.',
-  lacking: (/** @type {number} */ n) => (n === 1 ? '1 thing is missing.' : `${n} things are missing.`),
+  lacking: (/** @type {number} */ n) => `${n} missing`,
   rules: 'What this card needs',
-  met: 'There',
+  met: 'Present',
   missing: 'Missing',
   rule: (/** @type {Check} */ { rule, found, wanted }) => {
     const [kind, name] = parts(rule);
     if (kind === 'attribute') return `Attribute “${name}”`;
     if (kind === 'kind') return `Data of kind “${name}”`;
-    if (kind === 'description') return `Description: ${found} characters, ${wanted} wanted`;
-    if (kind === 'pictures') return `Pictures: ${found}, ${wanted} wanted`;
+    if (kind === 'description') return `Description: ${found > wanted ? found : `${found} of ${wanted}`} characters`;
+    if (kind === 'pictures') return `Pictures: ${found > wanted ? found : `${found} of ${wanted}`}`;
     return rule;
   },
   lacks: (/** @type {string} */ rule) => {
@@ -69,8 +69,8 @@ const RUSSIAN = {
     const [kind, name] = parts(rule);
     if (kind === 'attribute') return `Атрибут «${name}»`;
     if (kind === 'kind') return `Данные вида «${name}»`;
-    if (kind === 'description') return `Описание: знаков ${found}, нужно ${wanted}`;
-    if (kind === 'pictures') return `Изображения: ${found}, нужно ${wanted}`;
+    if (kind === 'description') return `Описание: знаков ${found > wanted ? found : `${found} из ${wanted}`}`;
+    if (kind === 'pictures') return `Изображения: ${found > wanted ? found : `${found} из ${wanted}`}`;
     return rule;
   },
   lacks: (rule) => {

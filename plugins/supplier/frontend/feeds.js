@@ -23,7 +23,7 @@ const LOOK_IDLE = 15_000;
 
 const ENGLISH = {
   address: 'Address of a feed or sitemap',
-  hint: 'CSV, XML, JSON or a sitemap. What it says goes into the cards that have its SKUs; no card is made.',
+  hint: 'CSV, XML, JSON or a sitemap. Updates cards whose SKU is in the feed. Never creates cards.',
   start: 'Start',
   cancel: 'Cancel',
   cancelRun: (/** @type {string} */ url) => `Cancel ${url}`,
@@ -54,7 +54,7 @@ const ENGLISH = {
 /** @type {typeof ENGLISH} */
 const RUSSIAN = {
   address: 'Адрес фида или карты сайта',
-  hint: 'CSV, XML, JSON или карта сайта. Данные попадут в карточки с теми же артикулами; новые карточки не создаются.',
+  hint: 'CSV, XML, JSON или карта сайта. Обновляет карточки с теми же артикулами. Новых не создаёт.',
   start: 'Запустить',
   cancel: 'Остановить',
   cancelRun: (url) => `Остановить ${url}`,

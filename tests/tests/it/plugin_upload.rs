@@ -145,7 +145,7 @@ async fn no_upload_takes_another_plugins_place() {
     let host = taking(&pair, keys.path()).plugins(folder).start().await;
     let owner = host.owner().await;
     let problem = upload(owner, quick.clone(), &signature(&pair, &quick)).await.refused(409, "conflict");
-    assert!(problem["detail"].as_str().unwrap().contains("some-folder"), "{problem}");
+    assert_eq!(problem["detail"], "Already installed in the folder `some-folder`. Remove that folder first.");
     assert_eq!(lying(&host), ["some-folder"]);
 
     let other = PluginsFolder::default();

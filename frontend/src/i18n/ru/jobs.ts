@@ -9,7 +9,7 @@ const jobs: Translation<typeof texts> = {
   cancelled: 'Остановлено',
   cancelling: 'Останавливается…',
   changed: 'изменено {n}',
-  changedSince: 'Изменённые с тех пор',
+  changedSince: 'Показать изменённые',
   check: 'Проверка импорта',
   created: 'создано {n}',
   delete: { one: 'Удаление {n} карточки', few: 'Удаление {n} карточек', many: 'Удаление {n} карточек', other: 'Удаление {n} карточки' },

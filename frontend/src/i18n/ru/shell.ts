@@ -18,6 +18,7 @@ const shell: Translation<typeof texts> = {
   expiredTitle: 'Войдите снова',
   keys: 'Горячие клавиши',
   keysAnywhere: 'Везде',
+  keyActions: 'Действия с выбранным',
   keyClose: 'Закрыть открытое',
   keyCursor: 'Следующая и предыдущая строка',
   keyFirstField: 'Первое поле',

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Source } from '../../api/types.ts';
-import { differences, ownValue, takenByAll, valuesOf } from './compare.ts';
+import { differences, differingFirst, ownValue, takenByAll, valuesOf } from './compare.ts';
 
 const source = (data: Source['data']): Source => ({ kind: 'supplier', data });
 
@@ -20,6 +20,12 @@ it('the same amount of the same currency is no difference', () => {
 it('a source’s title stands beside the card’s own', () => {
   const card = { title: 'Lamp', sku: 'L-1', attributes: { brand: 'Lumo' } };
   expect(['title', 'sku', 'brand', 'colour'].map((name) => ownValue(card, name))).toEqual(['Lamp', 'L-1', 'Lumo', undefined]);
+});
+
+it('what a source says differently stands first', () => {
+  const card = { title: 'Lamp', sku: 'L-1', attributes: { brand: 'Lumo' } };
+  const values = valuesOf(source({ brand: 'Lumo', title: 'Lamp', colour: 'brass', sku: 'X' }), card.attributes);
+  expect(differingFirst(card, values).map(([name]) => name)).toEqual(['colour', 'sku', 'brand', 'title']);
 });
 
 it('all of a source is what is about the product and differs', () => {

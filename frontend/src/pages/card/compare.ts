@@ -36,6 +36,11 @@ export function valuesOf({ data }: Source, own: JsonObject): [string, Json][] {
     .map(([name, value]) => [name, asMoney(own[name], value, data.currency)]);
 }
 
+/** A source's values, those first that the card `own` says something else for. */
+export function differingFirst(own: Parameters<typeof ownValue>[0], values: readonly [string, Json][]): [string, Json][] {
+  return values.toSorted(([a, x], [b, y]) => Number(sameJson(ownValue(own, a), x)) - Number(sameJson(ownValue(own, b), y)));
+}
+
 function asMoney(own: Json | undefined, value: Json, currency: Json | undefined): Json {
   if (!isMoney(own) || (typeof value !== 'number' && typeof value !== 'string')) return value;
   return { amount: typeof own.amount === 'number' ? Number(value) : String(value), currency: typeof currency === 'string' ? currency : own.currency };

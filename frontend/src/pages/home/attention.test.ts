@@ -18,6 +18,13 @@ it('a plugin waits when it is out of service, paused, or failing', () => {
   expect(ofPlugins([plugin({ counters: { ...counters, errors: 2 } })], [sample(0, 0, 0), sample(60_000, 100, 2)]), 'too few to say').toEqual([]);
 });
 
+it('nothing waits where somebody has gone back on purpose', () => {
+  const aside = { version: '2.0.0', sha256: 'new', state: 'kept', can_roll_back: true, set_aside: { by: { kind: 'user' } } };
+  const back = plugin({ version: '1.0.0', refusal: { code: 'rolled-back', reason: 'No.', fix: '' }, pending: { sha256: 'new' }, versions: [aside] });
+  expect(ofPlugins([back], [])).toEqual([]);
+  expect(ofPlugins([{ ...back, versions: [] }], [])[0]?.text).toBe('Supplier: new package refused');
+});
+
 it('a key waits when it expires within two weeks, and not when it has', () => {
   const key = (name: string, expires_at: string | null, more = {}) => ({ id: name, name, expires_at, revoked_at: null, last_used_at: null, ...more }) as ApiKey;
   const lines = ofKeys([key('soon', '2026-11-26T12:00:00Z'), key('gone', '2026-11-20T12:00:00Z'), key('late', '2027-11-20T12:00:00Z'), key('never', null)], NOW);

@@ -13,11 +13,12 @@ export interface FaultGroup {
 
 const PREFIX = /^a call failed: (?:[a-z-]+: )?/;
 
-/** Warnings and errors by what happened, the most recent first. Lines come newest first. */
+/** Warnings and errors by what happened, the most recent first. Lines come newest first. The place of a panic has a line of its own, beside that of the call that it ended. */
 export function groupFaults(lines: readonly PluginLine[]): FaultGroup[] {
   const groups = new Map<string, FaultGroup>();
+  const calls = new Set(lines.filter(({ message }) => PREFIX.test(message)).map(({ request_id }) => request_id));
   for (const line of lines) {
-    if (line.level !== 'error' && line.level !== 'warn') continue;
+    if ((line.level !== 'error' && line.level !== 'warn') || (line.fields?.panic === true && line.request_id && calls.has(line.request_id))) continue;
     const { cause, what, where } = faultOf(line);
     const key = JSON.stringify([cause, what, where]);
     const group = groups.get(key);

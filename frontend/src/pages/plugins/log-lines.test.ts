@@ -16,5 +16,5 @@ it('a search looks at messages, requests and fields', () => {
   expect(matching(lines, 'PAGE').map(({ id }) => id)).toEqual([1, 2]);
   expect(matching(lines, 'page r-9').map(({ id }) => id)).toEqual([1]);
   expect(matching(lines, ' ')).toBe(lines);
-  expect(fieldsInWords({ url: 'x', ms: 4 })).toBe('url=x ms=4');
+  expect(fieldsInWords({ url: 'x', ms: 4, panic: true, thread: 'lane-1', backtrace: '0: a\n1: b' }), 'a backtrace stands apart').toBe('url=x ms=4');
 });

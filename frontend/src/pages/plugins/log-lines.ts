@@ -19,7 +19,10 @@ export function matching(lines: readonly PluginLine[], search: string): readonly
   });
 }
 
+/** A panic's: its message says where it was, and its backtrace is longer than all else. */
+const APART = new Set(['backtrace', 'panic', 'thread']);
+
 /** A line's fields as they stand behind its message. */
 export function fieldsInWords(fields: PluginLine['fields']): string {
-  return Object.entries(fields ?? {}).map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`).join(' ');
+  return Object.entries(fields ?? {}).filter(([name]) => !APART.has(name)).map(([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`).join(' ');
 }

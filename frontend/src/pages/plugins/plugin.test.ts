@@ -15,6 +15,15 @@ it('a plugin that serves while its new files are refused is in service and needs
   expect(standingOf(plugin('a', { state: 'a state of a later host' })).tone).toBe('warn');
 });
 
+it('a plugin that somebody has rolled back is well; one that the host has rolled back is not', () => {
+  const by = (kind: string) => plugin('a', {
+    version: '1.0.0', refusal: { ...refusal, code: 'rolled-back' }, pending: { version: '1.1.0', sha256: 'new' },
+    versions: [{ version: '1.1.0', sha256: 'new', state: 'kept', can_roll_back: true, set_aside: { reason: 'slow', by: { kind } } }],
+  });
+  expect(standingOf(by('user'))).toEqual({ tone: 'good', shape: 'on', word: 'Active', meaning: 'Rolled back to 1.0.0.' });
+  expect(['user', 'key', 'host'].map((kind) => needsAttention(by(kind)))).toEqual([false, false, true]);
+});
+
 it('a plugin whose calls are refused for a while needs a look', () => {
   const counters = { calls: 1, errors: 1, panics: 0, timeouts: 0, refused: 0, in_flight: 0, breaker: { mode: 'on', state: 'open', opened: 1, faults: 20 } };
   expect(needsAttention(plugin('a', { counters }))).toBe(true);

@@ -22,10 +22,17 @@ const LOOKS: Record<State, Pick<Standing, 'tone' | 'shape'>> = {
   retired: { tone: 'quiet', shape: 'off' },
 };
 
-export function standingOf(plugin: Pick<RegisteredPlugin, 'state' | 'refusal'>): Standing {
+/** What lies in the folder is out because somebody went back from it, and not for what the host found. */
+function wentBack({ refusal, pending, versions }: Pick<RegisteredPlugin, 'refusal' | 'pending' | 'versions'>): boolean {
+  const aside = versions?.find(({ sha256 }) => sha256 === pending?.sha256)?.set_aside;
+  return refusal?.code === 'rolled-back' && Boolean(aside) && aside?.by?.kind !== 'host';
+}
+
+export function standingOf(plugin: Pick<RegisteredPlugin, 'state' | 'refusal' | 'pending' | 'versions' | 'version'>): Standing {
   const state = Object.hasOwn(LOOKS, plugin.state) ? (plugin.state as State) : null;
   if (!state) return { tone: 'warn', shape: 'half', word: t('state_starting'), meaning: t('means_starting') };
   const word = t(`state_${state}`);
+  if (state === 'active' && wentBack(plugin)) return { ...LOOKS.active, word, meaning: t('means_wentBack', { version: plugin.version ?? '' }) };
   if (state === 'active' && plugin.refusal) return { tone: 'warn', shape: 'fail', word, meaning: t('means_kept') };
   return { ...LOOKS[state], word, meaning: t(`means_${state}`) };
 }

@@ -12,7 +12,7 @@ pub struct Code {
     pub status: u16,
     /// One line for people.
     pub title: &'static str,
-    /// When it comes, for `/problems/<code>`.
+    /// When this happens, for `/problems/<code>`.
     pub when: &'static str,
     /// What whoever gets it can do.
     pub advice: &'static str,
@@ -121,7 +121,7 @@ codes! {
     DESTRUCTIVE_MIGRATION = "destructive-migration", 409, "The schema change would lose data",
         "The plugin's new schema.sql drops, renames or converts a column or a table that is there, or deletes or changes rows in it.",
         "An operator has to confirm it, after a backup, or the plugin's author keeps what would be lost.";
-    VERSION_MISMATCH = "version-mismatch", 412, "The object has changed in the meantime",
+    VERSION_MISMATCH = "version-mismatch", 412, "Someone else changed this first",
         "`If-Match` does not name the current version: someone has changed the object in the meantime.",
         "Read the object again and repeat the change. The current version is in `current_version`.";
     PAYLOAD_TOO_LARGE = "payload-too-large", 413, "The body is too large",

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 
 use cardinal_base::{
@@ -125,9 +126,17 @@ pub fn faults(schema: &Value, settings: &Value) -> Result<Vec<(String, String)>,
     let validator = jsonschema::validator_for(schema).map_err(|error| {
         Refusal::new(Code::BadManifest, "settings_schema is not a JSON Schema.").found(error.to_string())
     })?;
-    let fault =
-        |error: jsonschema::ValidationError<'_>| (error.instance_path().to_string(), error.masked().to_string());
+    let fault = |error: jsonschema::ValidationError<'_>| (error.instance_path().to_string(), in_words(&error));
     Ok(validator.iter_errors(settings).take(REPORTED).map(fault).collect())
+}
+
+/// For whoever types the value; without it.
+fn in_words(error: &jsonschema::ValidationError<'_>) -> String {
+    match error.kind() {
+        ValidationErrorKind::Minimum { limit } => format!("Enter {limit} or more."),
+        ValidationErrorKind::Maximum { limit } => format!("Enter {limit} or less."),
+        _ => error.masked().to_string(),
+    }
 }
 
 /// Faults that are reported together.
@@ -239,6 +248,14 @@ mod tests {
             let refusal = stored.whole().unwrap_err();
             assert_eq!((refusal.code, refusal.found.as_deref()), (Code::SettingsInvalid, Some("/smtp/password")));
         }
+    }
+
+    #[test]
+    fn a_bound_is_said_as_what_to_enter() {
+        let schema = json!({"properties": {"pages": {"type": "integer", "minimum": 1, "maximum": 9}}});
+        let said = |pages| faults(&schema, &json!({"pages": pages})).unwrap();
+        assert_eq!(said(0), [("/pages".to_owned(), "Enter 1 or more.".to_owned())]);
+        assert_eq!(said(10), [("/pages".to_owned(), "Enter 9 or less.".to_owned())]);
     }
 
     #[test]

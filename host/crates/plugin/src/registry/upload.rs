@@ -94,7 +94,9 @@ impl Draft<'_> {
         for report in self.registry.reports() {
             let here = self.registry.watcher.folder().join(&report.package).exists();
             if here && report.name == examined.name && report.package != origin {
-                return conflict(format!("The plugin is already in {}: remove that first.", report.package));
+                let what = if report.package.ends_with(".so") { "file" } else { "folder" };
+                let detail = format!("Already installed in the {what} `{}`. Remove that {what} first.", report.package);
+                return conflict(detail);
             }
             if here && report.package == origin && report.name != examined.name {
                 return conflict(format!("{origin} is another plugin's file, of {}.", report.name));

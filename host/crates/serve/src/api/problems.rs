@@ -5,11 +5,13 @@
 //! that have answered with the code since they were loaded, and their description. A code that
 //! nobody has answered with is 404.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
@@ -81,10 +83,10 @@ async fn explain(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     if !wants_html(&call) {
         return negotiated(reply::ok(&explained));
     }
-    let text = |member: &str| escape(explained[member].as_str().unwrap_or_default());
+    let text = |member: &str| with_code(&escape(explained[member].as_str().unwrap_or_default()));
     let status = explained["status"].as_u64().map(|status| format!(", status {status}")).unwrap_or_default();
     let body = format!(
-        "<p><code>{}</code>{status}</p><h2>When it comes</h2><p>{}</p><h2>What to do</h2><p>{}</p><p><a \
+        "<p><code>{}</code>{status}</p><h2>When this happens</h2><p>{}</p><h2>What to do</h2><p>{}</p><p><a \
          href=\"/problems\">All problems</a></p>",
         text("code"),
         text("when"),
@@ -141,16 +143,51 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// What stands between backticks is code. Of an odd number the last one stays.
+fn with_code(escaped: &str) -> String {
+    let mut html = String::new();
+    let mut rest = escaped;
+    while let Some((before, code, after)) =
+        rest.split_once('`').and_then(|(before, rest)| rest.split_once('`').map(|(code, after)| (before, code, after)))
+    {
+        html += &format!("{before}<code>{code}</code>");
+        rest = after;
+    }
+    html + rest
+}
+
+/// Light and dark as the reader's system has it.
+const STYLE: &str = ":root{color-scheme:light dark}body{max-width:42rem;margin:0 auto;padding:2rem 1.25rem;\
+    font:1rem/1.5 system-ui,sans-serif;overflow-wrap:break-word}h1{font-size:1.5rem;line-height:1.25}\
+    h2{margin:1.5rem 0 0;font-size:1rem}p{margin:.25rem 0 1rem}ul{padding:0;list-style:none}li{margin:.5rem 0}\
+    code{padding:.125em .3em;border-radius:.25em;background:light-dark(#eceef1,#262b32);font-size:.9em}\
+    a{color:light-dark(#0b57a4,#8ab8f5)}";
+
+/// Nothing but this one style, by its hash.
+static SECURITY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let style = STANDARD.encode(Sha256::digest(STYLE));
+    let policy = format!("default-src 'none'; style-src 'sha256-{style}'; frame-ancestors 'none'");
+    HeaderValue::from_str(&policy).expect("a hash in base64")
+});
+
 fn page(title: &str, body: &str) -> Reply {
     let title = escape(title);
     let html = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\"><title>{title}</title><h1>{title}</h1>{body}</html>\n"
+         content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style><h1>{title}</h1>{body}</html>\n"
     );
     let mut reply = reply::text(StatusCode::OK, "text/html; charset=utf-8", html);
-    reply.headers_mut().insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
-    );
+    reply.headers_mut().insert(header::CONTENT_SECURITY_POLICY, SECURITY.clone());
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        assert_eq!(with_code("Send `A: <b>`, `c` or d."), "Send <code>A: <b></code>, <code>c</code> or d.");
+        assert_eq!(with_code("one ` alone"), "one ` alone");
+    }
 }
