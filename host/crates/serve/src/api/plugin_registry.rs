@@ -176,22 +176,30 @@ async fn rescan(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
 }
 
 async fn enable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    set_disabled(app, call, false).await
+    to_its_end(set_disabled(Arc::clone(app), call, false)).await
 }
 
 async fn disable(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    set_disabled(app, call, true).await
+    to_its_end(set_disabled(Arc::clone(app), call, true)).await
+}
+
+/// Goes on when its caller has gone: what was recorded for every host has to be done here, too, and audited.
+async fn to_its_end(work: impl Future<Output = ApiResult<Reply>> + Send + 'static) -> ApiResult<Reply> {
+    tokio::spawn(work).await.map_err(ApiError::internal)?
 }
 
 async fn reload(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
-    let name = named(app, &call)?;
-    app.plugins.reload(&name).await?;
-    app.audit.done(&call, Some(name.clone()), None).await;
-    answer(app, &name).await
+    let (app, name) = (Arc::clone(app), named(app, &call)?);
+    let work = async move {
+        app.plugins.reload(&name).await?;
+        app.audit.done(&call, Some(name.clone()), None).await;
+        answer(&app, &name).await
+    };
+    to_its_end(work).await
 }
 
 async fn roll_back(app: &Arc<App>, call: Call<NoQuery, MaybeJson<RollBack>>) -> ApiResult<Reply> {
-    let name = named(app, &call)?;
+    let (app, name) = (Arc::clone(app), named(app, &call)?);
     let body = call.body()?;
     let wanted = match (body.sha256, body.version) {
         (Some(sha256), _) => RollbackTarget::Sha256(sha256),
@@ -200,15 +208,18 @@ async fn roll_back(app: &Arc<App>, call: Call<NoQuery, MaybeJson<RollBack>>) -> 
     };
     let caller = call.caller()?;
     let (by, reason) = (caller.actor(), "an operator rolled back to an earlier package.");
-    let back = app.plugins.roll_back(&name, &wanted, None, &by, reason).await?;
-    let detail = json!({"from": back.from, "to": back.to});
-    app.audit.done(&call, Some(name.clone()), Some(detail)).await;
-    answer(app, &name).await
+    let work = async move {
+        let back = app.plugins.roll_back(&name, &wanted, None, &by, reason).await?;
+        let detail = json!({"from": back.from, "to": back.to});
+        app.audit.done(&call, Some(name.clone()), Some(detail)).await;
+        answer(&app, &name).await
+    };
+    to_its_end(work).await
 }
 
 /// Recorded for every host first, then acted on here. What is under way in the plugin ends in peace.
-async fn set_disabled(app: &Arc<App>, call: Call, disabled: bool) -> ApiResult<Reply> {
-    let name = named(app, &call)?;
+async fn set_disabled(app: Arc<App>, call: Call, disabled: bool) -> ApiResult<Reply> {
+    let name = named(&app, &call)?;
     let actor = call.caller()?.actor();
     let changed =
         cardinal_store::plugin_state::set_disabled(&app.pools.core, &name, disabled.then_some(&actor)).await?;
