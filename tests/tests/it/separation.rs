@@ -429,7 +429,8 @@ async fn native_code_cannot_cut_the_worker_off() {
 
 /// Every process of the worker, the supervisor's own apart.
 fn below(worker: i32) -> Vec<String> {
-    descendants(worker).into_iter().map(|(_, line)| line).collect()
+    let name = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    descendants(worker).into_iter().map(|(pid, line)| format!("{} {line}", name(pid))).collect()
 }
 
 #[tokio::test]

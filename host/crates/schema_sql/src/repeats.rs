@@ -1,5 +1,5 @@
-//! Statements that fail when the file runs again over what it has made, as it does with each new version of a plugin. The
-//! first version runs all the same, so this is a hint, and no reason to refuse.
+//! Statements that fail when the file runs again over what it has made, as it does with each new version of a plugin.
+//! The first version runs all the same, so this is a hint, and no reason to refuse.
 
 use squawk_syntax::SyntaxKind::{self, *};
 use squawk_syntax::SyntaxNode;
@@ -27,20 +27,20 @@ pub(super) struct Repeats {
 impl Repeats {
     pub(super) fn read(&mut self, text: &str, statement: &SyntaxNode) -> Result<Option<Unrepeatable>, SchemaError> {
         let found = match statement.kind() {
-            CREATE_TABLE | CREATE_SEQUENCE => unless(statement, IF_NOT_EXISTS, "CREATE", IF_NOT_THERE),
-            CREATE_VIEW => unless(statement, OR_REPLACE, "CREATE VIEW", "Write CREATE OR REPLACE VIEW."),
+            CREATE_TABLE | CREATE_SEQUENCE => unless(statement, IF_NOT_EXISTS, "a CREATE", IF_NOT_THERE),
+            CREATE_VIEW => unless(statement, OR_REPLACE, "a CREATE VIEW", "Write CREATE OR REPLACE VIEW."),
             CREATE_INDEX if child(statement, INDEX).is_none() => Some((
                 "an index without a name, which is made anew each time",
                 "Give it a name, and write CREATE INDEX IF NOT EXISTS.",
             )),
-            CREATE_INDEX => unless(statement, IF_NOT_EXISTS, "CREATE INDEX", IF_NOT_THERE),
+            CREATE_INDEX => unless(statement, IF_NOT_EXISTS, "a CREATE INDEX", IF_NOT_THERE),
             DROP_TABLE | DROP_VIEW | DROP_INDEX | DROP_SEQUENCE | DROP_TYPE | DROP_DOMAIN => {
-                unless(statement, IF_EXISTS, "DROP", IF_THERE)
+                unless(statement, IF_EXISTS, "a DROP", IF_THERE)
             }
             ALTER_TABLE => statement.children().find_map(|action| match action.kind() {
-                ADD_COLUMN => unless(&action, IF_NOT_EXISTS, "ADD COLUMN", IF_NOT_THERE),
-                DROP_COLUMN => unless(&action, IF_EXISTS, "DROP COLUMN", IF_THERE),
-                DROP_CONSTRAINT => unless(&action, IF_EXISTS, "DROP CONSTRAINT", IF_THERE),
+                ADD_COLUMN => unless(&action, IF_NOT_EXISTS, "an ADD COLUMN", IF_NOT_THERE),
+                DROP_COLUMN => unless(&action, IF_EXISTS, "a DROP COLUMN", IF_THERE),
+                DROP_CONSTRAINT => unless(&action, IF_EXISTS, "a DROP CONSTRAINT", IF_THERE),
                 _ => None,
             }),
             _ => None,

@@ -1,5 +1,5 @@
-//! System calls that a process which tries a library has no use for: by which it would reach other processes of its user,
-//! stay when it is to end, or speak to somebody. `routes` does no I/O.
+//! System calls that a process which tries a library has no use for: by which it would reach other processes of its
+//! user, stay when it is to end, or speak to somebody. `routes` does no I/O.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,8 @@ use tokio::{
     process::Child,
 };
 
-use super::starter::BEGUN;
+/// What comes on a probe's socket when it runs.
+pub(super) const BEGUN: u8 = b'B';
 
 /// What the child writes.
 pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;

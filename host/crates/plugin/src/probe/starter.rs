@@ -1,14 +1,14 @@
-//! Starts probes for the worker, which may start no process itself (`sandbox/programs.rs`). The starter is a process that
-//! the worker makes before that is forbidden, with walls like its own, and around these no one's but its own: where the
-//! system knows of it, the worker's code can send it no signal. It never opens a plugin and ends with the worker, and its
-//! probes end with it.
+//! Starts probes for the worker, which may start no process itself (`sandbox/programs.rs`). The starter is a process
+//! that the worker makes before that is forbidden, with walls like its own, and around these no one's but its own:
+//! where the system knows of it, the worker's code can send it no signal. It never opens a plugin and ends with the
+//! worker, and its probes end with it.
 //!
-//! A request is one message on a pair of sockets with descriptors: the library, the settings, the two ends of pipes to be
-//! written to, and a socket whose other end the worker closes to end the probe; on that the starter says that the probe
-//! has begun, and how it ended. The starter is a copy of the worker, made before that knows a secret, and a probe is a copy
-//! of the starter: both are closed to others of their user from their first moment on. Settings may hold secrets; the
-//! starter never reads them. Native code in the worker can send requests as well: what they start is a probe, with a
-//! probe's walls, bounded in number and time.
+//! A request is one message on a pair of sockets with descriptors: the library, the settings, the two ends of pipes to
+//! be written to, and a socket whose other end the worker closes to end the probe; on that the starter says that the
+//! probe has begun, and how it ended. The starter is a copy of the worker, made before that knows a secret, and a probe
+//! is a copy of the starter: both are closed to others of their user from their first moment on. Settings may hold
+//! secrets; the starter never reads them. Native code in the worker can send requests as well: what they start is a
+//! probe, with a probe's walls, bounded in number and time.
 
 mod fork;
 mod process;
@@ -42,8 +42,6 @@ const DESCRIPTORS: usize = 5;
 const BEGIN: u8 = b'P';
 /// The starter has what it was handed and takes requests.
 const READY: u8 = b'R';
-/// What comes on a probe's socket when it runs.
-pub(super) const BEGUN: u8 = b'B';
 /// How long a starter may take until it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 

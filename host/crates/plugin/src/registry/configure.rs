@@ -138,8 +138,8 @@ impl Registry {
         Ok(CheckedSettings { whole, open: sent, secrets, changed })
     }
 
-    /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service keeps
-    /// the plugin out of it from the host's next start on.
+    /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service
+    /// keeps the plugin out of it from the host's next start on.
     async fn try_settings(&self, plugin: &str, schema: Option<&Value>, new: &Value) -> Result<(), RegistryError> {
         // What lies in the folder and does not serve may be waiting for just these.
         let Some(service) = self.snapshot().served_from_folder(plugin) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! A package that comes over the network: one library that carries everything, and its signature. Until it is known to be
-//! good it lies in a hidden folder of the plugins folder, which no scan reads and which is removed in every case.
+//! A package that comes over the network: one library that carries everything, and its signature. Until it is known to
+//! be good it lies in a hidden folder of the plugins folder, which no scan reads and which is removed in every case.
 
 use std::{
     fs::{self, File, Permissions},
@@ -68,8 +68,8 @@ impl Registry {
 }
 
 impl Draft<'_> {
-    /// Judges the library, gives it its name and has it loaded. Nothing of it is parsed before its signature is known to be
-    /// one of the operator's keys.
+    /// Judges the library, gives it its name and has it loaded. Nothing of it is parsed before its signature is known
+    /// to be one of the operator's keys.
     pub async fn install(self, file: File, signature: Vec<u8>) -> Result<UploadReport, RegistryError> {
         let (folder, keys) = (self.folder.path().to_owned(), self.registry.policy.keys.clone());
         let examined = spawn_blocking(move || examine_upload(&folder, &file, &signature, &keys)).await;
@@ -174,8 +174,8 @@ fn set_mode(path: &Path) -> io::Result<()> {
     File::open(path)?.set_permissions(Permissions::from_mode(0o644))
 }
 
-/// The signature first: a host that is killed in between has an old library with a signature that does not fit, which it
-/// refuses, and never a new one without.
+/// The signature first: a host that is killed in between has an old library with a signature that does not fit, which
+/// it refuses, and never a new one without.
 fn put(from: &Path, plugins_dir: &Path, origin: &str) -> io::Result<()> {
     let (library, place) = (from.join(origin), plugins_dir.join(origin));
     fs::rename(signature_path(&library), signature_path(&place))?;

@@ -1,5 +1,5 @@
-//! Batches: several messages in one POST, which revision 2025-03-26 has and no other. Each is answered as if it had come by
-//! itself, and counts against the caller's limit as such.
+//! Batches: several messages in one POST, which revision 2025-03-26 has and no other. Each is answered as if it had
+//! come by itself, and counts against the caller's limit as such.
 
 use std::{sync::Arc, time::Instant};
 

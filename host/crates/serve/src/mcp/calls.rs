@@ -40,8 +40,8 @@ pub struct CallRecord {
 }
 
 impl Calls {
-    /// Whatever the tool does from here on is a part of the call's span, which is one of the request's, or else of `trace`,
-    /// where its message says that it is called from.
+    /// Whatever the tool does from here on is a part of the call's span, which is one of the request's, or else of
+    /// `trace`, where its message says that it is called from.
     pub fn begin(
         &self,
         visit: &mut Visit,
@@ -56,8 +56,8 @@ impl Calls {
         CallRecord { started: Instant::now(), span_started, client, arguments: fingerprint(visit, arguments) }
     }
 
-    /// Counts a call of what is not there for its caller. What no tool is called may be anything, a credential too, and is
-    /// not kept.
+    /// Counts a call of what is not there for its caller. What no tool is called may be anything, a credential too, and
+    /// is not kept.
     pub fn refused(&self, visit: &Visit, target: Option<&str>, code: &'static str) {
         let (id, target) = (visit.request_id.to_string(), target.map(str::to_owned));
         self.audit.refused(&visit.caller, visit.peer, id, AuditAction::CallTool, target, code);

@@ -63,7 +63,8 @@ struct ClientName<'a> {
     version: Cow<'a, str>,
 }
 
-/// What a client says it is, as the audit log keeps it: a JSON object. None for what the protocol library would not take.
+/// What a client says it is, as the audit log keeps it: a JSON object. None for what the protocol library would not
+/// take.
 pub(super) fn read(json: &str) -> Option<Arc<str>> {
     LATEST_INFO.with_borrow_mut(|latest| latest.get(json, parse))
 }

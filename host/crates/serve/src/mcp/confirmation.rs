@@ -308,7 +308,8 @@ impl Confirmations {
         self.denied(id).await
     }
 
-    /// Takes what a session's client has answered; `false` when it was not asked, or the question does not wait any more.
+    /// Takes what a session's client has answered; `false` when it was not asked, or the question does not wait any
+    /// more.
     pub async fn take_reply(
         &self,
         caller: &Caller,

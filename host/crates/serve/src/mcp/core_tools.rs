@@ -29,8 +29,8 @@ pub(super) use self::{
 
 /// Bytes of the largest answer: what names its fields or a source gets so much, and a resource.
 pub(super) const ANSWER_LIMIT: usize = 1 << 20;
-/// Bytes of a page of cards or of a history, and of a card that nobody has named fields of: 16,000 tokens, some more than
-/// half of what clients pass on to a model.
+/// Bytes of a page of cards or of a history, and of a card that nobody has named fields of: 16,000 tokens, some more
+/// than half of what clients pass on to a model.
 const PAGE_LIMIT: usize = 64 << 10;
 
 /// One of them.

@@ -1,5 +1,6 @@
-//! Exports of the cards that a filter picks, as resources: `cards_export` gives a link, and who has had it reads the cards
-//! there. All that a link stands for lies sealed in it and opens for its caller alone, so that nothing is kept meanwhile.
+//! Exports of the cards that a filter picks, as resources: `cards_export` gives a link, and who has had it reads the
+//! cards there. All that a link stands for lies sealed in it and opens for its caller alone, so that nothing is kept
+//! meanwhile.
 
 use std::{pin::pin, time::Duration};
 

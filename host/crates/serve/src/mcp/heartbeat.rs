@@ -1,5 +1,5 @@
-//! A sign of life on the streams of calls that take long: proxies close a connection on which nothing comes for a minute,
-//! and clients give up on a call that they hear nothing of.
+//! A sign of life on the streams of calls that take long: proxies close a connection on which nothing comes for a
+//! minute, and clients give up on a call that they hear nothing of.
 
 use std::{convert::Infallible, pin::Pin, task::Poll, time::Duration};
 
@@ -75,8 +75,8 @@ fn above(number: f64) -> f64 {
     (number + NUDGE).max(number.next_up())
 }
 
-/// Waits for `work`. Meanwhile a client that has asked for progress hears what the plugin says of it, and at each beat that
-/// the call goes on.
+/// Waits for `work`. Meanwhile a client that has asked for progress hears what the plugin says of it, and at each beat
+/// that the call goes on.
 pub(super) async fn while_running<T>(
     client: Option<Reporter>,
     mut reports: ProgressReceiver,
@@ -128,7 +128,8 @@ pub(super) enum TimedAnswer<T> {
     OnStream(Reply),
 }
 
-/// The answer; when it takes longer than a heartbeat, a stream of events that holds it later and a comment at each beat.
+/// The answer; when it takes longer than a heartbeat, a stream of events that holds it later and a comment at each
+/// beat.
 pub(super) async fn answer<T: Into<Response> + 'static>(mut work: Work<T>) -> TimedAnswer<T> {
     // Most tools answer before anything has to wait, and so need no timer.
     if let Poll::Ready(answer) = poll!(work.as_mut()) {

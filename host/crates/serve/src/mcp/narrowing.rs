@@ -1,5 +1,5 @@
-//! What a connection is narrowed to, as its client's configuration says it: `?tools=`, `?readonly=` and `?search=` in the
-//! URL, or headers of the same sense. It takes away and never gives.
+//! What a connection is narrowed to, as its client's configuration says it: `?tools=`, `?readonly=` and `?search=` in
+//! the URL, or headers of the same sense. It takes away and never gives.
 
 use std::{
     borrow::Cow,
@@ -101,7 +101,8 @@ impl Narrowing {
         self.read_only || !self.lists.is_empty()
     }
 
-    /// What is wrong with the names: some tool of these is not there for the caller, nor in a plugin that is out of service.
+    /// What is wrong with the names: some tool of these is not there for the caller, nor in a plugin that is out of
+    /// service.
     pub fn unknown(&self, tools: &ToolList, snapshot: &Snapshot, caller: &Caller) -> Option<String> {
         let is_known = |name: &str| {
             tools.get(name).is_some_and(|tool| caller.holds(&tool.scope))

@@ -1,7 +1,7 @@
 //! Tool calls by the short way. Most calls need nothing of the protocol library: there is no session, no progress to
-//! report, nobody to ask. Such a call is read once and runs in the task of its request, through the same dispatcher, and
-//! its client gets the same bytes. What is not surely such a call goes to the protocol library, which has an answer for
-//! everything: each check here leaves out, none refuses.
+//! report, nobody to ask. Such a call is read once and runs in the task of its request, through the same dispatcher,
+//! and its client gets the same bytes. What is not surely such a call goes to the protocol library, which has an answer
+//! for everything: each check here leaves out, none refuses.
 
 mod message;
 

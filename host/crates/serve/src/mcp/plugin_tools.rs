@@ -190,7 +190,8 @@ fn content(kind: &str, bytes: &[u8], takes_links: bool) -> Option<Result<Vec<Con
     })
 }
 
-/// What of a result is not as the tool's output schema promises it. Clients fail at such a result; a model can read this.
+/// What of a result is not as the tool's output schema promises it. Clients fail at such a result; a model can read
+/// this.
 fn unpromised(entry: &ToolEntry, result: &JsonObject) -> Option<String> {
     let lines = arguments::faults(entry.output_validator.as_ref()?, result)?;
     tracing::warn!(tool = entry.tool.name, faults = lines, "a tool's result does not fit its output schema");

@@ -1,5 +1,5 @@
-//! Plugins' prompts: texts that clients offer their users, to begin a conversation with. Whoever may read a plugin has its
-//! prompts.
+//! Plugins' prompts: texts that clients offer their users, to begin a conversation with. Whoever may read a plugin has
+//! its prompts.
 
 use rmcp::{
     ErrorData,

@@ -1,5 +1,5 @@
-//! Cards as resources: `card://{id}`, their list, and completing an id. Exports of cards are resources, too, which no list
-//! shows.
+//! Cards as resources: `card://{id}`, their list, and completing an id. Exports of cards are resources, too, which no
+//! list shows.
 
 use rmcp::{
     ErrorData,

@@ -1,4 +1,5 @@
-//! Requests of a session. The protocol library has sessions of its own, which cost much; it gets one when a call needs it.
+//! Requests of a session. The protocol library has sessions of its own, which cost much; it gets one when a call needs
+//! it.
 
 use std::sync::Arc;
 
@@ -175,8 +176,8 @@ fn resumes_call(headers: &HeaderMap) -> bool {
     headers.get(LAST_EVENT_ID).is_some_and(|id| id.as_bytes().contains(&b'/'))
 }
 
-/// Does it in a task of its own: a client that goes away in the middle must not leave a session of the protocol library's
-/// behind that nobody would end.
+/// Does it in a task of its own: a client that goes away in the middle must not leave a session of the protocol
+/// library's behind that nobody would end.
 async fn to_the_end<T: Send + 'static>(work: impl Future<Output = ApiResult<T>> + Send + 'static) -> ApiResult<T> {
     tokio::spawn(work).await.map_err(ApiError::internal)?
 }

@@ -36,8 +36,8 @@ const OPEN_LIMIT: usize = 1_000;
 const OPEN_PER_CALLER: usize = 32;
 /// A session that nobody uses leaves memory after this long.
 const IDLE: Duration = Duration::from_secs(300);
-/// What the protocol library holds of a session leaves memory after this long. A client that lost the answer to a call on
-/// the way has so long to come back for it.
+/// What the protocol library holds of a session leaves memory after this long. A client that lost the answer to a call
+/// on the way has so long to come back for it.
 const IDLE_LIBRARY_SESSION: Duration = Duration::from_secs(60);
 /// How long, and how many, ids are remembered whose client has ended them. They are good for their owner alone, and
 /// give it nothing that `initialize` would not.
@@ -328,8 +328,8 @@ impl Sessions {
     }
 }
 
-/// Which session of `owner` has to go before it opens another: the one that was used least of late, of those that nothing
-/// is under way in if there are such. Nobody's else goes.
+/// Which session of `owner` has to go before it opens another: the one that was used least of late, of those that
+/// nothing is under way in if there are such. Nobody's else goes.
 fn displaced(open: &Open, owner: Uuid) -> Option<Arc<str>> {
     let own = || open.values().filter(move |session| session.owner == owner);
     if own().count() < OPEN_PER_CALLER && open.len() < OPEN_LIMIT {

@@ -135,7 +135,8 @@ impl AnyTool {
         }
     }
 
-    /// Runs it, whether confirmed or not, on what is pinned alone. Every other failure is a result that the model can read.
+    /// Runs it, whether confirmed or not, on what is pinned alone. Every other failure is a result that the model can
+    /// read.
     pub(super) async fn run(
         &self,
         cards: &Cards,

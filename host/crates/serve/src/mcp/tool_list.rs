@@ -1,5 +1,5 @@
-//! The tools of one snapshot of plugins and the core's, as clients see them. They are declared once, when somebody looks at
-//! the snapshot first; a list or a call only picks from them.
+//! The tools of one snapshot of plugins and the core's, as clients see them. They are declared once, when somebody
+//! looks at the snapshot first; a list or a call only picks from them.
 
 use std::sync::{Arc, Weak};
 

@@ -1,5 +1,5 @@
-//! Finding a tool among many: `tools_search`, and `tools_call`, which calls one that was found. A connection that asks for
-//! it (`?search=true`) lists these two in the place of more tools than a model chooses well from.
+//! Finding a tool among many: `tools_search`, and `tools_call`, which calls one that was found. A connection that asks
+//! for it (`?search=true`) lists these two in the place of more tools than a model chooses well from.
 
 use std::sync::{Arc, LazyLock};
 

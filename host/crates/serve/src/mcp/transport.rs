@@ -58,8 +58,8 @@ impl From<JsonAnswer> for Response {
     }
 }
 
-/// The protocol library gets no token to stop by: it would cut off what is under way, and the streams that wait for news
-/// end by themselves.
+/// The protocol library gets no token to stop by: it would cut off what is under way, and the streams that wait for
+/// news end by themselves.
 pub(super) fn transport(server: Server, manager: Arc<LocalSessionManager>, sessions: bool) -> Transport {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(sessions)
@@ -86,8 +86,8 @@ pub(super) fn is_stream<B>(response: &http::Response<B>) -> bool {
     kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENTS.as_bytes()))
 }
 
-/// For a message without a session that is answered in JSON: whether its client reads events, too. None where it does not
-/// take JSON.
+/// For a message without a session that is answered in JSON: whether its client reads events, too. None where it does
+/// not take JSON.
 pub(super) fn reads_events(headers: &HeaderMap) -> Option<bool> {
     // What the official SDKs send, nearly all that comes.
     if headers.get_all(header::ACCEPT).iter().eq([ALL_TYPES]) {
@@ -98,7 +98,8 @@ pub(super) fn reads_events(headers: &HeaderMap) -> Option<bool> {
 }
 
 /// Widens what a client accepts to what the protocol library wants to see named in full, where the client does take it:
-/// many name nothing or `*/*`. Who takes JSON alone gets it, but in a session, where every answer is a stream of events.
+/// many name nothing or `*/*`. Who takes JSON alone gets it, but in a session, where every answer is a stream of
+/// events.
 pub(super) fn prepare(headers: &mut HeaderMap, gets_json: bool) {
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static(JSON));
     let accept = accepted(headers);

@@ -24,8 +24,8 @@ pub struct Visit {
     /// The message names a trace, and the request none.
     pub has_own_trace: bool,
     pub peer: std::net::IpAddr,
-    /// The arguments as the tool gets them, where they are written already: of a call by the short way, and of one whose
-    /// numbers the protocol library would round.
+    /// The arguments as the tool gets them, where they are written already: of a call by the short way, and of one
+    /// whose numbers the protocol library would round.
     pub exact_arguments: Option<Bytes>,
     /// Tools run in tasks of the protocol library; what they spend belongs to the request.
     pub timing: DetachedTiming,

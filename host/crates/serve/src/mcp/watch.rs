@@ -1,5 +1,5 @@
-//! What a client's open stream waits for besides messages: that the tools it sees change, that it may no longer read, and
-//! that the host goes away.
+//! What a client's open stream waits for besides messages: that the tools it sees change, that it may no longer read,
+//! and that the host goes away.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -82,9 +82,9 @@ impl Watch {
         }
     }
 
-    /// What has happened, perhaps nothing. Nothing else is sent meanwhile: the caller may have lost its rights. `view` is
-    /// what the tools looked like when the client last heard of them; of several streams of a session one alone gets the
-    /// news.
+    /// What has happened, perhaps nothing. Nothing else is sent meanwhile: the caller may have lost its rights. `view`
+    /// is what the tools looked like when the client last heard of them; of several streams of a session one alone gets
+    /// the news.
     pub(super) async fn news(&mut self, view: &SeenView) -> Option<News> {
         let stop = self.stop.clone();
         tokio::select! {
@@ -127,8 +127,8 @@ impl Watch {
     }
 }
 
-/// The stream of a session that its client has opened with GET: our news between the events of `body`, which may be those
-/// of the protocol library's session `inner`.
+/// The stream of a session that its client has opened with GET: our news between the events of `body`, which may be
+/// those of the protocol library's session `inner`.
 pub(super) fn frames(
     body: BoxBody<Bytes, Infallible>,
     inner: Option<Arc<str>>,

@@ -16,10 +16,10 @@ use rustix::{
 };
 
 use super::{
-    BEGIN, BEGUN, DESCRIPTORS, READY,
+    BEGIN, DESCRIPTORS, READY,
     fork::{Input, OneThread},
 };
-use crate::probe::TIME_LIMIT;
+use crate::probe::{TIME_LIMIT, started::BEGUN};
 
 /// More than the worker has at work at a time: what has answered may still be ending.
 pub(super) const MAX_PROBES: usize = 16;
@@ -158,12 +158,12 @@ impl Running {
             let _ = waitpid(Some(pid), WaitOptions::empty());
         })?;
         let started = Self { pid, process, control, end: Instant::now() + MAX_PROBE_TIME, was_killed: false };
-        started.tell(&[BEGUN]);
+        started.send(&[BEGUN]);
         Ok(started)
     }
 
     /// To a worker that may have lost interest. It never waits: native code there can hand over any descriptor.
-    fn tell(&self, bytes: &[u8]) {
+    fn send(&self, bytes: &[u8]) {
         let _ = rustix::net::send(&self.control, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
@@ -181,7 +181,7 @@ impl Running {
             return false;
         }
         if let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::empty()) {
-            self.tell(&status.as_raw().to_le_bytes());
+            self.send(&status.as_raw().to_le_bytes());
         }
         true
     }

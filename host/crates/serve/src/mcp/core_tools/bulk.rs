@@ -55,8 +55,8 @@ pub(super) fn is_dry_run(arguments: &JsonObject) -> bool {
     arguments.get("dry_run") != Some(&Value::Bool(false))
 }
 
-/// Refuses a call that would not run: of wrong arguments, of a caller without the rights, or for another number of cards
-/// than there are.
+/// Refuses a call that would not run: of wrong arguments, of a caller without the rights, or for another number of
+/// cards than there are.
 pub(super) async fn check(cards: &Cards, visit: &Visit, arguments: &JsonObject) -> ApiResult<()> {
     checked(cards, visit, arguments)?;
     let wanted: Arguments = parsed(arguments.clone())?;

@@ -1,5 +1,5 @@
-//! What a person looks at who is asked about a call, where its arguments leave that open. The call runs on that or not at
-//! all.
+//! What a person looks at who is asked about a call, where its arguments leave that open. The call runs on that or not
+//! at all.
 
 use std::fmt;
 

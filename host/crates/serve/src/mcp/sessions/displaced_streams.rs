@@ -1,6 +1,6 @@
-//! Streams that were closed because their caller has more of them open than there may be. Clients open a stream again at
-//! once when it ends; with one too many they would displace each other's without end. So each time the stream of a session
-//! is displaced it has to stay away for twice as long.
+//! Streams that were closed because their caller has more of them open than there may be. Clients open a stream again
+//! at once when it ends; with one too many they would displace each other's without end. So each time the stream of a
+//! session is displaced it has to stay away for twice as long.
 
 use std::{
     collections::HashMap,
