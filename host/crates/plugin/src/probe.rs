@@ -385,6 +385,13 @@ mod tests {
         prober.try_out(SealedLibrary::seal(b"bytes").unwrap().fd(), &Map::new()).await
     }
 
+    async fn tried(script: &str, secrets: &[String]) -> SettingsTrial {
+        let arguments = ["-c", script].map(OsString::from).into();
+        let by = StartedBy::This(ProbeCommand { program: "/bin/sh".into(), arguments });
+        let library = SealedLibrary::seal(b"bytes").unwrap();
+        Prober { by, limit: LONG }.try_settings(library.fd(), &Map::new(), secrets).await
+    }
+
     /// A shell's line that gives an answer.
     fn answering(answer: &Answer) -> String {
         format!("echo '{ANSWER}{}'; ", serde_json::to_string(answer).unwrap().replace('\'', r"'\''"))
@@ -410,6 +417,23 @@ mod tests {
         let answer = Answer::NotMade(refusal.clone(), wrong_settings.clone());
         let script = answering(&Answer::Opened) + &answering(&answer);
         assert_eq!(run(&script, LONG).await, Ok(ProbeOutcome::NotMade { refusal, wrong_settings }));
+    }
+
+    #[tokio::test]
+    async fn secrets_that_a_plugin_quotes_are_not_passed_on() {
+        let secrets = ["OPERATORS-SECRET".to_owned(), "line\nbreak".to_owned(), "a".to_owned()];
+        let refusal = Refusal::new(Code::CreateFailed, "It failed.").found("OPERATORS-SECRET is no good");
+        let wrong = vec![("/token".to_owned(), r#"of "line\nbreak" a part is bad"#.to_owned())];
+        let answer = answering(&Answer::Opened) + &answering(&Answer::NotMade(refusal, wrong));
+        let SettingsTrial::Refused(refusal, wrong) = tried(&answer, &secrets).await else { panic!("its own answer") };
+        assert_eq!(refusal.found.as_deref(), Some("[secret] is no good"));
+        assert_eq!(wrong[0].1, r#"of "[secret]" a part is bad"#);
+        let ended = answering(&Answer::Opened) + "echo 'boom: OPERATORS-SECRET' >&2; exit 3";
+        let SettingsTrial::Broke(refusal) = tried(&ended, &secrets).await else { panic!("it ended by itself") };
+        assert_eq!(refusal.found.as_deref(), Some("exited with status 3; it said: boom: [secret]"));
+        for not_by_routes in ["kill -SEGV $$".to_owned(), answering(&Answer::Opened) + "kill -KILL $$"] {
+            assert!(matches!(tried(&not_by_routes, &secrets).await, SettingsTrial::NotTried(_)), "{not_by_routes}");
+        }
     }
 
     #[tokio::test]

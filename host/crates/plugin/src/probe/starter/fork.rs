@@ -15,6 +15,9 @@ use rustix::{
 
 use crate::probe::child::read_whole;
 
+/// Behind standard input, output and error.
+const FIRST_OTHER: i32 = 3;
+
 /// The process has one thread. A copy of one with several has the locks that the others held, and nobody who frees
 /// them.
 pub(super) struct OneThread(());
@@ -97,8 +100,16 @@ pub(super) fn keep(socket: OwnedFd) -> io::Result<OwnedFd> {
 /// Closes every descriptor but standard input, output and error.
 fn close_others() -> io::Result<()> {
     // SAFETY: the child ends without coming back to whoever owns these (`fork`), so nobody uses or closes them again.
-    match unsafe { libc::close_range(3, libc::c_uint::MAX, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    if unsafe { libc::close_range(FIRST_OTHER.unsigned_abs(), libc::c_uint::MAX, 0) } == 0 {
+        return Ok(());
     }
+    // Before Linux 5.9, and in containers that refuse what they do not know.
+    let numbers =
+        std::fs::read_dir("/proc/self/fd")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let numbers: Vec<i32> = numbers.filter(|number| *number >= FIRST_OTHER).collect();
+    for number in numbers {
+        // SAFETY: as above. The one by which they were listed is closed already, and its number no one else's.
+        unsafe { libc::close(number) };
+    }
+    Ok(())
 }
