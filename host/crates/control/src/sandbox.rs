@@ -19,6 +19,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 
 pub mod descriptor_calls;
+mod filter;
 mod mounts;
 pub mod probe_calls;
 pub mod programs;

@@ -378,18 +378,18 @@ mod tests {
     use super::*;
     use crate::library::SealedLibrary;
 
-    async fn run(script: &str, limit: Duration) -> Result<ProbeOutcome, Refusal> {
+    fn prober(script: &str, limit: Duration) -> Prober {
         let arguments = ["-c", script].map(OsString::from).into();
-        let by = StartedBy::This(ProbeCommand { program: "/bin/sh".into(), arguments });
-        let prober = Prober { by, limit };
-        prober.try_out(SealedLibrary::seal(b"bytes").unwrap().fd(), &Map::new()).await
+        Prober { by: StartedBy::This(ProbeCommand { program: "/bin/sh".into(), arguments }), limit }
+    }
+
+    async fn run(script: &str, limit: Duration) -> Result<ProbeOutcome, Refusal> {
+        prober(script, limit).try_out(SealedLibrary::seal(b"bytes").unwrap().fd(), &Map::new()).await
     }
 
     async fn tried(script: &str, secrets: &[String]) -> SettingsTrial {
-        let arguments = ["-c", script].map(OsString::from).into();
-        let by = StartedBy::This(ProbeCommand { program: "/bin/sh".into(), arguments });
         let library = SealedLibrary::seal(b"bytes").unwrap();
-        Prober { by, limit: LONG }.try_settings(library.fd(), &Map::new(), secrets).await
+        prober(script, LONG).try_settings(library.fd(), &Map::new(), secrets).await
     }
 
     /// A shell's line that gives an answer.

@@ -111,6 +111,6 @@ fn has_query(node: &SyntaxNode) -> bool {
     node.descendants().any(|it| QUERIES.contains(&it.kind()))
 }
 
-fn child(node: &SyntaxNode, kind: SyntaxKind) -> Option<SyntaxNode> {
+pub(super) fn child(node: &SyntaxNode, kind: SyntaxKind) -> Option<SyntaxNode> {
     node.children().find(|child| child.kind() == kind)
 }

@@ -5,7 +5,7 @@ use squawk_syntax::SyntaxKind::{self, *};
 use squawk_syntax::SyntaxNode;
 
 use super::error::{Position, SchemaError};
-use super::keys;
+use super::{keys, mistakes::child};
 
 /// What cannot run twice, and how to write it so that it can.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,10 +64,6 @@ fn unless(
     fix: &'static str,
 ) -> Option<(&'static str, &'static str)> {
     child(node, wanted).is_none().then_some((what, fix))
-}
-
-fn child(node: &SyntaxNode, kind: SyntaxKind) -> Option<SyntaxNode> {
-    node.children().find(|child| child.kind() == kind)
 }
 
 /// Of what a statement makes or drops.

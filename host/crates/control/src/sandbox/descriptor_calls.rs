@@ -8,11 +8,12 @@ use std::os::fd::RawFd;
 use anyhow::Context as _;
 use libc::c_long;
 use seccompiler::{
-    BpfProgram, SeccompAction,
     SeccompCmpArgLen::{self, Dword, Qword},
     SeccompCmpOp::{self, Eq, Ge, Lt, MaskedEq, Ne},
-    SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+    SeccompCondition, SeccompRule,
 };
+
+use super::filter::{Rules, filter};
 
 /// Of `close_range`: nothing is closed, it ends at the next `exec`.
 const CLOSE_RANGE_CLOEXEC: u64 = 4;
@@ -30,17 +31,11 @@ const DUP2: Option<c_long> = None;
 /// # Errors
 /// The system does not filter system calls, or not on this processor.
 pub fn restrict(numbers: Range<RawFd>, limits: &[usize]) -> anyhow::Result<()> {
-    let program = program(numbers, limits).context("making the filter for descriptors")?;
+    let program = filter(rules(numbers, limits)?, libc::EPERM).context("making the filter for descriptors")?;
     seccompiler::apply_filter(&program).context("installing the filter for descriptors")
 }
 
-fn program(numbers: Range<RawFd>, limits: &[usize]) -> anyhow::Result<BpfProgram> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let errno = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    Ok(SeccompFilter::new(rules(numbers, limits)?, SeccompAction::Allow, errno, arch)?.try_into()?)
-}
-
-fn rules(numbers: Range<RawFd>, limits: &[usize]) -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
+fn rules(numbers: Range<RawFd>, limits: &[usize]) -> anyhow::Result<Rules> {
     let (first, end) = (u64::try_from(numbers.start)?, u64::try_from(numbers.end)?);
     let is_ours = |argument| rule(&[(argument, Dword, Ge, first), (argument, Dword, Lt, end)]);
     let mut rules = BTreeMap::from([

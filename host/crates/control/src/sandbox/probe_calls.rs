@@ -1,15 +1,12 @@
 //! System calls that a process which tries a library has no use for: by which it would reach other processes of its
 //! user, stay when it is to end, or speak to somebody. `routes` does no I/O.
 
-use std::collections::BTreeMap;
-
 use anyhow::Context as _;
 use libc::c_long;
 use rustix::process::{Resource, Rlimit, getpid, setrlimit};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch,
-};
+use seccompiler::{SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompRule};
+
+use super::filter::{Rules, filter};
 
 /// Seconds of a processor: more than its time limits leave it.
 const MAX_CPU_SECONDS: u64 = 60;
@@ -42,18 +39,12 @@ pub fn restrict() -> anyhow::Result<()> {
     // A hard limit: the system ends it.
     let limit = Rlimit { current: Some(MAX_CPU_SECONDS), maximum: Some(MAX_CPU_SECONDS) };
     setrlimit(Resource::Cpu, limit).context("limiting the processor's time")?;
-    let program = program().context("making the filter for probes")?;
+    let program = filter(rules()?, libc::EPERM).context("making the filter for probes")?;
     seccompiler::apply_filter(&program).context("installing the filter for probes")
 }
 
-fn program() -> anyhow::Result<BpfProgram> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let errno = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    Ok(SeccompFilter::new(rules()?, SeccompAction::Allow, errno, arch)?.try_into()?)
-}
-
-fn rules() -> anyhow::Result<BTreeMap<i64, Vec<SeccompRule>>> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALWAYS.into_iter().map(|call| (call, Vec::new())).collect();
+fn rules() -> anyhow::Result<Rules> {
+    let mut rules: Rules = ALWAYS.into_iter().map(|call| (call, Vec::new())).collect();
     let own = u64::try_from(getpid().as_raw_nonzero().get())?;
     for call in SIGNALS {
         let another = SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, own)?;
@@ -82,7 +73,7 @@ mod tests {
         let restricted = std::thread::spawn(|| {
             rustix::thread::set_no_new_privs(true).unwrap();
             // Not `restrict`: the limit of the processor's time would be that of all tests.
-            seccompiler::apply_filter(&program().unwrap()).unwrap();
+            seccompiler::apply_filter(&filter(rules().unwrap(), libc::EPERM).unwrap()).unwrap();
             let own = getpid().as_raw_nonzero().get();
             let parent = rustix::process::getppid().map_or(1, |pid| pid.as_raw_nonzero().get());
             assert_eq!(errno(libc::SYS_kill, [own, 0, 0]), None);

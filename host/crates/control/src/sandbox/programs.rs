@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use libc::c_long;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
-};
+use seccompiler::{SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq, SeccompCondition, SeccompRule};
+
+use super::filter::{Rules, filter};
 
 const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 /// Beside `clone`, which also starts threads.
@@ -31,14 +30,6 @@ pub fn refuse() -> anyhow::Result<()> {
         seccompiler::apply_filter(&program).context("installing the filter for processes")?;
     }
     Ok(())
-}
-
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
-fn filter(rules: Rules, errno: i32) -> anyhow::Result<BpfProgram> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let refused = SeccompAction::Errno(errno.unsigned_abs());
-    Ok(SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)?.try_into()?)
 }
 
 fn rules() -> anyhow::Result<Rules> {

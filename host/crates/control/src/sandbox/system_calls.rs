@@ -8,15 +8,15 @@
 //! Not here: priorities (`sched_setscheduler` and its like). The worker sets those of its own threads by number, and a
 //! filter cannot tell whose thread a number is. A worker of the same user can slow PostgreSQL down by them.
 
-use std::collections::BTreeMap;
-
 use anyhow::Context as _;
 use libc::{c_int, c_long};
 use seccompiler::{
-    BpfProgram, SeccompAction,
+    BpfProgram,
     SeccompCmpArgLen::{Dword, Qword},
-    SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch, sock_filter,
+    SeccompCmpOp, SeccompCondition, SeccompRule, sock_filter,
 };
+
+use super::filter::{Rules, filter};
 
 /// PostgreSQL holds a small segment by which it finds out whether an older server of its folder still lives, and
 /// keyrings are a user's.
@@ -124,14 +124,6 @@ pub fn restrict(unix_sockets: bool) -> anyhow::Result<()> {
         second_table(),
     ];
     filters.iter().try_for_each(|program| seccompiler::apply_filter(program)).context("installing the filter")
-}
-
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
-fn filter(rules: Rules, errno: c_int) -> anyhow::Result<BpfProgram> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let refused = SeccompAction::Errno(errno.unsigned_abs());
-    Ok(SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)?.try_into()?)
 }
 
 /// x86-64 kernels may know every call by a second number, x32's, which has this bit, and some by a third.

@@ -21,7 +21,7 @@ impl Kind {
 }
 
 /// A limit in force.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub kind: Kind,
     pub limit: Limit,

@@ -1,27 +1,48 @@
 //! The two headers that say how a caller stands (draft-ietf-httpapi-ratelimit-headers).
 
+use std::cell::RefCell;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use cardinal_identity::limit::rate_state::{RateState, seconds};
+use cardinal_identity::limit::rate_state::{Policy, RateState, seconds};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Writes `RateLimit-Policy` and `RateLimit`.
 pub fn write(state: &RateState, headers: &mut HeaderMap) {
-    let (kind, limit) = (state.policy.kind.name(), &state.policy.limit);
-    let mut policy = HeaderText::new();
-    policy.text("\"").text(kind).text("\";q=").number(limit.per_minute.into());
-    // The draft has no word for a burst; parameters of one's own carry a prefix.
-    policy.text(";w=60;cardinal-burst=").number(limit.burst.into());
+    let kind = state.policy.kind.name();
     let mut line = HeaderText::new();
     line.text("\"").text(kind).text("\";r=").number(state.remaining);
     line.text(";t=").number(seconds(state.refill));
-    if let (Ok(policy), Ok(line)) = (HeaderValue::from_bytes(policy.written()), HeaderValue::from_bytes(line.written()))
-    {
+    if let (Some(policy), Ok(line)) = (policy(state.policy), HeaderValue::from_bytes(line.written())) {
         headers.insert(POLICY, policy);
         headers.insert(LIMIT, line);
     }
+}
+
+thread_local! {
+    static LATEST_POLICY: RefCell<Option<(Policy, HeaderValue)>> = const { RefCell::new(None) };
+}
+
+/// The line of the policy that came last on this thread is kept: callers have few.
+fn policy(policy: Policy) -> Option<HeaderValue> {
+    LATEST_POLICY.with_borrow_mut(|latest| {
+        if let Some((_, line)) = latest.as_ref().filter(|(of, _)| *of == policy) {
+            return Some(line.clone());
+        }
+        let line = describe(policy)?;
+        *latest = Some((policy, line.clone()));
+        Some(line)
+    })
+}
+
+fn describe(Policy { kind, limit }: Policy) -> Option<HeaderValue> {
+    let mut line = HeaderText::new();
+    line.text("\"").text(kind.name()).text("\";q=").number(limit.per_minute.into());
+    // The draft has no word for a burst; parameters of one's own carry a prefix.
+    line.text(";w=60;cardinal-burst=").number(limit.burst.into());
+    HeaderValue::from_bytes(line.written()).ok()
 }
 
 /// A short line on the stack: a name and two numbers of 20 digits fit, and so does a policy.
@@ -66,10 +87,7 @@ impl HeaderText {
 
 #[cfg(test)]
 mod tests {
-    use cardinal_identity::limit::{
-        gcra::Limit,
-        rate_state::{Kind, Policy},
-    };
+    use cardinal_identity::limit::{gcra::Limit, rate_state::Kind};
 
     use super::*;
 
