@@ -15,7 +15,7 @@ use serde::de::{
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
 /// A deserializer, or whatever gives one, made strict.
-pub struct Strict<D>(pub D);
+pub(crate) struct Strict<D>(pub D);
 
 /// Reads what `visitor` wants and names it as JSON does.
 struct Reader<V> {

@@ -15,8 +15,8 @@ use cardinal_base::{
     schema::{Actor, DateTime},
 };
 
-pub const TITLE_LIMIT: usize = 500;
-pub const SKU_LIMIT: usize = 120;
+pub(crate) const TITLE_LIMIT: usize = 500;
+pub(crate) const SKU_LIMIT: usize = 120;
 /// A card as the API shows it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Card {

@@ -21,7 +21,7 @@ use cardinal_base::{
 const NOT_JSON: &str = "The line is not valid JSON.";
 
 /// Bytes of a row: twice those of the largest card, since JSON in a cell of CSV has its quotes doubled.
-pub const ROW_LIMIT: usize = 2 * CARD_LIMIT;
+pub(crate) const ROW_LIMIT: usize = 2 * CARD_LIMIT;
 
 /// What an import was asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -5,7 +5,7 @@ pub const SOURCES_PER_CARD: i64 = 256;
 /// The largest `data` of a source, as JSON text.
 pub const DATA_LIMIT: usize = 256 << 10;
 /// How deep objects and arrays may lie in each other.
-pub const NESTING_LIMIT: usize = 64;
+pub(crate) const NESTING_LIMIT: usize = 64;
 /// The longest source key.
 pub const KEY_LIMIT: usize = 200;
 /// Exponents beyond a double's would be kept exactly, and come back as that many digits: a few
@@ -70,7 +70,7 @@ pub fn check_data(data: &str) -> Result<(), SourceError> {
 }
 
 /// Nesting and what PostgreSQL's jsonb can't hold, whatever the size. `data` must be JSON already.
-pub fn check_json(data: &str) -> Result<(), SourceError> {
+pub(crate) fn check_json(data: &str) -> Result<(), SourceError> {
     check_nested(data, 0)
 }
 

@@ -14,7 +14,7 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether the database can be reached, as the pools that share this have seen it last.
 #[derive(Debug)]
-pub struct Outages {
+pub(crate) struct Outages {
     started: Instant,
     /// Since when it answers nothing, in milliseconds since `started` and one more; 0 while it answers.
     silent_since: AtomicU64,
@@ -56,18 +56,18 @@ impl Default for Outages {
 
 impl Outages {
     /// Whether the database answers nothing.
-    pub fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.silent_since.load(Ordering::Relaxed) != 0
     }
 
     /// Whether it has answered nothing for so long that nobody should wait for it any more.
-    pub fn is_given_up(&self) -> bool {
+    pub(crate) fn is_given_up(&self) -> bool {
         let since = self.silent_since.load(Ordering::Relaxed);
         since != 0 && self.now().saturating_sub(u128::from(since)) >= SILENCE_TIMEOUT.as_millis()
     }
 
     /// It has not answered a request of `asked_at`.
-    pub fn fell_silent(&self, asked_at: Instant) {
+    pub(crate) fn fell_silent(&self, asked_at: Instant) {
         let since = asked_at.saturating_duration_since(self.started).as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX - 1) + 1;
         // It may have been silent before.
@@ -76,13 +76,13 @@ impl Outages {
     }
 
     /// It has answered.
-    pub fn answered(&self) {
+    pub(crate) fn answered(&self) {
         self.silent_since.store(0, Ordering::Relaxed);
         self.succeeded();
     }
 
     /// It is gone, or lets nobody in: whoever asks finds out at once.
-    pub fn connection_lost(&self) {
+    pub(crate) fn connection_lost(&self) {
         self.silent_since.store(0, Ordering::Relaxed);
     }
 
@@ -91,7 +91,7 @@ impl Outages {
     }
 
     /// A connection that was asked for at `asked_at` could not be had.
-    pub fn failed(&self, error: &(dyn std::error::Error + 'static), asked_at: Instant) {
+    pub(crate) fn failed(&self, error: &(dyn std::error::Error + 'static), asked_at: Instant) {
         match self.note_failure(asked_at, Instant::now()) {
             Some(OutageNotice::Begin) => {
                 tracing::error!(
@@ -111,7 +111,7 @@ impl Outages {
     }
 
     /// A connection was had.
-    pub fn succeeded(&self) {
+    pub(crate) fn succeeded(&self) {
         // Asked at every checkout.
         if !self.is_out.load(Ordering::Relaxed) {
             return;

@@ -51,12 +51,12 @@ impl Pools {
         &self.login
     }
 
-    pub fn outages(&self) -> &Outages {
+    pub(crate) fn outages(&self) -> &Outages {
         &self.core.outages
     }
 
     /// Whether anybody has a connection, or waits for one.
-    pub fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         [&self.core, &self.reaper].into_iter().any(|pool| {
             let status = pool.status();
             status.waiting > 0 || status.size > status.available

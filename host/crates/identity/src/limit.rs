@@ -59,7 +59,7 @@ impl Allowance {
 }
 
 /// What the row of a key says of its rate.
-pub struct KeyRate {
+pub(crate) struct KeyRate {
     /// The key on whose budget its calls count.
     pub budget: Uuid,
     /// `None` is no limit.
@@ -96,7 +96,7 @@ impl Limits {
     ///
     /// A limit that one further on is as tight as can never be reached first, since that one counts the same calls and
     /// more; it is left out, so that a key with its maker's limit costs no more than any other.
-    pub fn key_allowances(&self, rates: impl DoubleEndedIterator<Item = KeyRate>) -> Vec<Allowance> {
+    pub(crate) fn key_allowances(&self, rates: impl DoubleEndedIterator<Item = KeyRate>) -> Vec<Allowance> {
         let mut counted: Vec<(Uuid, Limit)> = Vec::new();
         for rate in rates.rev() {
             let Some(limit) = rate.limit() else { continue };
@@ -110,7 +110,7 @@ impl Limits {
     }
 
     /// What a user may do, by session or by JWT; all logins of a user together.
-    pub fn user_allowances(&self, id: Uuid) -> Vec<Allowance> {
+    pub(crate) fn user_allowances(&self, id: Uuid) -> Vec<Allowance> {
         vec![self.allowance(Kind::User, id, self.user)]
     }
 

@@ -8,7 +8,7 @@ use std::{
 use super::shard::{CachePadded, SHARDS, shard_index};
 
 /// Upper bounds in microseconds: a plugin's answer from memory takes some 100, what waits for other servers seconds.
-pub const BOUNDS_US: [u64; 16] = [
+pub(crate) const BOUNDS_US: [u64; 16] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000,
 ];

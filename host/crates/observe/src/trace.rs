@@ -84,7 +84,7 @@ impl Trace {
     }
 
     /// The span that this one is a part of, of 16 hex digits.
-    pub fn parent_span(&self) -> Option<impl AsRef<[u8]> + use<>> {
+    pub(crate) fn parent_span(&self) -> Option<impl AsRef<[u8]> + use<>> {
         self.parent.map(|parent| {
             let mut text = [0; 16];
             write_hex(&parent, &mut text);

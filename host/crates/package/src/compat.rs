@@ -41,7 +41,7 @@ pub const FEATURES: [&str; 15] = [
 ];
 
 /// Whether the host has what a manifest requires.
-pub fn check_features(required: &[String]) -> Result<(), Refusal> {
+pub(crate) fn check_features(required: &[String]) -> Result<(), Refusal> {
     let missing: Vec<_> = required.iter().filter(|name| !FEATURES.contains(&name.as_str())).cloned().collect();
     if missing.is_empty() {
         return Ok(());

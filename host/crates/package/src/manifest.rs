@@ -33,35 +33,35 @@ pub const PATH_LIMIT: usize = 500;
 /// The longest tool name that MCP allows.
 pub const TOOL_NAME_LIMIT: usize = 128;
 /// What most MCP clients take; a longer name is warned about.
-pub const TOOL_NAME_ADVICE: usize = 64;
+pub(crate) const TOOL_NAME_ADVICE: usize = 64;
 /// The longest description of a tool, and the largest tool in all: every `tools/list` of every MCP client carries them.
-pub const TOOL_DESCRIPTION_LIMIT: usize = 4 << 10;
-pub const TOOL_BYTES_LIMIT: usize = 64 << 10;
+pub(crate) const TOOL_DESCRIPTION_LIMIT: usize = 4 << 10;
+pub(crate) const TOOL_BYTES_LIMIT: usize = 64 << 10;
 /// The most tools, contributions of each sort and routes of one plugin.
 pub const TOOLS_LIMIT: usize = 64;
-pub const TABS_LIMIT: usize = 32;
-pub const PAGES_LIMIT: usize = 8;
+pub(crate) const TABS_LIMIT: usize = 32;
+pub(crate) const PAGES_LIMIT: usize = 8;
 pub const COLUMNS_LIMIT: usize = 16;
-pub const ACTIONS_LIMIT: usize = 16;
+pub(crate) const ACTIONS_LIMIT: usize = 16;
 pub const ROUTES_LIMIT: usize = 256;
 /// The most features that a manifest may require.
-pub const REQUIRES_LIMIT: usize = 64;
+pub(crate) const REQUIRES_LIMIT: usize = 64;
 /// A request body when the manifest says nothing: 1 MiB.
 pub const BODY_DEFAULT: u64 = 1 << 20;
 /// The largest request body that a manifest may ask for: 64 MiB.
 pub const BODY_LIMIT: u64 = 64 << 20;
 /// The time of a call when the manifest says nothing.
-pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// The longest time that a manifest may ask for.
-pub const TIMEOUT_LIMIT: Duration = Duration::from_secs(600);
+pub(crate) const TIMEOUT_LIMIT: Duration = Duration::from_secs(600);
 /// Calls at the same time when the manifest says nothing.
-pub const CONCURRENCY_DEFAULT: u32 = 1_024;
+pub(crate) const CONCURRENCY_DEFAULT: u32 = 1_024;
 /// The most calls at the same time that a manifest may ask for.
-pub const CONCURRENCY_LIMIT: u32 = 65_536;
+pub(crate) const CONCURRENCY_LIMIT: u32 = 65_536;
 /// Database connections of a plugin when the manifest says nothing.
 pub const CONNECTIONS_DEFAULT: u32 = 4;
 /// The most database connections that a manifest may ask for: the role's own CONNECTION LIMIT.
-pub const CONNECTIONS_LIMIT: u32 = 8;
+pub(crate) const CONNECTIONS_LIMIT: u32 = 8;
 
 /// Names that would be mistaken for the core's own schemas, paths or scopes.
 const RESERVED: [&str; 9] = ["core", "host", "cardinal", "public", "system", "admin", "api", "plugin", "mcp"];
@@ -207,11 +207,6 @@ impl Manifest {
         read::manifest(bytes)
     }
 
-    /// The name with hyphens as underscores: in tool names, schema and settings.
-    pub fn snake_name(&self) -> String {
-        self.name.replace('-', "_")
-    }
-
     /// What the Admin UI calls the plugin.
     pub fn display_title(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
@@ -275,7 +270,7 @@ pub fn is_reserved(name: &str) -> bool {
 
 /// A relative name that stays below its folder on every system: no empty, `.` or `..` part, no
 /// backslash, colon or control character.
-pub fn is_plain_relative(path: &str) -> bool {
+pub(crate) fn is_plain_relative(path: &str) -> bool {
     let part = |part: &str| !part.is_empty() && part != "." && part != "..";
     let plain = |c: char| !c.is_control() && !matches!(c, '\\' | ':');
     path.len() <= PATH_LIMIT && path.chars().all(plain) && path.split('/').all(part)

@@ -32,13 +32,13 @@ const CRATE: &str = "Cargo.toml";
 /// The largest library: 256 MiB.
 pub const LIBRARY_LIMIT: u64 = 256 << 20;
 /// The largest manifest.json: 1 MiB.
-pub const MANIFEST_LIMIT: u64 = 1 << 20;
+pub(crate) const MANIFEST_LIMIT: u64 = 1 << 20;
 /// The largest schema.sql: 4 MiB.
 pub const SCHEMA_LIMIT: u64 = 4 << 20;
 /// All frontend files of a plugin together: 16 MiB.
-pub const FRONTEND_LIMIT: u64 = 16 << 20;
+pub(crate) const FRONTEND_LIMIT: u64 = 16 << 20;
 /// The most frontend files of a plugin.
-pub const FRONTEND_FILES: usize = 2_000;
+pub(crate) const FRONTEND_FILES: usize = 2_000;
 
 /// A package, whole.
 #[derive(Clone, Debug)]

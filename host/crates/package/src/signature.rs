@@ -67,7 +67,7 @@ impl SignatureState {
     }
 
     /// A signature that is wrong is worse than none, whatever the host asks for.
-    pub fn not_wrong(&self) -> Result<(), Refusal> {
+    pub(crate) fn not_wrong(&self) -> Result<(), Refusal> {
         match self {
             Self::Wrong(why) => Err(wrong(why)),
             _ => Ok(()),

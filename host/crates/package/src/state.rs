@@ -1,10 +1,12 @@
 //! Where a plugin stands on its walk, and why it was turned away.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The states of a plugin (contract 5.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "PluginState")]
 pub enum State {
     Discovered,
     Checked,
@@ -57,8 +59,9 @@ impl State {
 }
 
 /// Why a plugin was refused. Stable: tests, scripts and the Admin UI know them by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "RefusalCode")]
 pub enum Code {
     BadManifest,
     BadName,
@@ -252,7 +255,7 @@ impl std::fmt::Display for Code {
 }
 
 /// A plugin turned away: what for, both values, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     pub code: Code,
     /// One plain sentence.

@@ -110,7 +110,7 @@ fn find_declared<'m>(
 }
 
 /// A handler without a route is there for a tool or a job; one that the manifest does not name is a mistake.
-pub fn handlers_are_declared(manifest: &Manifest, exports: &[Export]) -> Result<(), Refusal> {
+pub(crate) fn handlers_are_declared(manifest: &Manifest, exports: &[Export]) -> Result<(), Refusal> {
     let mut named = Vec::new();
     for tool in &manifest.tools {
         for handler in std::iter::once(&tool.handler).chain(&tool.preview) {
@@ -143,7 +143,7 @@ pub fn handlers_are_declared(manifest: &Manifest, exports: &[Export]) -> Result<
 }
 
 /// The number of a handler that a tool names.
-pub fn tool_handler(tool: &Tool, handler: &str, exports: &[Export]) -> Result<u32, Refusal> {
+pub(crate) fn tool_handler(tool: &Tool, handler: &str, exports: &[Export]) -> Result<u32, Refusal> {
     let found = exports.iter().find(|export| export.name == handler);
     found.map(|export| export.id).ok_or_else(|| {
         let names = exports.iter().map(|export| format!("`{}`", export.name)).collect::<Vec<_>>().join(", ");
@@ -157,7 +157,7 @@ pub fn tool_handler(tool: &Tool, handler: &str, exports: &[Export]) -> Result<u3
 }
 
 /// The number of a job's handler.
-pub fn job_handler(job: &DeclaredJob, exports: &[Export]) -> Result<u32, Refusal> {
+pub(crate) fn job_handler(job: &DeclaredJob, exports: &[Export]) -> Result<u32, Refusal> {
     let handler = job.handler();
     let found = exports.iter().find(|export| export.kind == ExportKind::Handler && export.name == handler);
     found.map(|export| export.id).ok_or_else(|| {
@@ -173,7 +173,7 @@ pub fn job_handler(job: &DeclaredJob, exports: &[Export]) -> Result<u32, Refusal
 }
 
 /// What checks a job's arguments, where the manifest has a schema of them.
-pub fn job_validator(job: &DeclaredJob) -> Result<Option<Validator>, Refusal> {
+pub(crate) fn job_validator(job: &DeclaredJob) -> Result<Option<Validator>, Refusal> {
     let compiled = job.args_schema.as_ref().map(|schema| validator_for(&Value::Object(schema.clone()))).transpose();
     compiled.map_err(|error| {
         let reason = format!("The args_schema of the job `{}` is not a JSON Schema.", job.name);

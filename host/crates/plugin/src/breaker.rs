@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use cardinal_base::config::Breaking;
@@ -59,7 +60,8 @@ pub enum Pass {
 }
 
 /// What an operator sees.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PluginBreaker")]
 pub struct BreakerReport {
     pub mode: Breaking,
     /// `closed`, `open` or `half-open`.
@@ -72,7 +74,7 @@ pub struct BreakerReport {
 }
 
 impl Breaker {
-    pub fn new(plugin: &str, breaking: Breaking) -> Self {
+    pub(crate) fn new(plugin: &str, breaking: Breaking) -> Self {
         Self {
             plugin: plugin.to_owned(),
             breaking,
@@ -86,7 +88,7 @@ impl Breaker {
     ///
     /// # Errors
     /// The plugin has its rest.
-    pub fn admit(&self) -> Result<Pass, u32> {
+    pub(crate) fn admit(&self) -> Result<Pass, u32> {
         if self.closed.load(Ordering::Relaxed) { Ok(Pass::Free) } else { self.admit_at(Instant::now()) }
     }
 
@@ -106,7 +108,7 @@ impl Breaker {
     }
 
     /// A call that went as it should, as far as the plugin goes.
-    pub fn well(&self, pass: Pass) {
+    pub(crate) fn well(&self, pass: Pass) {
         if pass == Pass::Try {
             let mut state = self.state.lock();
             state.open = None;
@@ -118,7 +120,7 @@ impl Breaker {
     }
 
     /// A call that ended without an outcome: nothing is learnt from it.
-    pub fn gone(&self, pass: Pass) {
+    pub(crate) fn gone(&self, pass: Pass) {
         if pass == Pass::Try
             && let Some(open) = &mut self.state.lock().open
         {
@@ -127,7 +129,7 @@ impl Breaker {
     }
 
     /// A call that the plugin failed. `calls` have been let in by now.
-    pub fn wrong(&self, pass: Pass, calls: u64) {
+    pub(crate) fn wrong(&self, pass: Pass, calls: u64) {
         self.wrong_at(Instant::now(), pass, calls);
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256, Sha384};
 
@@ -26,7 +27,7 @@ const UNSAFE_IN_PATH: &AsciiSet =
 
 /// All frontend files of one package.
 #[derive(Debug)]
-pub struct Bundle {
+pub(crate) struct Bundle {
     hash: String,
     files: BTreeMap<String, File>,
     main: MainModule,
@@ -40,7 +41,8 @@ struct File {
 }
 
 /// What the Admin UI loads a plugin by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PluginFrontend")]
 pub struct MainModule {
     pub main_url: String,
     /// For `integrity`: `sha384-…` of the entry point.
@@ -59,7 +61,7 @@ pub struct Asset {
 
 impl Bundle {
     /// The files of plugin `name`, whose entry point is `main`.
-    pub fn build(name: &str, main: &str, files: BTreeMap<String, Bytes>) -> Result<Self, Refusal> {
+    pub(crate) fn build(name: &str, main: &str, files: BTreeMap<String, Bytes>) -> Result<Self, Refusal> {
         if let Some(page) = files.keys().find(|path| PAGES.contains(&extension(path).as_str())) {
             return Err(Refusal::new(Code::FrontendInvalid, "A plugin's frontend has no HTML pages.")
                 .expected("scripts, styles, images, fonts and data")
@@ -82,13 +84,13 @@ impl Bundle {
         Ok(Self { hash, files, main: MainModule { main_url, integrity } })
     }
 
-    pub fn main(&self) -> &MainModule {
+    pub(crate) fn main(&self) -> &MainModule {
         &self.main
     }
 
     /// The file at `path`, percent-encoded as it came; only under the bundle's own hash. In the coding that the client
     /// likes best.
-    pub fn asset(&self, hash: &str, path: &str, accept_encoding: &str) -> Option<Asset> {
+    pub(crate) fn asset(&self, hash: &str, path: &str, accept_encoding: &str) -> Option<Asset> {
         let path = percent_decode_str(path).decode_utf8().ok()?;
         let file = self.files.get(path.as_ref()).filter(|_| hash == self.hash)?;
         let preferred = Coding::preferred(accept_encoding, &Coding::PREPARED);

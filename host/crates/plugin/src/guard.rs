@@ -48,7 +48,7 @@ pub struct Guard {
 
 /// What a call is known by.
 #[derive(Clone, Copy)]
-pub struct CallContext<'a> {
+pub(crate) struct CallContext<'a> {
     /// `GET /items`, or the name of a tool's handler.
     pub handler: &'a str,
     pub request_id: RequestId,
@@ -94,7 +94,13 @@ pub struct Counters {
 
 impl Guard {
     /// `tail` is where those read along who look into the plugin.
-    pub fn new(name: &str, limit: u32, breaking: Breaking, meter: Arc<PluginMeter>, tail: Option<Arc<Tail>>) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        limit: u32,
+        breaking: Breaking,
+        meter: Arc<PluginMeter>,
+        tail: Option<Arc<Tail>>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
@@ -110,7 +116,7 @@ impl Guard {
 
     /// Runs a call until its deadline; past it the call's future is dropped. `stuck` answers whether the plugin's
     /// threads are all held: a client that gives up then was failed by the plugin.
-    pub async fn run<F>(
+    pub(crate) async fn run<F>(
         &self,
         called: CallContext<'_>,
         stuck: StuckCheck<'_>,
@@ -155,12 +161,12 @@ impl Guard {
     }
 
     /// Lines that the plugin has written, and those that were dropped.
-    pub fn log_lines(&self) -> (u64, u64) {
+    pub(crate) fn log_lines(&self) -> (u64, u64) {
         self.tail.as_ref().map(|tail| tail.counts()).unwrap_or_default()
     }
 
     /// What operators see.
-    pub fn report(&self) -> GuardReport {
+    pub(crate) fn report(&self) -> GuardReport {
         GuardReport {
             breaker: self.breaker.report(),
             causes: Cause::ALL
@@ -266,7 +272,7 @@ impl Guard {
 }
 
 /// Whether the plugin's threads are all held.
-pub type StuckCheck<'a> = &'a (dyn Fn() -> bool + Sync);
+pub(crate) type StuckCheck<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// A call that was let in. DroppedHeaders without an outcome it has shown nothing, unless the plugin is stuck.
 struct AdmittedCall<'g> {

@@ -193,17 +193,17 @@ impl Instance {
     }
 
     /// The route or name that a handler is known by.
-    pub fn handler_name(&self, handler: u32) -> &str {
+    pub(crate) fn handler_name(&self, handler: u32) -> &str {
         self.scope.placement().map_or("", |placement| placement.name(handler))
     }
 
     /// Whether all threads of its own are held by polls that do not return.
-    pub fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         self.scope.placement().is_some_and(|placement| placement.threads().is_stuck())
     }
 
     /// Gives it more threads when all are held by calls that were given up.
-    pub fn relieve(&self) -> Relief {
+    pub(crate) fn relieve(&self) -> Relief {
         self.scope.placement().map_or(Relief::NotNeeded, Placement::relieve)
     }
 
@@ -237,16 +237,16 @@ pub struct InstanceObserver {
 
 impl InstanceObserver {
     /// Whether its memory is given back, or just being.
-    pub fn is_freed(&self) -> bool {
+    pub(crate) fn is_freed(&self) -> bool {
         self.raw.strong_count() == 0
     }
 
-    pub fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.scope.upgrade().map_or(0, |scope| scope.leases.count())
     }
 
     /// Threads of its lane.
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         self.scope.upgrade().and_then(|scope| Some(scope.placement()?.threads().count())).unwrap_or(0)
     }
 }

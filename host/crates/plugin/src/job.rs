@@ -15,7 +15,7 @@ use cardinal_store::plugin_jobs::JobReport;
 
 /// The largest arguments and checkpoint, as JSON text.
 pub const ARGS_LIMIT: usize = 64 << 10;
-pub const CHECKPOINT_LIMIT: usize = 64 << 10;
+pub(crate) const CHECKPOINT_LIMIT: usize = 64 << 10;
 /// The largest error of one item, as JSON text; a larger one is cut to its code and this much of its text.
 const ERROR_LIMIT: usize = 4 << 10;
 /// Errors that are held between two writes; more are only counted.
@@ -78,7 +78,7 @@ impl JobHandle {
     }
 
     /// Where a later run may go on: JSON. Nothing of it is recorded before [`save`](Self::save).
-    pub fn set_checkpoint(&self, checkpoint: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn set_checkpoint(&self, checkpoint: &[u8]) -> Result<(), Fault> {
         if checkpoint.len() > CHECKPOINT_LIMIT {
             let found = checkpoint.len();
             return Err(Fault::Invalid(format!("the checkpoint has {found} bytes of at most {CHECKPOINT_LIMIT}")));

@@ -31,23 +31,23 @@ use cardinal_control::crash::{PluginTag, current, descriptors, opened};
 /// one less.
 pub const THREADS: usize = 4;
 /// As many once more, when all of them are held by calls that were given up; never more than that.
-pub const MAX_THREADS: usize = 2 * THREADS;
+pub(crate) const MAX_THREADS: usize = 2 * THREADS;
 /// A poll that has not returned for so long holds its thread: operators see it.
-pub const HELD_AFTER: Duration = Duration::from_secs(3);
+pub(crate) const HELD_AFTER: Duration = Duration::from_secs(3);
 /// What is no handler's: a plugin's shutdown, data that it feeds into the database.
-pub const NO_HANDLER: u32 = u32::MAX;
+pub(crate) const NO_HANDLER: u32 = u32::MAX;
 /// A poll that goes on for so long after its call was given up is not going to return soon.
 const ABANDONED_AFTER: Duration = Duration::from_secs(2);
 /// A thread with nothing to do ends after this.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Learns how long the polls of a lane take.
-pub trait PollObserver: Send + Sync {
+pub(crate) trait PollObserver: Send + Sync {
     fn polled(&self, handler: u32, took: Duration);
 }
 
 /// The threads of one plugin instance. Dropping it ends them, once what was sent there is done.
-pub struct PluginThreads(Arc<Shared>);
+pub(crate) struct PluginThreads(Arc<Shared>);
 
 struct Shared {
     name: String,
@@ -87,7 +87,7 @@ struct Running {
 
 /// What became of a lane that may be stuck.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Relief {
+pub(crate) enum Relief {
     NotNeeded,
     /// It got its fresh threads; the handlers that hold the others.
     Given(Vec<u32>),
@@ -97,7 +97,7 @@ pub enum Relief {
 
 impl PluginThreads {
     /// A lane without threads; they come with the work.
-    pub fn new(
+    pub(crate) fn new(
         name: &str,
         ctx: CtxId,
         tag: PluginTag,
@@ -110,31 +110,31 @@ impl PluginThreads {
     }
 
     /// The way in, which does not keep the lane open.
-    pub fn spawner(&self) -> Spawner {
+    pub(crate) fn spawner(&self) -> Spawner {
         Spawner(Arc::clone(&self.0))
     }
 
     /// How many threads there are.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.queue.lock().threads
     }
 
     /// Handlers whose polls have held a thread for long, and for how long; the most threads that there may be now.
-    pub fn held(&self) -> (Vec<(u32, Duration)>, usize) {
+    pub(crate) fn held(&self) -> (Vec<(u32, Duration)>, usize) {
         let queue = self.0.queue.lock();
         let held = queue.running.iter().map(|it| (it.task.handler, it.since.elapsed()));
         (held.filter(|(_, so_far)| *so_far >= HELD_AFTER).collect(), queue.most_threads)
     }
 
     /// Whether all threads that there may be are held.
-    pub fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         let (held, max) = self.held();
         held.len() >= max
     }
 
     /// Makes room for fresh threads, once, when all are held by what was given up. To be called now and
     /// then; what it sees for the first time has to stay for a while.
-    pub fn relieve(&self) -> Relief {
+    pub(crate) fn relieve(&self) -> Relief {
         let mut queue = self.0.queue.lock();
         let mut given_up = Vec::new();
         for running in queue.running.iter_mut().filter(|running| running.task.is_cancelled()) {
@@ -168,12 +168,16 @@ impl Drop for PluginThreads {
 }
 
 /// The way into a lane.
-pub struct Spawner(Arc<Shared>);
+pub(crate) struct Spawner(Arc<Shared>);
 
 impl Spawner {
     /// Runs what `make` makes with the other end of the [`JoinHandle`]. All of it is made, polled and
     /// dropped on the lane's threads.
-    pub fn send<T, F>(&self, handler: u32, make: impl FnOnce(oneshot::Sender<T>) -> F + Send + 'static) -> JoinHandle<T>
+    pub(crate) fn send<T, F>(
+        &self,
+        handler: u32,
+        make: impl FnOnce(oneshot::Sender<T>) -> F + Send + 'static,
+    ) -> JoinHandle<T>
     where
         T: Send + 'static,
         F: Future<Output = ()> + Send + 'static,
@@ -185,7 +189,7 @@ impl Spawner {
     }
 
     /// Drops something on the lane's threads.
-    pub fn spawn_drop(&self, handler: u32, left: impl Send + 'static) {
+    pub(crate) fn spawn_drop(&self, handler: u32, left: impl Send + 'static) {
         let handle = self.send::<(), _>(handler, |_| async move { drop(left) });
         handle.detach();
     }

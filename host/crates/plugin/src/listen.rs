@@ -148,7 +148,7 @@ impl Listeners {
     }
 
     /// Tells that a listener is over.
-    pub fn note_change(&self) {
+    pub(crate) fn note_change(&self) {
         self.changed.notify_one();
     }
 

@@ -15,6 +15,7 @@ use std::{
 };
 
 use cardinal_plugin_abi::CtxId;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Handle;
 
@@ -61,7 +62,8 @@ struct Handler {
 }
 
 /// What operators see of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginExecution")]
 pub struct PlacementReport {
     pub execution: Execution,
     /// Handlers whose polls run on the core's threads.
@@ -81,7 +83,7 @@ pub struct PlacementReport {
 
 impl PlacementReport {
     /// In one sentence, when calls of the plugin wait for threads that do not come back.
-    pub fn reason(&self) -> Option<String> {
+    pub(crate) fn reason(&self) -> Option<String> {
         let mut handlers: Vec<&str> = self.held_threads.iter().map(|held| &*held.handler).collect();
         handlers.sort_unstable();
         handlers.dedup();
@@ -91,7 +93,8 @@ impl PlacementReport {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "BlockingHandler")]
 pub struct Blocking {
     pub handler: String,
     pub longest_ms: u64,
@@ -99,7 +102,7 @@ pub struct Blocking {
 
 impl Placement {
     /// Gives the plugin fresh threads when it needs them, and says in the log which handlers hold the others.
-    pub fn relieve(&self) -> Relief {
+    pub(crate) fn relieve(&self) -> Relief {
         let relief = self.threads.relieve();
         if let Relief::Given(handlers) = &relief {
             let (plugin, handlers) = (&*self.handlers.plugin, self.names(handlers));
@@ -119,7 +122,7 @@ impl Placement {
     }
 
     /// The places for an instance with these handlers.
-    pub fn new(
+    pub(crate) fn new(
         plugin: &str,
         ctx: CtxId,
         tag: PluginTag,
@@ -157,7 +160,7 @@ impl Placement {
     }
 
     /// A place on this thread for one poll of the handler, or `None`: send it to the lane.
-    pub fn here(&self, handler: u32) -> Option<Polling<'_>> {
+    pub(crate) fn here(&self, handler: u32) -> Option<Polling<'_>> {
         let vouched = self.handlers.execution == Execution::Inline;
         let on_core = match self.handlers.list.get(handler as usize) {
             Some(known) => known.on_core.load(Ordering::Relaxed),
@@ -167,16 +170,16 @@ impl Placement {
     }
 
     /// The route or name that a handler is known by.
-    pub fn name(&self, handler: u32) -> &str {
+    pub(crate) fn name(&self, handler: u32) -> &str {
         self.handlers.name(handler)
     }
 
     /// The plugin's own threads.
-    pub fn threads(&self) -> &PluginThreads {
+    pub(crate) fn threads(&self) -> &PluginThreads {
         &self.threads
     }
 
-    pub fn report(&self) -> PlacementReport {
+    pub(crate) fn report(&self) -> PlacementReport {
         let Handlers { execution, list, blocks, .. } = &*self.handlers;
         let [blocked_core, blocked_lane] =
             [Place::Core, Place::Lane].map(|place| blocks[place as usize].load(Ordering::Relaxed));

@@ -32,7 +32,7 @@ use super::exports::{self, Export};
 use cardinal_package::state::{Code, Refusal};
 
 /// How long a library may take to open, and its `routes` to return.
-pub const TIME_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// How long the rest of its complaints, and then its end, is waited for, once the child has closed its output.
 const COMPLAINT_GRACE: Duration = Duration::from_secs(1);
 const END_GRACE: Duration = Duration::from_secs(1);
@@ -71,14 +71,14 @@ enum StartedBy {
 
 /// What a child is started as.
 #[derive(Clone, Debug)]
-pub struct ProbeCommand {
+pub(crate) struct ProbeCommand {
     program: PathBuf,
     arguments: Vec<OsString>,
 }
 
 impl ProbeCommand {
     /// This program's own `probe` command.
-    pub fn from_current_exe() -> Self {
+    pub(crate) fn from_current_exe() -> Self {
         let parent = std::process::id().to_string();
         Self {
             // The very file that is running, even if another one was put in its place since.
@@ -132,7 +132,7 @@ pub enum ProbeOutcome {
 
 /// What a plugin makes of settings, by a library that serves. What it says has no secret of theirs.
 #[derive(Debug)]
-pub enum SettingsTrial {
+pub(crate) enum SettingsTrial {
     Taken,
     /// Its own answer, with the settings that it names: a JSON pointer and what is wrong with it.
     Refused(Refusal, Vec<(String, String)>),
@@ -164,7 +164,7 @@ impl Prober {
     }
 
     /// The same with a library that can be opened, to learn of the settings. `secrets` are those among them.
-    pub async fn try_settings(
+    pub(crate) async fn try_settings(
         &self,
         library: BorrowedFd<'_>,
         settings: &Map<String, Value>,
@@ -267,7 +267,7 @@ impl Prober {
 }
 
 /// A `routes` that does not return.
-pub fn routes_hang(limit: Duration) -> Refusal {
+pub(crate) fn routes_hang(limit: Duration) -> Refusal {
     Refusal::new(Code::CreateFailed, "The plugin's `routes` function does not return.")
         .expected(format!("done within {} s", limit.as_secs_f32()))
         .found("it was still running")

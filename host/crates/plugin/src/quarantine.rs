@@ -45,7 +45,7 @@ impl Quarantine {
     }
 
     /// The last crash that a plugin caused on this host.
-    pub fn last_crash(&self, plugin: &str) -> Option<Crash> {
+    pub(crate) fn last_crash(&self, plugin: &str) -> Option<Crash> {
         self.history.read().find_last(plugin).cloned()
     }
 
@@ -99,7 +99,7 @@ impl Quarantine {
     }
 
     /// Whether a process of this very program has opened the package before.
-    pub fn was_probed(&self, sha256: &str) -> bool {
+    pub(crate) fn was_probed(&self, sha256: &str) -> bool {
         self.known().contains(sha256)
     }
 

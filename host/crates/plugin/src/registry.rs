@@ -248,7 +248,7 @@ impl Registry {
     }
 
     /// The same for what was decided alone, and without waiting for what takes long to load.
-    pub async fn apply_decisions(&self) {
+    pub(crate) async fn apply_decisions(&self) {
         self.walk(ScanScope::for_decisions()).await;
     }
 

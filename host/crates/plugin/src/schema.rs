@@ -34,7 +34,7 @@ pub async fn provision(
 ///
 /// # Errors
 /// It says something that is not on the list, or is no SQL.
-pub fn check_sql(plugin: &str, schema_sql: Option<&str>) -> Result<Vec<String>, Refusal> {
+pub(crate) fn check_sql(plugin: &str, schema_sql: Option<&str>) -> Result<Vec<String>, Refusal> {
     let Some(schema_sql) = schema_sql else { return Ok(Vec::new()) };
     match schema_sql::read(&plugin_schema_name(plugin), schema_sql).map_err(|error| why(error.into())) {
         Ok(statements) => Ok(warnings(&statements)),

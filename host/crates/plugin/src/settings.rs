@@ -19,7 +19,7 @@ use cardinal_package::{
 pub mod secret;
 
 /// What is stored for a plugin, opened.
-pub struct StoredSettings {
+pub(crate) struct StoredSettings {
     /// With the secrets in it that could be read.
     pub document: Value,
     /// Secrets that were stored with another key.
@@ -28,7 +28,7 @@ pub struct StoredSettings {
 
 impl StoredSettings {
     /// Opens what is stored for a plugin: an object, and its secrets by JSON pointer.
-    pub fn open(plugin: &str, settings: &Value, sealed: &BTreeMap<String, String>, key: &SealingKey) -> Self {
+    pub(crate) fn open(plugin: &str, settings: &Value, sealed: &BTreeMap<String, String>, key: &SealingKey) -> Self {
         let (mut document, mut secrets, mut unreadable) = (settings.clone(), BTreeMap::new(), BTreeSet::new());
         for (pointer, text) in sealed {
             let value =
@@ -43,7 +43,7 @@ impl StoredSettings {
     }
 
     /// The document, unless something of it can't be read.
-    pub fn whole(&self) -> Result<&Value, Refusal> {
+    pub(crate) fn whole(&self) -> Result<&Value, Refusal> {
         if self.unreadable.is_empty() {
             return Ok(&self.document);
         }
@@ -104,7 +104,7 @@ fn is_default(schema: &Value, environment: Option<&Value>, stored: Option<&Value
 }
 
 /// All layers as one, unchecked.
-pub fn layered(schema: Option<&Value>, environment: Option<&Value>, stored: Option<&Value>) -> Value {
+pub(crate) fn layered(schema: Option<&Value>, environment: Option<&Value>, stored: Option<&Value>) -> Value {
     let mut settings = schema.map(defaults).unwrap_or_default();
     for layer in [environment, stored].into_iter().flatten().filter_map(Value::as_object) {
         merge(&mut settings, layer);
@@ -147,7 +147,7 @@ const PRIVATE_NETWORKS: &str = "allow_private_addresses";
 
 /// Whether the settings open all private networks to the plugin. Only an operator's word counts: where the manifest's
 /// own default is not `false`, nobody knows whose word it is.
-pub fn open_private_networks(schema: Option<&Value>, settings: &Value) -> bool {
+pub(crate) fn open_private_networks(schema: Option<&Value>, settings: &Value) -> bool {
     let default = schema.and_then(|schema| schema.get("properties")?.get(PRIVATE_NETWORKS)?.get("default"));
     default == Some(&Value::Bool(false)) && settings.get(PRIVATE_NETWORKS) == Some(&Value::Bool(true))
 }

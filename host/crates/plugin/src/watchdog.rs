@@ -48,7 +48,7 @@ const GROUP: usize = 8;
 const SLOTS: usize = 256;
 
 /// Learns that a plugin's code blocks a thread.
-pub trait Blamed: Send + Sync {
+pub(crate) trait Blamed: Send + Sync {
     /// The poll of a handler has not returned for `so_far`. Told once per poll.
     fn blocks(&self, handler: u32, place: Place, so_far: Duration);
     /// It still has not, and had not at `before`.
@@ -112,7 +112,7 @@ impl Watchdog {
     }
 
     /// Notifies `blamed` when code of `ctx` blocks a thread.
-    pub fn blame(&self, ctx: CtxId, blamed: Weak<dyn Blamed>) {
+    pub(crate) fn blame(&self, ctx: CtxId, blamed: Weak<dyn Blamed>) {
         self.shared.blamed.lock().insert(ctx, blamed);
     }
 
@@ -123,7 +123,7 @@ impl Watchdog {
 
     /// A poll on this thread of the core, until what this gives is dropped. `None` when all threads
     /// but one are polling plugins, unless `anyway`.
-    pub fn poll_here(&self, ctx: CtxId, handler: u32, anyway: bool) -> Option<Polling<'_>> {
+    pub(crate) fn poll_here(&self, ctx: CtxId, handler: u32, anyway: bool) -> Option<Polling<'_>> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static HOME: usize = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Watchdog {
     }
 
     /// A slot for a lane's thread, to be called on it.
-    pub fn plugin_thread(&self) -> Arc<Slot> {
+    pub(crate) fn plugin_thread(&self) -> Arc<Slot> {
         let slot = Arc::new(Slot::default());
         slot.thread.store(background::this_thread(), Ordering::Relaxed);
         self.shared.plugin_threads.lock().push(Arc::clone(&slot));
@@ -152,7 +152,7 @@ impl Watchdog {
     }
 
     /// A poll on a lane's thread.
-    pub fn poll_on_plugin_thread<'s>(&self, slot: &'s Slot, ctx: CtxId, handler: u32) -> Polling<'s> {
+    pub(crate) fn poll_on_plugin_thread<'s>(&self, slot: &'s Slot, ctx: CtxId, handler: u32) -> Polling<'s> {
         let begun = slot.begin(ctx, handler);
         std::sync::atomic::fence(Ordering::SeqCst); // as in `poll_here`
         self.wake();

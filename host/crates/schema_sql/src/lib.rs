@@ -53,11 +53,11 @@ pub use work::{LockedBy, Work};
 /// Characters of a schema.sql; the largest that we know of have some 30,000.
 pub const MAX_BYTES: usize = 1024 * 1024;
 /// Words, names, values and signs of a file.
-pub const MAX_TOKENS: usize = 200_000;
+pub(crate) const MAX_TOKENS: usize = 200_000;
 /// Of brackets, CASE and signs within one another.
 pub const MAX_DEPTH: usize = 64;
 /// Of one statement; a tree leans by as much as a chain of operators is long.
-pub const MAX_STATEMENT_TOKENS: usize = 20_000;
+pub(crate) const MAX_STATEMENT_TOKENS: usize = 20_000;
 /// Reading the largest file that the bounds above let through takes a tenth of it.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// The parser calls itself for what is nested; within the bounds above it needs less than half of this. Only what is

@@ -113,7 +113,7 @@ const DEFAULT_USERNAME: &str = "admin";
 const MIN_GOOD_PASSWORD_BYTES: usize = 8;
 
 impl App {
-    pub fn build(start: WorkerStart, parts: Parts, stop: &CancellationToken) -> anyhow::Result<Self> {
+    pub(crate) fn build(start: WorkerStart, parts: Parts, stop: &CancellationToken) -> anyhow::Result<Self> {
         let Parts { pools, clock, link, log, prober, routes, tls } = parts;
         let (config, host_id) = (start.config, start.host_id);
         let key_ring = KeyRing::derive([start.token_secret.expose().as_bytes()]);
@@ -179,7 +179,7 @@ impl App {
     }
 
     /// Makes the first user when there is none. What is set later never overwrites one.
-    pub async fn bootstrap(&self) -> anyhow::Result<()> {
+    pub(crate) async fn bootstrap(&self) -> anyhow::Result<()> {
         let pool = &self.pools.core;
         if cardinal_store::users::any(pool).await? {
             return Ok(());
@@ -225,14 +225,14 @@ impl App {
 impl App {
     /// A worker that was just started knows no plugins yet: waits for them, or for the one with this prefix alone, as
     /// others may take longer.
-    pub async fn wait_for_plugins(&self, prefix: Option<&str>) {
+    pub(crate) async fn wait_for_plugins(&self, prefix: Option<&str>) {
         if !self.ready.load(Ordering::Acquire) {
             Box::pin(self.plugins.first_look(prefix)).await;
         }
     }
 
     /// How the user whom the first start made can log in now.
-    pub async fn first_login(&self) -> ApiResult<Option<FirstLogin>> {
+    pub(crate) async fn first_login(&self) -> ApiResult<Option<FirstLogin>> {
         let first = cardinal_store::users::first(&self.pools.core).await?;
         Ok(first.map(|user| FirstLogin {
             is_enabled: user.disabled_at.is_none(),
@@ -242,7 +242,7 @@ impl App {
     }
 
     /// After a password was changed or an account removed: a first password that is not good any more is put away.
-    pub async fn review_first_password(&self) {
+    pub(crate) async fn review_first_password(&self) {
         match self.first_login().await {
             Ok(Some(login)) => self.supervisor.first_login(login),
             Ok(None) => {}

@@ -60,7 +60,7 @@ pub struct Audit {
 }
 
 /// A name that a log may show: whose account was meant by somebody who is not logged in.
-pub struct NamedAccount {
+pub(crate) struct NamedAccount {
     pub id: Uuid,
     pub name: String,
 }
@@ -80,13 +80,19 @@ impl Audit {
     }
 
     /// The same for an action that depends on what was asked for.
-    pub async fn done_as(&self, call: &CallHead, act: AuditAction, target: Option<String>, detail: Option<Value>) {
+    pub(crate) async fn done_as(
+        &self,
+        call: &CallHead,
+        act: AuditAction,
+        target: Option<String>,
+        detail: Option<Value>,
+    ) {
         let (actor, ip) = Self::subject(call);
         self.done_by(actor, ip, call.request_id.to_string(), act, target, detail).await;
     }
 
     /// Records an act of the call's caller on several targets, a line each.
-    pub async fn done_to_each(&self, call: &CallHead, act: AuditAction, targets: Vec<(String, Value)>) {
+    pub(crate) async fn done_to_each(&self, call: &CallHead, act: AuditAction, targets: Vec<(String, Value)>) {
         let (actor, ip) = Self::subject(call);
         let actor = raw(&actor);
         let (at, action, request_id) = (self.clock.now(), act.name(), call.request_id.to_string());
@@ -146,7 +152,7 @@ impl Audit {
     }
 
     /// Records the tool calls that have ended, for who reads the log now.
-    pub async fn write_calls(&self) {
+    pub(crate) async fn write_calls(&self) {
         self.calls.write(&self.pool).await;
     }
 
@@ -166,7 +172,7 @@ impl Audit {
 
     /// Counts an attempt of somebody who is not logged in. What they typed as a name is kept only when it is an
     /// account's: it may have been a password.
-    pub fn refused_stranger(
+    pub(crate) fn refused_stranger(
         &self,
         ip: IpAddr,
         meant: Option<NamedAccount>,
@@ -207,13 +213,13 @@ impl Audit {
     }
 
     /// Waits until something is to be written.
-    pub async fn until_added(&self) {
+    pub(crate) async fn until_added(&self) {
         self.entry_added.notified().await;
     }
 
     /// Records what waits: tool calls, and refusals, the first of a window now, the rest when its minute is over, or
     /// now when this is the end.
-    pub async fn write_waiting(&self, is_end: bool) {
+    pub(crate) async fn write_waiting(&self, is_end: bool) {
         self.write_calls().await;
         for entry in self.due(is_end) {
             self.add(&entry).await;

@@ -62,12 +62,12 @@ pub struct CallHead {
 
 impl CallHead {
     /// Who calls; routes that are not public always have one.
-    pub fn caller(&self) -> ApiResult<&SharedCaller> {
+    pub(crate) fn caller(&self) -> ApiResult<&SharedCaller> {
         self.caller.as_ref().ok_or_else(|| ApiError::new(&codes::MISSING_TOKEN))
     }
 
     /// The same request once more, for a part of its body.
-    pub fn without_body(&self) -> Self {
+    pub(crate) fn without_body(&self) -> Self {
         Self {
             method: self.method.clone(),
             uri: self.uri.clone(),
@@ -80,7 +80,7 @@ impl CallHead {
         }
     }
 
-    pub fn header(&self, name: header::HeaderName) -> Option<&str> {
+    pub(crate) fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 }
@@ -107,7 +107,7 @@ impl<Q, B: JsonBody> Call<Q, B> {
 
 impl<Q> Call<Q, RawBody> {
     /// The body as it comes in.
-    pub fn into_stream(self) -> (CallHead, RequestBody) {
+    pub(crate) fn into_stream(self) -> (CallHead, RequestBody) {
         let mut head = self.head;
         let stream = std::mem::replace(&mut head.stream, RequestBody::none());
         (head, stream)

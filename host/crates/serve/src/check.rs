@@ -32,7 +32,7 @@ const MIN_PAUSE: Duration = Duration::from_secs(10);
 
 /// What a worker has found of its own host.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SystemCheck {
+pub(crate) struct SystemCheck {
     pub host_id: uuid::Uuid,
     #[schemars(with = "DateTime")]
     pub checked_at: String,
@@ -43,7 +43,7 @@ pub struct SystemCheck {
 }
 
 impl SystemCheck {
-    pub async fn make(
+    pub(crate) async fn make(
         config: &Config,
         certificate: Option<&Certificate>,
         stored: &[ProxyRouteRow],
@@ -70,7 +70,10 @@ pub struct LastCheck(Mutex<Option<(Instant, Arc<SystemCheck>)>>);
 
 impl LastCheck {
     /// The last one while it is fresh, else another.
-    pub async fn read<E>(&self, make: impl Future<Output = Result<SystemCheck, E>>) -> Result<Arc<SystemCheck>, E> {
+    pub(crate) async fn read<E>(
+        &self,
+        make: impl Future<Output = Result<SystemCheck, E>>,
+    ) -> Result<Arc<SystemCheck>, E> {
         let mut last = self.0.lock().await;
         if let Some((made, check)) = &*last
             && made.elapsed() < MIN_PAUSE

@@ -28,7 +28,7 @@ struct Minute {
 
 impl ClientErrors {
     /// Counts a report; 429 when there were too many.
-    pub fn take(&self, plugin: &str, user: Uuid, now: Instant) -> ApiResult<()> {
+    pub(crate) fn take(&self, plugin: &str, user: Uuid, now: Instant) -> ApiResult<()> {
         let mut minute = self.0.lock();
         let started = minute.started.filter(|started| now.saturating_duration_since(*started) < MINUTE);
         if started.is_none() {

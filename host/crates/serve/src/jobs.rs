@@ -171,7 +171,7 @@ impl Jobs {
     }
 
     /// Runs jobs from here on while the host lives.
-    pub fn spawn_keeping(self: &Arc<Self>) {
+    pub(crate) fn spawn_keeping(self: &Arc<Self>) {
         self.spawn(keep(Arc::clone(self)));
     }
 

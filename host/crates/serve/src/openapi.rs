@@ -37,7 +37,7 @@ pub enum Entry {
 }
 
 /// How a route is described.
-pub type Describe = fn(&mut Operation<'_>);
+pub(crate) type Describe = fn(&mut Operation<'_>);
 
 /// The document of the core's routes, to which plugins' are added.
 #[derive(Clone)]
@@ -87,7 +87,7 @@ impl Document {
     }
 
     /// The whole.
-    pub fn into_value(self) -> Value {
+    pub(crate) fn into_value(self) -> Value {
         json!({
             "openapi": "3.1.0",
             "info": {
@@ -113,7 +113,7 @@ impl Document {
 }
 
 /// The query parameters of a route, by its description.
-pub fn query_names(describe: Describe) -> Vec<String> {
+pub(crate) fn query_names(describe: Describe) -> Vec<String> {
     let (mut read, mut written) = (generator(false), generator(true));
     let mut operation = Operation::new(&mut read, &mut written);
     describe(&mut operation);

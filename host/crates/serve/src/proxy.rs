@@ -76,7 +76,7 @@ impl Proxy {
     }
 
     /// Replaces all routes at once; those that stay the same keep their counters.
-    pub fn set_routes(&self, routes: &[ProxyRoute]) -> anyhow::Result<()> {
+    pub(crate) fn set_routes(&self, routes: &[ProxyRoute]) -> anyhow::Result<()> {
         let before = self.table.load();
         let known = |route: &ProxyRoute| before.routes().iter().find(|known| known.settings == *route).cloned();
         let routes = routes.iter().map(|route| match known(route) {
@@ -92,7 +92,7 @@ impl Proxy {
         self.table.load_full()
     }
 
-    pub fn open_tunnels(&self) -> usize {
+    pub(crate) fn open_tunnels(&self) -> usize {
         self.tunnels.open()
     }
 
@@ -107,7 +107,7 @@ impl Proxy {
     }
 
     /// Tells the operator where proxied pages and the Admin UI can reach each other.
-    pub fn warn_of_shared_origin(&self) {
+    pub(crate) fn warn_of_shared_origin(&self) {
         if let Some(warning) = self.shared_origin() {
             let table = self.table.load();
             let prefixes: Vec<&str> = table.routes().iter().map(|route| route.settings.prefix.as_str()).collect();
@@ -116,7 +116,7 @@ impl Proxy {
     }
 
     /// The warning, where they can.
-    pub fn shared_origin(&self) -> Option<String> {
+    pub(crate) fn shared_origin(&self) -> Option<String> {
         let is_so = self.shares_origin && !self.table.load().routes().is_empty();
         is_so.then(|| {
             "proxied pages share the Admin UI's origin: HTML from these routes could act as any logged-in user; set \

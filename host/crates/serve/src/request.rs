@@ -100,7 +100,7 @@ pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> 
 
 /// How long the connection keeps an answer back before it sends it.
 #[derive(Clone, Copy)]
-pub struct RefusalHold(pub Duration);
+pub(crate) struct RefusalHold(pub Duration);
 
 /// Who asks too often without a valid credential, and at once again, would otherwise take all the time there is.
 fn hold(app: &App, cx: &Cx<'_>, peer: Peer, outcome: &ApiResult<Reply>) -> Option<RefusalHold> {

@@ -44,10 +44,10 @@ pub enum AddressLimit {
 }
 
 /// Bytes of a JSON body where the row says nothing else: a login, a key.
-pub const DEFAULT_BODY_LIMIT: usize = 16 * 1024;
+pub(crate) const DEFAULT_BODY_LIMIT: usize = 16 * 1024;
 /// Bytes of a card's JSON body: more than the largest card, so that the refusal of one over the limit can name its
 /// size.
-pub const CARD_BODY_LIMIT: usize = 12 * 1024 * 1024;
+pub(crate) const CARD_BODY_LIMIT: usize = 12 * 1024 * 1024;
 
 /// A handler whose types are forgotten.
 type Run<S> = Box<dyn for<'a> Fn(&'a Arc<S>, CallHead) -> BoxFuture<'a, ApiResult<Reply>> + Send + Sync>;
@@ -95,22 +95,22 @@ pub struct NewRoute<S>(Route<S>);
 
 impl<S: 'static> NewRoute<S> {
     /// Everybody may, without a credential.
-    pub fn public(self) -> Route<S> {
+    pub(crate) fn public(self) -> Route<S> {
         self.with_access(Access::Public)
     }
 
     /// Everybody with a valid credential may.
-    pub fn authenticated(self) -> Route<S> {
+    pub(crate) fn authenticated(self) -> Route<S> {
         self.with_access(Access::Authenticated)
     }
 
     /// Who holds this scope may.
-    pub fn scope(self, scope: &'static str) -> Route<S> {
+    pub(crate) fn scope(self, scope: &'static str) -> Route<S> {
         self.with_access(Access::Scope(scope))
     }
 
     /// Who may read the plugin that the path has as `{name}` may.
-    pub fn plugin_read(self) -> Route<S> {
+    pub(crate) fn plugin_read(self) -> Route<S> {
         self.with_access(Access::PluginRead)
     }
 
@@ -183,7 +183,7 @@ impl<S: 'static> Route<S> {
 
     /// Bytes of the JSON body; without this, [`DEFAULT_BODY_LIMIT`].
     #[must_use]
-    pub fn body_limit(self, bytes: usize) -> Self {
+    pub(crate) fn body_limit(self, bytes: usize) -> Self {
         Self { body_limit: bytes, ..self }
     }
 
@@ -193,7 +193,7 @@ impl<S: 'static> Route<S> {
     }
 
     #[must_use]
-    pub fn address_limit(self, limit: AddressLimit) -> Self {
+    pub(crate) fn address_limit(self, limit: AddressLimit) -> Self {
         Self { address_limit: limit, ..self }
     }
 
@@ -213,7 +213,7 @@ impl<S: 'static> Route<S> {
     }
 
     /// Writes into `op` what the handler reads and what the row says of it.
-    pub fn write_description(&self, op: &mut Operation<'_>) {
+    pub(crate) fn write_description(&self, op: &mut Operation<'_>) {
         (self.types)(op);
         if let Some(description) = self.description {
             description(op);
@@ -303,7 +303,7 @@ impl<S> Router<S> {
     }
 
     /// Whether a path is that of probes alone, which are answered whatever else is under way.
-    pub fn is_exempt(&self, path: &str) -> bool {
+    pub(crate) fn is_exempt(&self, path: &str) -> bool {
         let Ok(Place::Core(core)) = self.find(path) else { return false };
         core.rows.iter().all(|row| self.routes[*row].address_limit == AddressLimit::Exempt)
     }
@@ -321,7 +321,7 @@ impl<S> Router<S> {
 
 /// The object that a path names by the last parameter of its template, when it looks like an id or a name: what else
 /// was typed there may be a credential, and this is for the audit log.
-pub fn find_object(template: &str, path: &str) -> Option<String> {
+pub(crate) fn find_object(template: &str, path: &str) -> Option<String> {
     let named = template.split('/').zip(path.split('/')).filter(|(part, _)| part.starts_with('{'));
     let (_, object) = named.last()?;
     let is_name =

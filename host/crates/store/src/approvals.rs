@@ -28,7 +28,7 @@ pub type Binding = [u8; 32];
 /// Seconds from the question until neither an answer nor an approval counts any more.
 pub const LIFETIME_SECONDS: u32 = 600;
 /// Calls of one caller that wait at a time; a further one displaces its oldest.
-pub const PENDING_PER_CALLER: i64 = 10;
+pub(crate) const PENDING_PER_CALLER: i64 = 10;
 /// Calls of everybody that wait at a time; further ones are refused.
 pub const PENDING_LIMIT: i64 = 500;
 

@@ -20,7 +20,7 @@ const MAX_ESTIMATES: usize = 256;
 
 /// The counts by filter.
 #[derive(Default)]
-pub struct Estimates(Mutex<HashMap<Vec<u8>, CachedCount>>);
+pub(crate) struct Estimates(Mutex<HashMap<Vec<u8>, CachedCount>>);
 
 #[derive(Clone, Copy)]
 struct CachedCount {
@@ -32,7 +32,7 @@ struct CachedCount {
 impl Estimates {
     /// What is known of `filter`. What has been known for too long is kept from one request, which thereby finds out
     /// anew: many clients that share a filter would all do so at once, and wait for each other.
-    pub fn get(&self, filter: &Filter, now: OffsetDateTime) -> Result<Option<Count>, StoreError> {
+    pub(crate) fn get(&self, filter: &Filter, now: OffsetDateTime) -> Result<Option<Count>, StoreError> {
         let key = key(filter)?;
         let mut kept = self.0.lock();
         let Some(known) = kept.get_mut(&key) else { return Ok(None) };
@@ -45,7 +45,7 @@ impl Estimates {
     }
 
     /// Remembers what was found out just now, and not what was known before.
-    pub fn learn(
+    pub(crate) fn learn(
         &self,
         filter: &Filter,
         count: Count,

@@ -236,7 +236,7 @@ impl PageQuery<'_> {
 }
 
 /// The place of `card` in the list.
-pub fn place_for(card: &Card, column: Column, back: bool) -> Result<Place, StoreError> {
+pub(crate) fn place_for(card: &Card, column: Column, back: bool) -> Result<Place, StoreError> {
     let value = match column {
         Column::Title => card.title.clone(),
         Column::Sku => card.sku.clone(),

@@ -163,7 +163,7 @@ fn size(data: &RawValue) -> i32 {
 }
 
 /// Writes several sources of a card in their order, by one statement; the outcome of each.
-pub async fn enrich_together(
+pub(crate) async fn enrich_together(
     pool: &Pool,
     card: Uuid,
     queued: &[QueuedEnrichment],

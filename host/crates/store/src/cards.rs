@@ -54,7 +54,7 @@ pub async fn get(pool: &Pool, id: Uuid) -> Result<Option<Card>, StoreError> {
 }
 
 /// A card that is deleted and not purged yet.
-pub async fn get_deleted(pool: &Pool, id: Uuid) -> Result<Option<Card>, StoreError> {
+pub(crate) async fn get_deleted(pool: &Pool, id: Uuid) -> Result<Option<Card>, StoreError> {
     let client = pool.get().await?;
     let sql = format!(
         "SELECT {COLUMNS_WITHOUT_ATTRIBUTES} FROM public.master_cards c WHERE c.id = $1 AND c.deleted_at IS NOT NULL"
@@ -232,7 +232,7 @@ pub async fn remove_source(
 }
 
 /// 404 unless there is such a card, deleted or not.
-pub async fn check_known(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
+pub(crate) async fn check_known(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT FROM public.master_cards WHERE id = $1";
     let row = client.query_opt(&client.prepare_cached(sql).await?, &[&id]).await?;

@@ -219,7 +219,7 @@ async fn digest(tx: &Transaction<'_>, job: Uuid) -> Result<Digest, StoreError> {
 }
 
 /// What readers of the topic hear of a job.
-pub async fn raise_event(tx: &impl GenericClient, what: &'static str, job: &Job) -> Result<(), StoreError> {
+pub(crate) async fn raise_event(tx: &impl GenericClient, what: &'static str, job: &Job) -> Result<(), StoreError> {
     let data = json!({
         "id": job.id, "action": job.action, "state": job.state, "done": job.done, "failed": job.failed, "total": job.total,
     });

@@ -20,7 +20,7 @@ pub struct StoredKind {
 /// Up to this many cards are counted one by one.
 pub const COUNTED: i64 = 10_000;
 /// Kinds that are looked at; whoever has more gets the first ones in their order.
-pub const MAX_KINDS: i64 = 1_000;
+pub(crate) const MAX_KINDS: i64 = 1_000;
 
 /// From one kind to the next along the index: what it takes grows with the kinds, not with the sources.
 const KINDS: &str = "WITH RECURSIVE step AS (
@@ -55,7 +55,7 @@ pub async fn stored(pool: &Pool) -> Result<Vec<StoredKind>, StoreError> {
 }
 
 /// The kinds of these cards' sources, in their order; a card without sources is not in it.
-pub async fn for_cards(pool: &Pool, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<String>>, StoreError> {
+pub(crate) async fn for_cards(pool: &Pool, cards: &[Uuid]) -> Result<HashMap<Uuid, Vec<String>>, StoreError> {
     let client = pool.get().await?;
     let sql = "SELECT card_id, array_agg(DISTINCT kind ORDER BY kind) AS kinds FROM public.card_source_index \
                WHERE card_id = ANY($1) GROUP BY card_id";

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::error::StoreError;
+use cardinal_base::schema::{Actor, DateTime};
 use cardinal_database::pool::Pool;
 
 /// Packages of one plugin that are remembered; those that something was decided about are never forgotten.
@@ -23,11 +25,13 @@ pub struct PluginVersion {
 }
 
 /// Why a package is not put into service again by itself.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SetAside {
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
     pub at: OffsetDateTime,
     /// `{kind, id, name}`.
+    #[schemars(with = "Actor")]
     pub by: Value,
     pub reason: String,
 }

@@ -14,7 +14,7 @@ use cardinal_database::{pool::Pool, roles::plugin_from_schema};
 /// For one card.
 pub const CARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one of many cards, before those that take longer have their turn.
-pub const QUICK_CARD_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const QUICK_CARD_TIMEOUT: Duration = Duration::from_secs(1);
 /// For some hundred cards at once. If one of them takes longer, each is removed by itself.
 pub const BATCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server is waited for that is asked to end a statement.

@@ -12,7 +12,7 @@ const ADDRESSES_FILE: &str = "addresses.json";
 
 /// What is announced when the first worker is ready; later ones change none of it.
 #[derive(Debug, Clone)]
-pub struct Announcement {
+pub(crate) struct Announcement {
     text: String,
     name: String,
     made_up: Option<Secret>,
@@ -20,7 +20,7 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         let base = &config.http.base_url;
         let text = format!("Cardinal is ready.\n  Admin UI     {base}/admin/\n  MCP          {base}/api");
         let name = config.auth.bootstrap_username.as_deref().unwrap_or("admin");
@@ -28,12 +28,12 @@ impl Announcement {
     }
 
     /// The first user's password that was made up, or that it is nobody's after all.
-    pub fn made_up(&mut self, password: Option<Secret>) {
+    pub(crate) fn made_up(&mut self, password: Option<Secret>) {
         self.made_up = password;
     }
 
     /// `first_login` is the name and the place of a password that still lets its owner in.
-    pub fn ready(&self, first_login: Option<&str>) {
+    pub(crate) fn ready(&self, first_login: Option<&str>) {
         self.announced.call_once(|| {
             let first_login = first_login.map(|login| format!("\n  First login  {login}")).unwrap_or_default();
             let text = format!("{}{first_login}\n", self.text);
@@ -45,7 +45,7 @@ impl Announcement {
 
 impl Announcement {
     /// A password is shown to a person at a terminal only, never written to a log.
-    pub fn print_to_terminal(&mut self) {
+    pub(crate) fn print_to_terminal(&mut self) {
         let mut terminal = std::io::stderr();
         if let Some(password) = self.made_up.take().filter(|_| terminal.is_terminal()) {
             let _ = writeln!(terminal, "\n  First login:  {}  {}\n", self.name, password.expose());
@@ -57,7 +57,7 @@ impl Announcement {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_addresses(data: &DataDir, config: &Config) -> anyhow::Result<()> {
+pub(crate) fn write_addresses(data: &DataDir, config: &Config) -> anyhow::Result<()> {
     let addresses = serde_json::json!({
         "listen": config.http.listen_addr,
         "admin": config.http.admin_listen_addr,

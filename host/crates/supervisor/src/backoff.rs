@@ -8,7 +8,7 @@ const RESET_AFTER: Duration = Duration::from_secs(60);
 /// How long to wait before something that died is started again: not at all after a long life or for the first time,
 /// ever longer after short ones.
 #[derive(Debug)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     next: Duration,
 }
 
@@ -19,7 +19,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    pub fn after_death(&mut self, started: Instant, now: Instant) -> Duration {
+    pub(crate) fn after_death(&mut self, started: Instant, now: Instant) -> Duration {
         if now.duration_since(started) >= RESET_AFTER {
             self.next = Duration::ZERO;
         }

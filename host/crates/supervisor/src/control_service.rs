@@ -42,7 +42,7 @@ pub struct ControlService {
 }
 
 impl ControlService {
-    pub fn new(
+    pub(crate) fn new(
         clock: Clock,
         crashes: Crashes,
         provisioner: Provisioner,
@@ -67,16 +67,16 @@ impl ControlService {
         }
     }
 
-    pub fn new_worker(&mut self) {
+    pub(crate) fn new_worker(&mut self) {
         self.requested.clear();
     }
 
-    pub fn probed(&self) -> Vec<String> {
+    pub(crate) fn probed(&self) -> Vec<String> {
         self.probed.iter().cloned().collect()
     }
 
     /// Answers at once or has it done; never waits.
-    pub fn serve(&mut self, message: ToSupervisor, outbox: &mpsc::Sender<ToWorker>) {
+    pub(crate) fn serve(&mut self, message: ToSupervisor, outbox: &mpsc::Sender<ToWorker>) {
         match message {
             ToSupervisor::Alive => {}
             ToSupervisor::Ready { first_login } => {
@@ -142,7 +142,7 @@ impl ControlService {
     }
 
     /// Records how a worker ended. Whether there is reason to hope that the next one will fare better.
-    pub fn record_exit(&mut self, exit: WorkerExit) -> bool {
+    pub(crate) fn record_exit(&mut self, exit: WorkerExit) -> bool {
         let Some(crash) = exit.crash else { return false };
         if let Some(culprit) = &crash.plugin {
             self.probed.remove(&culprit.sha256);

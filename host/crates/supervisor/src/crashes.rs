@@ -17,7 +17,7 @@ use cardinal_control::crash::{
 const FILE: &str = "crashes.json";
 
 /// How one life of the worker ended.
-pub struct WorkerExit {
+pub(crate) struct WorkerExit {
     pub status: Option<ExitStatus>,
     /// Nothing when it ended because it wanted to.
     pub crash: Option<Crash>,

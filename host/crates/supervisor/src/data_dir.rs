@@ -50,7 +50,7 @@ impl DataDir {
     ///
     /// # Errors
     /// In words for an operator.
-    pub fn open_unless_used(path: &Path) -> anyhow::Result<Result<Self, String>> {
+    pub(crate) fn open_unless_used(path: &Path) -> anyhow::Result<Result<Self, String>> {
         make_private(path)?;
         Ok(take(path)?.map(|lock| Self { path: path.to_owned(), group: None, lock }))
     }
@@ -76,7 +76,7 @@ impl DataDir {
     ///
     /// # Errors
     /// The folder is not ours to open.
-    pub fn open_to_group(&mut self, group: u32) -> io::Result<()> {
+    pub(crate) fn open_to_group(&mut self, group: u32) -> io::Result<()> {
         let found = fs::metadata(&self.path)?;
         let is_anothers = found.mode() & GROUP != 0 && ![0, group].contains(&found.gid());
         if found.mode() & OTHERS_WALK == 0 && !is_anothers {

@@ -14,14 +14,14 @@ use cardinal_control::link::FirstLogin;
 
 /// Where it may stand.
 #[derive(Debug, Clone)]
-pub struct FirstPassword {
+pub(crate) struct FirstPassword {
     made: PathBuf,
     set: Option<Secret>,
     set_in: Option<PathBuf>,
 }
 
 impl FirstPassword {
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
             made: config.paths.data_dir.join(BOOTSTRAP_PASSWORD_FILE),
             set: config.auth.bootstrap_password.clone(),
@@ -31,7 +31,7 @@ impl FirstPassword {
 
     /// Name and place of the password for a first login, while there is one. Removes a file whose password is another
     /// one.
-    pub fn look(&self, login: &FirstLogin) -> Option<String> {
+    pub(crate) fn look(&self, login: &FirstLogin) -> Option<String> {
         let opens = |secret: &Secret| {
             login.password_hash.as_deref().is_some_and(|stored| match password::verify(secret, stored) {
                 Ok(is_genuine) => is_genuine,

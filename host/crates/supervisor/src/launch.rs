@@ -45,7 +45,7 @@ impl Launcher {
     }
 
     /// The same for one that becomes `account` where that is not us.
-    pub fn command_as(&self, subcommand: &str, account: Option<Account>) -> Command {
+    pub(crate) fn command_as(&self, subcommand: &str, account: Option<Account>) -> Command {
         let mut command = self.command(subcommand);
         if let Some(Account { user, group }) = account {
             command.arg("--user").arg(user.to_string()).arg("--group").arg(group.to_string());
@@ -54,7 +54,7 @@ impl Launcher {
     }
 
     /// A program of PostgreSQL, as `account` where that is not us, with `folder` open in the place of [`FOLDER`].
-    pub fn server_command(&self, account: Option<Account>, folder: &Path, program: &Path) -> Command {
+    pub(crate) fn server_command(&self, account: Option<Account>, folder: &Path, program: &Path) -> Command {
         let mut command = self.command_as("server", account);
         command.arg("--folder").arg(folder).arg("--").arg(program);
         command

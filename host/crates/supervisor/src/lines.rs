@@ -78,7 +78,7 @@ impl Bucket {
     }
 
     /// The same for a line that counts as several.
-    pub fn admit_many(&mut self, tokens: usize, now: Instant) -> bool {
+    pub(crate) fn admit_many(&mut self, tokens: usize, now: Instant) -> bool {
         let earned = now.saturating_duration_since(self.filled).as_secs_f64() * self.rate.per_second;
         self.tokens = (self.tokens + earned).min(self.rate.burst);
         self.filled = now;
@@ -92,7 +92,7 @@ impl Bucket {
     }
 
     /// Lines that were not admitted since this was asked last.
-    pub fn take_dropped(&mut self) -> u64 {
+    pub(crate) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 }

@@ -21,13 +21,13 @@ const ANSWERS: usize = 4;
 const ANSWER: &[u8] = b"HTTP/1.1 ";
 
 /// Asks until it is dropped.
-pub struct Liveness {
+pub(crate) struct Liveness {
     answers: mpsc::Receiver<()>,
     asking: JoinHandle<()>,
 }
 
 impl Liveness {
-    pub fn watch(listener: SocketAddr) -> Self {
+    pub(crate) fn watch(listener: SocketAddr) -> Self {
         let (answered, answers) = mpsc::channel(ANSWERS);
         let address = reachable(listener);
         let asking = tokio::spawn(async move {
@@ -43,7 +43,7 @@ impl Liveness {
     }
 
     /// Resolves when the worker has answered.
-    pub async fn answered(&mut self) {
+    pub(crate) async fn answered(&mut self) {
         if self.answers.recv().await.is_none() {
             std::future::pending().await
         }

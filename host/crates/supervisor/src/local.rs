@@ -47,7 +47,7 @@ pub struct LocalListener {
 impl LocalListener {
     /// # Errors
     /// The listener cannot be watched.
-    pub fn start(listener: StdUnixListener, token: TokenHash, base_url: &str) -> io::Result<Self> {
+    pub(crate) fn start(listener: StdUnixListener, token: TokenHash, base_url: &str) -> io::Result<Self> {
         let listener = UnixListener::from_std(listener)?;
         let (worker, current) = watch::channel(None);
         let admission = Admission {
@@ -62,7 +62,7 @@ impl LocalListener {
     }
 
     /// Where connections go from now on; without a worker they wait for the next.
-    pub fn hand_over_to(&self, worker: Option<HandoverSender>) {
+    pub(crate) fn hand_over_to(&self, worker: Option<HandoverSender>) {
         self.worker.send_replace(worker.map(Arc::new));
     }
 }

@@ -71,7 +71,7 @@ impl Output {
     }
 
     /// Resolves, once, when the worker has closed its log.
-    pub async fn log_closed(&mut self) {
+    pub(crate) async fn log_closed(&mut self) {
         let Some(log) = &mut self.log else { return std::future::pending().await };
         let _ = log.await;
         self.log = None;

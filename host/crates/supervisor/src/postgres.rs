@@ -32,7 +32,7 @@ use installation::Installation;
 use relay::LogTail;
 
 /// Below `DATA_DIR`.
-pub const SERVER_FOLDER: &str = "pg";
+pub(crate) const SERVER_FOLDER: &str = "pg";
 pub const DATABASE: &str = "cardinal";
 const PORT: u16 = 5432;
 const PASSWORD_FILE: &str = "postgres-password";

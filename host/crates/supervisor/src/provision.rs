@@ -41,7 +41,7 @@ pub enum Task {
 
 /// The answer to one of the requests: a line of its own, as soon as it is there.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct StepAnswer {
+pub(crate) struct StepAnswer {
     /// Which of the requests.
     pub at: usize,
     pub result: Result<PluginDatabase, ProvisionFault>,

@@ -38,7 +38,7 @@ const HASH_DIGITS: usize = 64;
 
 /// Starts provision processes; clones share the limit.
 #[derive(Debug, Clone)]
-pub struct Provisioner {
+pub(crate) struct Provisioner {
     launcher: Launcher,
     job: Arc<Job>,
     process_permits: Arc<Semaphore>,
@@ -64,7 +64,7 @@ const MAX_REMEMBERED: usize = 1_000;
 
 impl Provisioner {
     /// `job` is what every step gets; its request is filled in for each.
-    pub fn new(launcher: Launcher, job: Job) -> Self {
+    pub(crate) fn new(launcher: Launcher, job: Job) -> Self {
         let [process_permits, step_permits] =
             [MAX_PROCESSES, MAX_RUNNING_STEPS].map(|permits| Arc::new(Semaphore::new(permits)));
         Self {
@@ -79,7 +79,7 @@ impl Provisioner {
     }
 
     /// What the step for this package gave when it was made last.
-    pub fn recall(&self, request: &ProvisionRequest) -> Option<PluginDatabase> {
+    pub(crate) fn recall(&self, request: &ProvisionRequest) -> Option<PluginDatabase> {
         self.made.lock().get(request).cloned()
     }
 
@@ -93,7 +93,7 @@ impl Provisioner {
 
     /// # Errors
     /// The plugin was refused, or the step could not be made.
-    pub async fn provision(&self, request: &ProvisionRequest) -> Outcome {
+    pub(crate) async fn provision(&self, request: &ProvisionRequest) -> Outcome {
         if !well_formed(request) {
             let fault = "the request names no plugin and hash";
             return Err(ProvisionFault::Unavailable(fault.to_owned()));
@@ -123,7 +123,7 @@ impl Provisioner {
     ///
     /// # Errors
     /// It is in use, or could not be done.
-    pub async fn purge(&self, plugin: &str) -> Result<PurgeReport, ProvisionFault> {
+    pub(crate) async fn purge(&self, plugin: &str) -> Result<PurgeReport, ProvisionFault> {
         if !is_name(plugin) {
             return Err(ProvisionFault::Unavailable("the request names no plugin".to_owned()));
         }

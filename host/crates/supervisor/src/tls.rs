@@ -11,20 +11,20 @@ use cardinal_control::link::TlsReading;
 const MIN_COMPONENTS: usize = 3;
 
 /// The files, and what they held when they could be used last.
-pub struct TlsSource {
+pub(crate) struct TlsSource {
     files: Option<TlsFiles>,
     latest: Mutex<Option<TlsPair>>,
 }
 
 impl TlsSource {
-    pub fn new(files: Option<TlsFiles>) -> Self {
+    pub(crate) fn new(files: Option<TlsFiles>) -> Self {
         let source = Self { files, latest: Mutex::new(None) };
         source.read();
         source
     }
 
     /// Reads the files again.
-    pub fn read(&self) -> TlsReading {
+    pub(crate) fn read(&self) -> TlsReading {
         let Some(files) = &self.files else {
             return TlsReading { pair: None, problem: Some("TLS_CERT is not set".to_owned()) };
         };
@@ -49,7 +49,7 @@ impl TlsSource {
 
 /// Folders that keys come and go in, which workers are kept from: where a key is a link, as certbot and Kubernetes have
 /// it, the next one will lie beside that which it leads to now.
-pub fn key_folders(files: &TlsFiles) -> Vec<PathBuf> {
+pub(crate) fn key_folders(files: &TlsFiles) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let is_own = |folder: &PathBuf| folder.components().count() >= MIN_COMPONENTS && !program.starts_with(folder);
     let folders = files.with_a_key().into_iter().filter(|key| key.is_symlink()).flat_map(|key| {

@@ -102,7 +102,7 @@ impl Worker {
     }
 
     /// Serves the worker's requests until it dies, and returns how. One that stands still is ended.
-    pub async fn wait_for_exit(&mut self, control: &mut ControlService) -> WorkerExit {
+    pub(crate) async fn wait_for_exit(&mut self, control: &mut ControlService) -> WorkerExit {
         let mut standstill = None;
         let status = self.attend(control, &mut standstill).await;
         hand_over_to(control, None);
@@ -204,7 +204,7 @@ fn hand_over_to(control: &ControlService, worker: Option<HandoverSender>) {
 }
 
 /// For the journal: what a shell would say.
-pub fn describe_exit(status: Option<ExitStatus>) -> String {
+pub(crate) fn describe_exit(status: Option<ExitStatus>) -> String {
     status.map_or_else(|| "unknown".to_owned(), |status| status.to_string())
 }
 

@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where a plugin's calls run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "ExecutionMode")]
 pub enum Execution {
     /// On the core's threads once they have shown to be quick, and off them when they block.
     #[default]
@@ -18,8 +20,9 @@ pub enum Execution {
 }
 
 /// What becomes of a plugin whose calls go wrong again and again.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "BreakerMode")]
 pub enum Breaking {
     /// Its calls are refused for a while.
     #[default]

@@ -155,7 +155,7 @@ pub fn check_tripwires() {
 }
 
 /// Whether all watched descriptors are intact. May be asked in a signal handler.
-pub fn are_whole() -> bool {
+pub(crate) fn are_whole() -> bool {
     !WATCHING.load(Ordering::Relaxed) || (!vital::is_tripped() && are_kept(&STREAMS))
 }
 

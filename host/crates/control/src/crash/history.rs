@@ -1,9 +1,11 @@
 //! The crashes that are remembered, and the rule by which plugins are set aside for them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
 use super::record::{ActivePlugin, Cause, Crash};
+use cardinal_base::schema::DateTime;
 
 /// A second crash of the same package within this time sets it aside.
 const WINDOW: Duration = Duration::minutes(10);
@@ -33,12 +35,13 @@ pub struct CrashEntry {
 }
 
 /// A package that is not loaded until an operator releases it. Another package of the same plugin is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantinedPackage {
     pub plugin: String,
     pub version: String,
     pub sha256: String,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
     pub since: OffsetDateTime,
     /// Nobody saw it do anything: it alone had code running, or calls under way, at each of several unattributed
     /// crashes.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, os::unix::process::ExitStatusExt, process::ExitStatus, sync::atomic::Ordering};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
@@ -9,11 +10,13 @@ use super::{
     shm::{CrashShm, PluginSlot, flags},
     tag::PluginTag,
 };
+use cardinal_base::schema::DateTime;
 
 /// A worker that ended on its own.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Crash {
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
     pub at: OffsetDateTime,
     pub cause: Cause,
     /// As a shell would say it.
@@ -29,8 +32,9 @@ pub struct Crash {
     pub uptime_ms: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "CrashCause")]
 pub enum Cause {
     Segfault,
     StackOverflow,
@@ -53,13 +57,14 @@ pub enum Cause {
 
 impl Cause {
     /// Whether a fault in code did it, so that a plugin can be behind it when nobody is known to be.
-    pub fn is_fault(self) -> bool {
+    pub(crate) fn is_fault(self) -> bool {
         !matches!(self, Self::Killed | Self::Stopped)
     }
 }
 
 /// The plugin that did it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CrashCulprit")]
 pub struct Culprit {
     pub name: String,
     pub version: String,
@@ -71,7 +76,8 @@ pub struct Culprit {
 }
 
 /// What a plugin had under way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PluginAtCrash")]
 pub struct ActivePlugin {
     pub plugin: String,
     pub version: String,

@@ -23,7 +23,7 @@ impl PluginTag {
         usize::try_from(self.0 >> 32).ok()?.checked_sub(1)
     }
 
-    pub fn handler_number(self) -> Option<usize> {
+    pub(crate) fn handler_number(self) -> Option<usize> {
         usize::try_from(self.0 & u64::from(u32::MAX)).ok()?.checked_sub(1)
     }
 

@@ -90,7 +90,7 @@ fn pipe_for_tripwire() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Whether a tripwire was closed or replaced. One system call that does not wait; may be asked in a signal handler.
-pub fn is_tripped() -> bool {
+pub(crate) fn is_tripped() -> bool {
     let Some(alarm) = ALARM.get() else { return false };
     let mut event = MaybeUninit::<libc::epoll_event>::uninit();
     // SAFETY: there is room for one event, and the alarm stays open.

@@ -3,7 +3,7 @@
 use http::{HeaderMap, header};
 
 /// The longest token that is looked at.
-pub const TOKEN_LIMIT: usize = 8 * 1024;
+pub(crate) const TOKEN_LIMIT: usize = 8 * 1024;
 
 /// A token by the rule of detection; nothing about it has been verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -121,12 +121,12 @@ impl Caller {
     }
 
     /// Whether it shows one of these keys, or one that was made with one of them.
-    pub fn comes_from_key(&self, ids: &HashSet<Uuid>) -> bool {
+    pub(crate) fn comes_from_key(&self, ids: &HashSet<Uuid>) -> bool {
         self.key.iter().map(|(own, _)| own).chain(&self.makers).any(|id| ids.contains(id))
     }
 
     /// Whether its credential has ended. A provider's clock may differ from ours a little; our own doesn't.
-    pub fn has_expired(&self, now: OffsetDateTime) -> bool {
+    pub(crate) fn has_expired(&self, now: OffsetDateTime) -> bool {
         let leeway = if self.kind == CallerKind::Oidc { LEEWAY } else { time::Duration::ZERO };
         self.expires_at.is_some_and(|end| end.saturating_add(leeway) <= now)
     }

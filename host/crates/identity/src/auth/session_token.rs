@@ -60,7 +60,7 @@ impl KeyRing {
     }
 
     /// Signs a token.
-    pub fn mint(&self, claims: &Claims) -> String {
+    pub(crate) fn mint(&self, claims: &Claims) -> String {
         let (id, key) = self.0.first().copied().unwrap_or_default();
         let mut bytes = Vec::with_capacity(CLAIMS_LEN + MAC_LEN);
         bytes.extend_from_slice(&[VERSION, id]);

@@ -84,7 +84,7 @@ impl Default for Throttle {
 
 impl Throttle {
     /// Takes its place among others, which it keeps however often it has to begin anew.
-    pub fn enter(&self, address: IpAddr, name: &str, password: &Secret) -> Entry {
+    pub(crate) fn enter(&self, address: IpAddr, name: &str, password: &Secret) -> Entry {
         let (mut state, now) = (self.state(), self.now());
         let pair = state.failures.pair(address, name);
         let candidate = state.returns.candidate(pair, password);
@@ -97,14 +97,14 @@ impl Throttle {
     }
 
     /// It was refused unseen, and may come back after `wait`.
-    pub fn expect(&self, entry: &Entry, wait: Duration) {
+    pub(crate) fn expect(&self, entry: &Entry, wait: Duration) {
         let now = self.now();
         let asked_for = now + u64::try_from(wait.as_millis()).unwrap_or(u64::MAX / 2);
         self.state().returns.expect(entry.candidate, asked_for, now);
     }
 
     /// Begins a try, perhaps after a while; 429 when it would have to wait for too long.
-    pub async fn begin(&self, entry: &Entry) -> Result<Attempt<'_>, AuthError> {
+    pub(crate) async fn begin(&self, entry: &Entry) -> Result<Attempt<'_>, AuthError> {
         let Entry { pair, rank, until, .. } = *entry;
         let mut held = None;
         loop {
@@ -155,7 +155,7 @@ impl Throttle {
     }
 
     /// Names and the addresses where they have logged in, at whichever host.
-    pub fn learn(&self, places: &[(String, IpAddr)]) {
+    pub(crate) fn learn(&self, places: &[(String, IpAddr)]) {
         let (mut state, now) = (self.state(), self.now());
         for (name, address) in places {
             let pair = state.failures.pair(*address, name);
@@ -186,7 +186,7 @@ impl Attempt<'_> {
     }
 
     /// The hosts together have counted so much that it has to wait for so many milliseconds, for each of its rules.
-    pub fn delayed(mut self, waits: &[u64]) {
+    pub(crate) fn delayed(mut self, waits: &[u64]) {
         let now = self.throttle.now();
         self.end(|attempt, failures| {
             failures.give_back(attempt.pair, attempt.was_known);

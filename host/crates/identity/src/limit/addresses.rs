@@ -67,7 +67,7 @@ impl Addresses {
     }
 
     /// What the address has spent.
-    pub fn spent_until(&self, network: Network) -> SpentUntil {
+    pub(crate) fn spent_until(&self, network: Network) -> SpentUntil {
         let shard = self.shard(network);
         if shard.tracked.load(Ordering::Relaxed) == 0 {
             return 0;

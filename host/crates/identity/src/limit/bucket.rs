@@ -176,13 +176,13 @@ impl Bucket {
     }
 
     /// Whether forgetting it would give nobody anything.
-    pub fn is_spent_nothing(&self, now: u64) -> bool {
+    pub(crate) fn is_spent_nothing(&self, now: u64) -> bool {
         let quiet = !self.shared.load(Ordering::Acquire) || self.balance.load(Ordering::Acquire) == QUIET;
         quiet && self.spent_until.load(Ordering::Relaxed) <= now && self.ledger().undebited == 0
     }
 
     /// For the order in which buckets are forgotten when there are too many.
-    pub fn spent_until(&self) -> SpentUntil {
+    pub(crate) fn spent_until(&self) -> SpentUntil {
         self.spent_until.load(Ordering::Relaxed)
     }
 

@@ -18,7 +18,7 @@ pub struct Limit {
 
 /// The time from which on nothing would be left of what was spent: the state of one caller.
 /// Zero is a caller that has spent nothing.
-pub type SpentUntil = u64;
+pub(crate) type SpentUntil = u64;
 
 impl Limit {
     pub const fn new(per_minute: u32, burst: u32) -> Self {
@@ -32,7 +32,7 @@ impl Limit {
     }
 
     /// Whether whoever keeps to this limit keeps to the other one, too.
-    pub const fn is_as_tight_as(self, other: Self) -> bool {
+    pub(crate) const fn is_as_tight_as(self, other: Self) -> bool {
         self.per_minute <= other.per_minute && self.burst <= other.burst
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -23,7 +24,7 @@ pub struct Contributes {
     pub card_actions: Vec<CardAction>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CardTab {
     pub id: String,
     pub label: String,
@@ -33,7 +34,7 @@ pub struct CardTab {
 }
 
 /// A page in the navigation, drawn by the plugin's frontend.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PluginPage {
     pub id: String,
     pub label: String,
@@ -41,7 +42,7 @@ pub struct PluginPage {
 }
 
 /// A column of the card list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ListColumn {
     pub id: String,
     pub label: String,
@@ -51,7 +52,7 @@ pub struct ListColumn {
 }
 
 /// Where the values of a column come from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ColumnValues {
     /// The plugin's sources in the cards: no code of the plugin runs.
@@ -68,7 +69,7 @@ pub enum ColumnValues {
     },
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnFormat {
     #[default]
@@ -80,7 +81,7 @@ pub enum ColumnFormat {
 }
 
 /// A button on a card's page, for the cards that are selected in the list, or both.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CardAction {
     pub id: String,
     pub label: String,
@@ -92,7 +93,7 @@ pub struct CardAction {
     pub confirm: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ActionPlace {
     Card,
@@ -100,7 +101,7 @@ pub enum ActionPlace {
 }
 
 /// Below the plugin's prefix.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ActionRoute {
     pub method: String,
     pub path: String,
@@ -108,7 +109,7 @@ pub struct ActionRoute {
 
 impl Contributes {
     /// Whether some of it is drawn by the plugin's frontend.
-    pub fn needs_frontend(&self) -> bool {
+    pub(crate) fn needs_frontend(&self) -> bool {
         !self.card_tabs.is_empty()
             || !self.pages.is_empty()
             || self.card_actions.iter().any(|action| action.route.is_none())

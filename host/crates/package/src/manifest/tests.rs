@@ -287,7 +287,7 @@ proptest! {
                 prop_assert!(is_kebab(&manifest.name) && !is_reserved(&manifest.name));
                 prop_assert_eq!(manifest.contributes.needs_frontend(), manifest.frontend_main.is_some());
                 for tool in &manifest.tools {
-                    let prefix = format!("plugin_{}_", manifest.snake_name());
+                    let prefix = format!("plugin_{}_", manifest.name.replace('-', "_"));
                     prop_assert!(tool.name.starts_with(&prefix));
                 }
             }

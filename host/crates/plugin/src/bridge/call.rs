@@ -37,7 +37,7 @@ pub struct CallScope {
     pub request_id: RequestId,
     pub trace: Option<Trace>,
     pub deadline: Instant,
-    pub waits: Waits,
+    pub(crate) waits: Waits,
     progress: Option<ProgressSender>,
     job: Option<Arc<JobHandle>>,
     /// A streamed request body. It stands here so that it goes with the call, whoever still holds
@@ -50,7 +50,7 @@ pub struct CallScope {
 }
 
 impl CallScope {
-    pub fn new(
+    pub(crate) fn new(
         ctx: CtxId,
         caller: Arc<Caller>,
         request_id: RequestId,
@@ -74,35 +74,35 @@ impl CallScope {
     }
 
     /// The same call, with a request body that is read as it comes.
-    pub fn with_body(mut self, body: BodyStream) -> Self {
+    pub(crate) fn with_body(mut self, body: BodyStream) -> Self {
         self.body = Mutex::new(Some(body));
         self
     }
 
     /// The same call, with a receiver of its progress.
-    pub fn with_progress(mut self, progress: Option<ProgressSender>) -> Self {
+    pub(crate) fn with_progress(mut self, progress: Option<ProgressSender>) -> Self {
         self.progress = progress;
         self
     }
 
     /// The same call, as that of a job's handler.
-    pub fn with_job(mut self, job: Option<Arc<JobHandle>>) -> Self {
+    pub(crate) fn with_job(mut self, job: Option<Arc<JobHandle>>) -> Self {
         self.job = job;
         self
     }
 
     /// The job whose handler it is.
-    pub const fn job(&self) -> Option<&Arc<JobHandle>> {
+    pub(crate) const fn job(&self) -> Option<&Arc<JobHandle>> {
         self.job.as_ref()
     }
 
     /// Whether it is a job that is to stop.
-    pub fn is_asked_to_stop(&self) -> bool {
+    pub(crate) fn is_asked_to_stop(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.stop.is_cancelled())
     }
 
     /// Who the call acts for, in a job with the rights that its starter has now.
-    pub async fn current_caller(&self) -> Result<Arc<Caller>, Fault> {
+    pub(crate) async fn current_caller(&self) -> Result<Arc<Caller>, Fault> {
         match &self.job {
             Some(job) => job.caller().await,
             None => Ok(Arc::clone(&self.caller)),
@@ -110,33 +110,33 @@ impl CallScope {
     }
 
     /// Takes the plugin's progress reports; `None` when they are not read.
-    pub const fn progress(&self) -> Option<&ProgressSender> {
+    pub(crate) const fn progress(&self) -> Option<&ProgressSender> {
         self.progress.as_ref()
     }
 
     /// Works on the request body; `None` inside when the call is over.
-    pub fn with_request_body<R>(&self, work: impl FnOnce(&mut Option<BodyStream>) -> R) -> R {
+    pub(crate) fn with_request_body<R>(&self, work: impl FnOnce(&mut Option<BodyStream>) -> R) -> R {
         work(&mut self.body.lock())
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
 
     /// Notes a connection that `give_back` gives back when the call ends, if nothing else does before; `false` when the
     /// call is over.
-    pub fn has_taken(&self, connection: ConnId, give_back: GiveBack) -> bool {
+    pub(crate) fn has_taken(&self, connection: ConnId, give_back: GiveBack) -> bool {
         self.connections.lock().push((connection, give_back));
         !self.is_over() // `end` may have looked before it was there
     }
 
-    pub fn gave_back(&self, connection: ConnId) {
+    pub(crate) fn gave_back(&self, connection: ConnId) {
         let mut connections = self.connections.lock();
         connections.retain(|(other, _)| *other != connection);
     }
 
     /// Cancelled when the call ends. Made only for those who ask: most calls never do.
-    pub fn cancellation(&self) -> CancellationToken {
+    pub(crate) fn cancellation(&self) -> CancellationToken {
         let token = self.cancelled.get_or_init(CancellationToken::new).clone();
         if self.is_over() {
             token.cancel(); // `end` may have looked before the token was there
@@ -145,7 +145,7 @@ impl CallScope {
     }
 
     /// Puts the waits for the database on the account of the request that is being polled.
-    pub fn report_waits(&self) {
+    pub(crate) fn report_waits(&self) {
         request_timing::add_database(self.waits.take());
     }
 
@@ -167,23 +167,23 @@ pub fn find(ctx: CtxId, call: CallId) -> Option<Arc<CallScope>> {
 }
 
 /// A call's number, for as long as the call lives.
-pub struct CallNumber {
+pub(crate) struct CallNumber {
     number: CallId,
     scope: Arc<CallScope>,
 }
 
 impl CallNumber {
     /// Gives a call its number; `None` when too many are in flight.
-    pub fn give(scope: CallScope) -> Option<Self> {
+    pub(crate) fn give(scope: CallScope) -> Option<Self> {
         let scope = Arc::new(scope);
         Some(Self { number: CALLS.insert(scope.clone())?, scope })
     }
 
-    pub fn get(&self) -> CallId {
+    pub(crate) fn get(&self) -> CallId {
         self.number
     }
 
-    pub fn scope(&self) -> &Arc<CallScope> {
+    pub(crate) fn scope(&self) -> &Arc<CallScope> {
         &self.scope
     }
 }

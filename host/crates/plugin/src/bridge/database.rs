@@ -38,7 +38,7 @@ struct Checkout {
 }
 
 /// Takes back every connection that a plugin still holds.
-pub fn reclaim(ctx: CtxId) {
+pub(crate) fn reclaim(ctx: CtxId) {
     for checkout in CONNECTIONS.remove_where(|checkout| checkout.ctx == ctx) {
         checkout.connection.release();
     }

@@ -29,7 +29,7 @@ pub struct HttpExchanges {
 }
 
 impl HttpExchanges {
-    pub fn new(client: http_client::HttpClient, reach: Reach) -> Self {
+    pub(crate) fn new(client: http_client::HttpClient, reach: Reach) -> Self {
         Self {
             client: PoolingClient::new(client, reach),
             places: Arc::new(Semaphore::new(MAX_EXCHANGES)),

@@ -39,7 +39,7 @@ pub struct Scope {
 }
 
 /// Keeps an instance from being destroyed, whatever type it has.
-pub type Anchor = Arc<dyn Any + Send + Sync>;
+pub(crate) type Anchor = Arc<dyn Any + Send + Sync>;
 
 impl Scope {
     pub fn new(context: PluginContext) -> Arc<Self> {
@@ -57,12 +57,12 @@ impl Scope {
     }
 
     /// Says what the context belongs to, once it exists.
-    pub fn belongs_to(&self, instance: &Anchor) {
+    pub(crate) fn belongs_to(&self, instance: &Anchor) {
         let _ = self.instance.set(Arc::downgrade(instance));
     }
 
     /// Says where the instance's handlers run, once they are known.
-    pub fn runs_at(&self, placement: Placement) {
+    pub(crate) fn runs_at(&self, placement: Placement) {
         let _ = self.placement.set(placement);
     }
 
@@ -107,7 +107,7 @@ fn note_foreign(asking: PluginTag, owner: &str) {
 }
 
 /// Ends a context's number: its doors answer `BAD_HANDLE` from here on.
-pub fn retire(ctx: CtxId) {
+pub(crate) fn retire(ctx: CtxId) {
     CONTEXTS.remove(ctx);
 }
 
@@ -120,13 +120,13 @@ pub struct GivenErrors(AtomicU32);
 const GIVEN_LIMIT: u32 = 1_024;
 
 impl GivenErrors {
-    pub fn add(&self) {
+    pub(crate) fn add(&self) {
         let more = |given: u32| (given < GIVEN_LIMIT).then_some(given + 1);
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more); // at its limit it stays
     }
 
     /// Whether there was one to claim.
-    pub fn claim(&self) -> bool {
+    pub(crate) fn claim(&self) -> bool {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |given| given.checked_sub(1)).is_ok()
     }
 }
@@ -140,7 +140,7 @@ pub struct Leases {
 
 impl Leases {
     /// Takes one; `false` when closed.
-    pub fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         if self.state.fetch_add(1, Ordering::SeqCst) & CLOSED == 0 {
             return true;
         }
@@ -148,23 +148,23 @@ impl Leases {
         false
     }
 
-    pub fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         if self.state.fetch_sub(1, Ordering::SeqCst) == CLOSED | 1 {
             self.idle.notify_waiters();
         }
     }
 
     /// Lets nothing new begin.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.state.load(Ordering::SeqCst) & !CLOSED
     }
 
     /// Ready when nothing is out any more. Call [`close`](Self::close) first.
-    pub async fn idle(&self) {
+    pub(crate) async fn idle(&self) {
         loop {
             let mut idle = std::pin::pin!(self.idle.notified());
             idle.as_mut().enable(); // before the count is read, or the last one could slip between

@@ -123,7 +123,7 @@ impl<T: Clone> Table<T> {
     }
 
     /// Ends the numbers of all things that `ends` picks.
-    pub fn remove_where(&self, ends: impl Fn(&T) -> bool) -> Vec<T> {
+    pub(crate) fn remove_where(&self, ends: impl Fn(&T) -> bool) -> Vec<T> {
         let mut removed = Vec::new();
         for shard in 0..SHARDS {
             removed.extend(self.lock(shard).things.extract_if(|_, thing| ends(thing)).map(|(_, thing)| thing));

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 /// The waits of one call; those that overlap count once.
 #[derive(Default)]
-pub struct Waits(Mutex<State>);
+pub(crate) struct Waits(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -18,7 +18,7 @@ struct State {
 
 impl Waits {
     /// What has come together since it was taken last.
-    pub fn take(&self) -> Duration {
+    pub(crate) fn take(&self) -> Duration {
         let mut state = self.0.lock();
         if let Some(since) = state.since {
             let now = Instant::now();

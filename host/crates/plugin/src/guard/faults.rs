@@ -6,6 +6,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -13,6 +14,7 @@ use tracing::Level;
 
 use super::CallContext;
 use crate::breaker::BreakerReport;
+use cardinal_base::schema::DateTime;
 use cardinal_observe::{
     log::tail::{Source, Tail, TailEntry},
     plugins::{Cause, Fault},
@@ -22,7 +24,7 @@ use cardinal_observe::{
 const MAX_FAULTS: usize = 20;
 
 /// What the guard has seen.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GuardReport {
     pub breaker: BreakerReport,
     /// Calls that went wrong, by whose fault it was.
@@ -32,9 +34,11 @@ pub struct GuardReport {
 }
 
 /// A call that went wrong.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginFault")]
 pub struct RecentFault {
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
     pub at: OffsetDateTime,
     pub kind: &'static str,
     pub cause: &'static str,

@@ -26,7 +26,7 @@ pub fn watch() {
 }
 
 /// Ends this process when a plugin has made it by forking. To be called where a plugin's code gives the thread back.
-pub fn end_child() {
+pub(crate) fn end_child() {
     if IS_CHILD.load(Ordering::Relaxed) {
         // SAFETY: ends the process at once; destructors and exit handlers are the parent's to run.
         unsafe { libc::_exit(0) }

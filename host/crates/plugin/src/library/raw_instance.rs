@@ -70,7 +70,7 @@ impl CreateError {
     }
 
     /// What it says of settings, once.
-    pub fn take_fields(&mut self) -> Vec<(String, String)> {
+    pub(crate) fn take_fields(&mut self) -> Vec<(String, String)> {
         match self {
             Self::Failed { fields, .. } => std::mem::take(fields),
             Self::Panicked(_) => Vec::new(),
@@ -112,7 +112,7 @@ pub(super) fn create(library: &Library, host: HostApiRef, ctx: CtxId, about: &[u
 }
 
 /// One instance of a plugin.
-pub struct RawInstance {
+pub(crate) struct RawInstance {
     raw: Raw,
     runtime: Handle,
     stopped: AtomicBool,
@@ -136,7 +136,7 @@ unsafe impl Sync for Raw {}
 
 impl RawInstance {
     /// Makes an instance: runs the author's `routes(ctx)`. Blocks for as long as that does.
-    pub fn create(
+    pub(crate) fn create(
         library: &Library,
         host: HostApiRef,
         ctx: CtxId,
@@ -156,17 +156,17 @@ impl RawInstance {
     }
 
     /// The number of the instance's context.
-    pub fn ctx(&self) -> CtxId {
+    pub(crate) fn ctx(&self) -> CtxId {
         self.raw.ctx
     }
 
     /// What marks threads that run its code.
-    pub fn tag(&self) -> PluginTag {
+    pub(crate) fn tag(&self) -> PluginTag {
         self.raw.tag
     }
 
     /// The list of handlers, as the plugin wrote it.
-    pub fn exports(&self) -> Bytes {
+    pub(crate) fn exports(&self) -> Bytes {
         let _entered = current::enter(self.raw.tag);
         // SAFETY: `raw` is a checked table and the live instance that its `create` gave.
         unsafe { (self.raw.module.exports())(self.raw.instance) }
@@ -174,7 +174,7 @@ impl RawInstance {
 
     /// Calls a handler. What the reply holds may run the plugin's code, too: whoever takes it keeps
     /// an `Arc` of the instance as long.
-    pub fn call(self: &Arc<Self>, handler: u32, call: CallId, request: Request) -> Running<Reply> {
+    pub(crate) fn call(self: &Arc<Self>, handler: u32, call: CallId, request: Request) -> Running<Reply> {
         let tag = self.raw.tag.handler(handler);
         let _entered = current::enter(tag);
         // SAFETY: as in `exports`; `Running` keeps the instance while the future lives.
@@ -184,7 +184,7 @@ impl RawInstance {
     }
 
     /// Has the plugin stop what it started, once; later calls do nothing.
-    pub async fn stop(self: &Arc<Self>) -> Result<(), String> {
+    pub(crate) async fn stop(self: &Arc<Self>) -> Result<(), String> {
         if self.stopped.swap(true, Ordering::SeqCst) {
             return Ok(());
         }

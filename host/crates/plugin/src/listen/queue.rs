@@ -96,7 +96,7 @@ impl Queue {
     }
 
     /// Says that there may have been notifications. One gap behind another says no more than the first.
-    pub fn push_gap(&self, gap: Gap) {
+    pub(crate) fn push_gap(&self, gap: Gap) {
         {
             let mut state = self.state.lock();
             if state.is_closed || state.ends_with_gap() {

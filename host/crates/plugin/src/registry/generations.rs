@@ -4,11 +4,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::entry::Service;
 use crate::{instance::InstanceObserver, library::Library};
+use cardinal_base::schema::DateTime;
 use cardinal_package::state::State;
 
 /// Generations of one plugin that are shown once their memory is given back; those that hold any are all shown.
@@ -17,15 +19,18 @@ const MAX_SHOWN: usize = 10;
 const THREAD_NAME: usize = 15;
 
 /// One instance, as operators see it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginGeneration")]
 pub struct GenerationReport {
     pub generation: u64,
     pub version: String,
     pub sha256: String,
     pub state: State,
     #[serde(with = "time::serde::rfc3339")]
+    #[schemars(with = "DateTime")]
     pub since: OffsetDateTime,
     #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
     pub retired_at: Option<OffsetDateTime>,
     pub in_flight: usize,
     /// Threads of its lane.

@@ -1,6 +1,8 @@
 //! A plugin as the admin API shows it to operators.
 
+use cardinal_base::schema::DateTime;
 use cardinal_plugin_abi::extension::MemoryUse;
+use schemars::JsonSchema;
 use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -25,7 +27,7 @@ use cardinal_package::{
 use cardinal_store::plugin_versions::SetAside;
 
 /// Everything that an operator may want to know of a plugin that was found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PluginReport {
     pub name: String,
     /// The name of its folder or file in the plugins folder.
@@ -76,13 +78,15 @@ pub struct PluginReport {
 }
 
 /// A package of a plugin.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginVersion")]
 pub struct VersionReport {
     pub version: String,
     pub sha256: String,
     /// `active`, `kept`, or `absent` from this host.
     pub state: &'static str,
     #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
     pub activated_at: Option<OffsetDateTime>,
     /// It was rolled back: when, by whom, why.
     pub set_aside: Option<SetAside>,
@@ -90,7 +94,8 @@ pub struct VersionReport {
 }
 
 /// A package that does not get into service.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PendingPackage")]
 pub struct Pending {
     pub version: Option<String>,
     pub sha256: Option<String>,
@@ -98,13 +103,15 @@ pub struct Pending {
 }
 
 /// What the library was made with.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginLibrary")]
 pub struct Library {
     pub sdk: String,
     pub rustc: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginRoute")]
 pub struct Route {
     pub method: String,
     pub path: String,
@@ -113,7 +120,8 @@ pub struct Route {
     pub max_body_bytes: usize,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginTool")]
 pub struct ToolReport {
     pub name: String,
     pub title: Option<String>,
@@ -124,7 +132,8 @@ pub struct ToolReport {
 }
 
 /// A job of `backend.jobs`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginJob")]
 pub struct JobReport {
     pub name: String,
     pub title: Option<String>,
@@ -136,20 +145,24 @@ pub struct JobReport {
 }
 
 /// The times of a job. What is not declared is the same for all hosts of the database; the registry does not know it.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "PluginSchedule")]
 pub struct ScheduleReport {
     pub cron: String,
     pub jitter_seconds: u64,
     #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
     pub next_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339::option")]
+    #[schemars(with = "Option<DateTime>")]
     pub last_at: Option<OffsetDateTime>,
     /// The job of that time, and how far it is or how it ended.
     pub last_job: Option<Uuid>,
     pub last_state: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginCounters")]
 pub struct Counters {
     pub calls: u64,
     pub errors: u64,
@@ -172,7 +185,8 @@ pub struct Counters {
 }
 
 /// A call over one of the first two waits or gets 503, over the times 504, over the size 502; no other call does.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PluginBudgets")]
 pub struct Budgets {
     pub calls: Share,
     /// Of its own pool; none when it has no database.
@@ -189,7 +203,8 @@ pub struct Budgets {
     pub descriptors: u64,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "BudgetShare")]
 pub struct Share {
     pub used: usize,
     pub most: usize,

@@ -103,7 +103,7 @@ impl Slot {
     }
 
     /// Whether the thread got a low priority for what it did, after its poll is over.
-    pub fn was_put_back(&self) -> bool {
+    pub(crate) fn was_put_back(&self) -> bool {
         std::sync::atomic::fence(Ordering::SeqCst);
         self.put_back.load(Ordering::Relaxed)
     }

@@ -71,7 +71,7 @@ async fn ready(app: &Arc<App>, _: Call<AnyQuery>) -> ApiResult<Reply> {
 }
 
 /// Whether the database answers at all.
-pub async fn ask_database(app: &App) -> Result<(), StoreError> {
+pub(crate) async fn ask_database(app: &App) -> Result<(), StoreError> {
     app.pools.core.get().await?.simple_query("").await?;
     Ok(())
 }

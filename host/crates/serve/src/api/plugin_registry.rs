@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use uuid::Uuid;
 
-use super::plugins::listed;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
@@ -28,17 +28,12 @@ pub(super) fn routes() -> Vec<Route> {
 fn reading() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/plugin-registry", list).scope("plugins:read").describe(|op| {
-            op.named("listRegistry", "plugins", "All plugins that were found, with their states").replies_as(
-                200,
-                "Them.",
-                "application/json",
-                listed(&REPORT),
-            );
+            op.named("listRegistry", "plugins", "All plugins that were found, with their states").ok::<Registry>();
         }),
         Route::get("/v1/admin/plugin-registry/{name}", show).scope("plugins:read").describe(|op| {
             op.named("getRegistered", "plugins", "One plugin")
                 .param("name", "The plugin's name.", json!({}))
-                .replies_as(200, "It.", "application/json", one_plugin());
+                .ok::<RegistryItem>();
         }),
     ]
 }
@@ -49,12 +44,7 @@ fn managing() -> Vec<Route> {
             .scope("plugins:manage")
             .audits(AuditAction::RescanPlugins)
             .describe(|op| {
-                op.named("rescanPlugins", "plugins", "Scan the plugins folder again").replies_as(
-                    200,
-                    "All plugins that were found.",
-                    "application/json",
-                    listed(&REPORT),
-                );
+                op.named("rescanPlugins", "plugins", "Scan the plugins folder again").ok::<Registry>();
             }),
         Route::post("/v1/admin/plugin-registry/{name}/enable", enable)
             .scope("plugins:manage")
@@ -62,7 +52,7 @@ fn managing() -> Vec<Route> {
             .describe(|op| {
                 op.named("enablePlugin", "plugins", "Enable a plugin, on every host of the database")
                     .param("name", "The plugin's name.", json!({}))
-                    .replies_as(200, "It.", "application/json", one_plugin());
+                    .ok::<RegistryItem>();
             }),
         Route::post("/v1/admin/plugin-registry/{name}/disable", disable)
             .scope("plugins:manage")
@@ -70,7 +60,7 @@ fn managing() -> Vec<Route> {
             .describe(|op| {
                 op.named("disablePlugin", "plugins", "Disable a plugin, on every host of the database")
                     .param("name", "The plugin's name.", json!({}))
-                    .replies_as(200, "It.", "application/json", one_plugin());
+                    .ok::<RegistryItem>();
             }),
         Route::post("/v1/admin/plugin-registry/{name}/reload", reload)
             .scope("plugins:manage")
@@ -82,7 +72,7 @@ fn managing() -> Vec<Route> {
                          service and `refusal` says why.",
                     )
                     .param("name", "The plugin's name.", json!({}))
-                    .replies_as(200, "It.", "application/json", one_plugin())
+                    .ok::<RegistryItem>()
                     .refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
             }),
         Route::post("/v1/admin/plugin-registry/{name}/rollback", roll_back)
@@ -96,7 +86,7 @@ fn managing() -> Vec<Route> {
                          host.",
                     )
                     .param("name", "The plugin's name.", json!({}))
-                    .replies_as(200, "It.", "application/json", one_plugin())
+                    .ok::<RegistryItem>()
                     .refuses(&[&codes::CONFLICT, &codes::DESTRUCTIVE_MIGRATION]);
             }),
     ]
@@ -111,12 +101,30 @@ struct RollBack {
     sha256: Option<String>,
 }
 
-/// Members that every plugin of the registry is shown with.
-const REPORT: [&str; 5] = ["name", "package", "state", "refusal", "warnings"];
+/// Every plugin that was found, as this host sees it.
+#[derive(Serialize, JsonSchema)]
+struct Registry {
+    items: Vec<PluginReport>,
+    host_id: Uuid,
+}
 
-/// What an answer with one plugin of the registry looks like.
-pub(super) fn one_plugin() -> Value {
-    json!({"type": "object", "required": ["item"], "properties": {"item": {"type": "object", "required": REPORT}}})
+/// One plugin, as this host sees it.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RegistryItem {
+    item: PluginReport,
+    host_id: Uuid,
+    /// Once it is disabled: what other plugins lack without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<Vec<String>>,
+}
+
+impl RegistryItem {
+    /// The plugin of this name.
+    pub(super) fn find(app: &App, reports: Vec<PluginReport>, name: &str) -> ApiResult<Self> {
+        let item = reports.into_iter().find(|report| report.name == name);
+        let item = item.ok_or_else(|| ApiError::not_found("plugin"))?;
+        Ok(Self { item, host_id: app.host_id, warnings: None })
+    }
 }
 
 /// Every plugin that was found, with the times of its scheduled jobs.
@@ -141,9 +149,7 @@ async fn reports(app: &App) -> ApiResult<Vec<PluginReport>> {
 
 /// The plugin that the path names, as it stands now.
 pub(super) async fn answer(app: &App, name: &str) -> ApiResult<Reply> {
-    let report = reports(app).await?.into_iter().find(|report| report.name == name);
-    let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
-    reply::ok(&json!({"item": report, "host_id": app.host_id}))
+    reply::ok(&RegistryItem::find(app, reports(app).await?, name)?)
 }
 
 /// The name in the path, when there is such a plugin.
@@ -157,7 +163,7 @@ pub(super) fn named(app: &App, call: &CallHead) -> ApiResult<String> {
 
 async fn list(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
     app.wait_for_plugins(None).await;
-    reply::ok(&json!({"items": reports(app).await?, "host_id": app.host_id}))
+    reply::ok(&Registry { items: reports(app).await?, host_id: app.host_id })
 }
 
 async fn show(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
@@ -232,7 +238,6 @@ async fn set_disabled(app: Arc<App>, call: Call, disabled: bool) -> ApiResult<Re
     }
     let reports = app.plugins.reports();
     let warnings = if disabled { readers_without(&name, &reports) } else { Vec::new() };
-    let report = reports.into_iter().find(|report| report.name == name);
-    let report = report.ok_or_else(|| ApiError::not_found("plugin"))?;
-    reply::ok(&json!({"item": report, "host_id": app.host_id, "warnings": warnings}))
+    let item = RegistryItem::find(&app, reports, &name)?;
+    reply::ok(&RegistryItem { warnings: Some(warnings), ..item })
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::plugin_registry::{answer, named, one_plugin};
+use super::plugin_registry::{RegistryItem, answer, named};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
@@ -43,7 +43,7 @@ pub(super) fn routes() -> Vec<Route> {
                      a backup first.",
                 )
                 .param("name", "The plugin's name.", json!({}))
-                .replies_as(200, "It.", "application/json", one_plugin())
+                .ok::<RegistryItem>()
                 .refuses(&[&codes::CONFLICT]);
             }),
         Route::post("/v1/admin/plugin-registry/{name}/accept-signer", accept_signer)
@@ -56,7 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
                      name.",
                     )
                     .param("name", "The plugin's name.", json!({}))
-                    .replies_as(200, "It.", "application/json", one_plugin())
+                    .ok::<RegistryItem>()
                     .refuses(&[&codes::CONFLICT]);
             }),
     ]

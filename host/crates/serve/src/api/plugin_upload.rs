@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
-use super::plugin_registry::one_plugin;
+use super::plugin_registry::RegistryItem;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::{App, Route},
@@ -46,12 +46,7 @@ pub(super) fn routes() -> Vec<Route> {
                     )
                     .header("Plugin-Signature", "The minisign file of the library, in base64.")
                     .body("application/octet-stream", json!({"type": "string", "format": "binary"}))
-                    .replies_as(
-                        201,
-                        "Stored in the plugins folder; this is its state.",
-                        "application/json",
-                        one_plugin(),
-                    )
+                    .replies_with::<RegistryItem>(201, "Stored in the plugins folder; this is its state.")
                     .fails(&[408, 413])
                     .refuses(&[&codes::CONFLICT, &codes::FORBIDDEN, &codes::VALIDATION_FAILED, &codes::STORAGE_FULL]);
             }),
@@ -63,11 +58,7 @@ async fn upload(app: &Arc<App>, call: Call<NoQuery, RawBody>) -> ApiResult<Reply
     let UploadReport { name, version, sha256, signed_by } = receive(app, &call, &mut stream).await?;
     let detail = json!({"version": version, "sha256": sha256, "signed_by": signed_by});
     app.audit.done(&call, Some(name.clone()), Some(detail)).await;
-    let report = app.plugins.reports().into_iter().find(|report| report.name == name);
-    let answered = json!({"item": report, "host_id": app.host_id});
-    let mut reply = reply::ok(&answered)?;
-    *reply.status_mut() = StatusCode::CREATED;
-    Ok(reply)
+    reply::json(StatusCode::CREATED, &RegistryItem::find(app, app.plugins.reports(), &name)?)
 }
 
 async fn receive(app: &App, call: &CallHead, stream: &mut RequestBody) -> ApiResult<UploadReport> {

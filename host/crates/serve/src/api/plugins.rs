@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, header};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::http::error::ApiResult;
 use crate::{
@@ -15,29 +17,14 @@ use crate::{
         reply::{self, Reply},
     },
 };
-use cardinal_package::manifest::SCHEMA;
+use cardinal_package::manifest::{CardAction, CardTab, ListColumn, Manifest, PluginPage, SCHEMA};
+use cardinal_plugin_host::frontend::MainModule;
 
 pub fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/plugins", list_for_ui).authenticated().describe(|op| {
             op.named("listPlugins", "plugins", "Active plugins that the caller may read, as the Admin UI draws them")
-                .replies_as(
-                    200,
-                    "Them.",
-                    "application/json",
-                    listed(&[
-                        "name",
-                        "version",
-                        "title",
-                        "tabs",
-                        "pages",
-                        "list_columns",
-                        "card_actions",
-                        "frontend",
-                        "provides_kinds",
-                        "reads_kinds",
-                    ]),
-                );
+                .ok::<ActivePlugins>();
         }),
         // Public: editors fetch what `$schema` names without a credential.
         Route::get("/v1/admin/plugin-manifest.schema.json", manifest_schema).public().describe(|op| {
@@ -48,9 +35,28 @@ pub fn routes() -> Vec<Route> {
     ]
 }
 
-pub(super) fn listed(members: &[&str]) -> Value {
-    json!({"type": "object", "required": ["items"],
-        "properties": {"items": {"type": "array", "items": {"type": "object", "required": members}}}})
+/// The active plugins that the caller may read.
+#[derive(Serialize, JsonSchema)]
+struct ActivePlugins<'a> {
+    items: Vec<ActivePlugin<'a>>,
+}
+
+/// An active plugin, as the Admin UI draws it.
+#[derive(Serialize, JsonSchema)]
+struct ActivePlugin<'a> {
+    name: &'a str,
+    version: String,
+    title: &'a str,
+    description: Option<&'a str>,
+    api_prefix: Option<&'a str>,
+    tabs: &'a [CardTab],
+    pages: &'a [PluginPage],
+    list_columns: &'a [ListColumn],
+    card_actions: &'a [CardAction],
+    /// None where it brings no files of its own.
+    frontend: Option<&'a MainModule>,
+    provides_kinds: &'a [String],
+    reads_kinds: &'a [String],
 }
 
 /// The active plugins that the caller may read, with what the Admin UI draws of them.
@@ -58,28 +64,30 @@ async fn list_for_ui(app: &Arc<App>, call: Call) -> ApiResult<Reply> {
     let caller = call.caller()?;
     app.wait_for_plugins(None).await;
     let snapshot = app.plugins.snapshot();
-    let items: Vec<Value> = snapshot
+    let items = snapshot
         .active()
         .filter(|plugin| caller.holds(&format!("plugin:{}:read", plugin.manifest.name)))
-        .map(|plugin| {
-            let manifest = &plugin.manifest;
-            json!({
-                "name": manifest.name,
-                "version": manifest.version.to_string(),
-                "title": manifest.title.as_ref().unwrap_or(&manifest.name),
-                "description": manifest.description,
-                "api_prefix": manifest.api_prefix(),
-                "tabs": manifest.contributes.card_tabs,
-                "pages": manifest.contributes.pages,
-                "list_columns": manifest.contributes.list_columns,
-                "card_actions": manifest.contributes.card_actions,
-                "frontend": snapshot.frontend(&manifest.name),
-                "provides_kinds": manifest.provides_kinds,
-                "reads_kinds": manifest.reads_kinds,
-            })
-        })
+        .map(|plugin| active_plugin(&plugin.manifest, snapshot.frontend(&plugin.manifest.name)))
         .collect();
-    reply::ok(&json!({"items": items}))
+    reply::ok(&ActivePlugins { items })
+}
+
+fn active_plugin<'a>(manifest: &'a Manifest, frontend: Option<&'a MainModule>) -> ActivePlugin<'a> {
+    let contributes = &manifest.contributes;
+    ActivePlugin {
+        name: &manifest.name,
+        version: manifest.version.to_string(),
+        title: manifest.display_title(),
+        description: manifest.description.as_deref(),
+        api_prefix: manifest.api_prefix(),
+        tabs: &contributes.card_tabs,
+        pages: &contributes.pages,
+        list_columns: &contributes.list_columns,
+        card_actions: &contributes.card_actions,
+        frontend,
+        provides_kinds: &manifest.provides_kinds,
+        reads_kinds: &manifest.reads_kinds,
+    }
 }
 
 async fn manifest_schema(_: &Arc<App>, _: Call) -> ApiResult<Reply> {

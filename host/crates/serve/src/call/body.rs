@@ -23,7 +23,7 @@ pub enum Reads {
 
 impl Reads {
     /// Types of media that are taken; none where the host reads no body ahead.
-    pub fn media_types(self) -> &'static [&'static str] {
+    pub(crate) fn media_types(self) -> &'static [&'static str] {
         match self {
             Self::Nothing | Self::Stream => &[],
             Self::Json => &["application/json"],

@@ -36,7 +36,7 @@ impl Credential {
     }
 
     /// What a request carried in its `Authorization`.
-    pub fn from_header(value: HeaderValue, peer: IpAddr) -> Self {
+    pub(crate) fn from_header(value: HeaderValue, peer: IpAddr) -> Self {
         Self { authorization: vec![value], local: None, peer }
     }
 

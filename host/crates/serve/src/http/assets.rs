@@ -19,14 +19,14 @@ use cardinal_base::{coding::Coding, hex::hex};
 
 /// Nothing inline, nothing from elsewhere; strings become HTML only through the page's own sanitizer. Pictures of
 /// others come through the host (`/v1/admin/pictures`) and stand in the page as blobs.
-pub const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+pub(crate) const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; frame-src 'self'; base-uri 'none'; \
     form-action 'self'; frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; \
     trusted-types svelte-trusted-html plugin-html default";
 
 /// The frame in which a plugin's tab runs apart from the page: an origin of its own, no requests but for scripts of
 /// ours. What it wants else it asks the page for.
-pub const FRAME_SECURITY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'self'; img-src blob: data:; \
+pub(crate) const FRAME_SECURITY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'self'; img-src blob: data:; \
     font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; object-src 'none'; \
     require-trusted-types-for 'script'; trusted-types svelte-trusted-html plugin-html default";
 
@@ -53,7 +53,7 @@ struct File {
 
 /// What of a request decides the answer.
 #[derive(Clone, Copy, Debug)]
-pub struct AssetRequest<'a> {
+pub(crate) struct AssetRequest<'a> {
     /// The whole path, beginning with `/admin`.
     pub path: &'a str,
     pub accept_encoding: Option<&'a str>,
@@ -63,7 +63,7 @@ pub struct AssetRequest<'a> {
 }
 
 impl<'a> AssetRequest<'a> {
-    pub fn new(path: &'a str, headers: &'a HeaderMap) -> Self {
+    pub(crate) fn new(path: &'a str, headers: &'a HeaderMap) -> Self {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         Self {
             path,
@@ -75,7 +75,7 @@ impl<'a> AssetRequest<'a> {
 }
 
 /// Whether the browser says that it opens a page; older ones only say that they would like HTML.
-pub fn is_navigation(headers: &HeaderMap) -> bool {
+pub(crate) fn is_navigation(headers: &HeaderMap) -> bool {
     match headers.get("sec-fetch-mode") {
         Some(mode) => mode == "navigate",
         None => headers

@@ -56,7 +56,7 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    pub fn new(method: &Method, headers: &HeaderMap) -> Self {
+    pub(crate) fn new(method: &Method, headers: &HeaderMap) -> Self {
         // Programs mostly ask for nothing, and this is looked at for every request.
         let Some(accepted) = coding::accept_encoding(headers) else { return Self::default() };
         if !matches!(*method, Method::GET | Method::HEAD) || headers.contains_key(header::RANGE) {

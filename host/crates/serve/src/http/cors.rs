@@ -82,7 +82,7 @@ impl Origins {
     }
 
     /// Adds the headers to an answer.
-    pub fn decorate(&self, rule: Rule, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    pub(crate) fn decorate(&self, rule: Rule, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if rule == Rule::Listed {
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }

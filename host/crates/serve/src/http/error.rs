@@ -23,7 +23,7 @@ struct Inner {
     cause: Option<anyhow::Error>,
 }
 
-pub type ApiResult<T> = Result<T, ApiError>;
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 /// How long a client is asked to wait when the answer is 503 and nothing better is known.
 const RETRY_AFTER_SECONDS: u32 = 1;
@@ -55,7 +55,7 @@ impl ApiError {
     }
 
     /// 405 with the methods that work.
-    pub fn method_not_allowed<'m>(methods: impl Iterator<Item = &'m Method>) -> Self {
+    pub(crate) fn method_not_allowed<'m>(methods: impl Iterator<Item = &'m Method>) -> Self {
         let mut allow = Vec::new();
         for method in methods {
             allow.push(method.as_str());
@@ -115,7 +115,7 @@ impl ApiError {
     }
 
     /// The same failure, sent so much later: the client has waited for that time already.
-    pub fn sent_after(self, time: Duration) -> Self {
+    pub(crate) fn sent_after(self, time: Duration) -> Self {
         match self.retry_after_seconds() {
             Some(seconds) => {
                 let waited = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
@@ -168,7 +168,7 @@ impl ApiError {
     }
 
     /// The problem document.
-    pub fn to_problem(&self, base_url: &str, request_id: &str) -> Value {
+    pub(crate) fn to_problem(&self, base_url: &str, request_id: &str) -> Value {
         let inner = &self.0;
         let mut problem = json!({
             "type": format!("{base_url}/problems/{}", inner.code),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use cardinal_base::config::Cidr;
 
-pub const X_FORWARDED_FOR: &str = "x-forwarded-for";
+pub(crate) const X_FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// A connection's end, and the client behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ const UNDECLARED: usize = 8;
 
 impl UndeclaredProxies {
     /// Looks at a request of a peer that is not trusted.
-    pub fn note(&self, peer: IpAddr, headers: &HeaderMap) {
+    pub(crate) fn note(&self, peer: IpAddr, headers: &HeaderMap) {
         if !headers.contains_key(X_FORWARDED_FOR) && !headers.contains_key(header::FORWARDED) {
             return;
         }
@@ -45,7 +45,7 @@ impl UndeclaredProxies {
         );
     }
 
-    pub fn seen(&self) -> Vec<IpAddr> {
+    pub(crate) fn seen(&self) -> Vec<IpAddr> {
         self.0.lock().clone()
     }
 }

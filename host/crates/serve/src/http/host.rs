@@ -32,7 +32,7 @@ impl Hosts {
     }
 
     /// Whether proxied pages have hosts of their own.
-    pub fn set_the_proxy_apart(&self) -> bool {
+    pub(crate) fn set_the_proxy_apart(&self) -> bool {
         !self.proxied.is_empty()
     }
 

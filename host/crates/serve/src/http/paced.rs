@@ -15,7 +15,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Bounds how long nothing at all can be written; each byte that is taken starts the time anew.
-pub struct WriteTimeout<T> {
+pub(crate) struct WriteTimeout<T> {
     io: T,
     limit: Duration,
     stall: Stall,
@@ -23,12 +23,12 @@ pub struct WriteTimeout<T> {
 }
 
 impl<T> WriteTimeout<T> {
-    pub fn new(io: T, limit: Duration) -> Self {
+    pub(crate) fn new(io: T, limit: Duration) -> Self {
         Self { io, limit, stall: Stall::default(), stalled: Arc::default() }
     }
 
     /// Whether bytes wait for the other end now.
-    pub fn stalled(&self) -> Arc<AtomicBool> {
+    pub(crate) fn stalled(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stalled)
     }
 
@@ -50,23 +50,23 @@ impl<T> WriteTimeout<T> {
 
 /// How long something has stood still. Costs nothing while it moves.
 #[derive(Default)]
-pub struct Stall {
+pub(crate) struct Stall {
     timer: Option<Pin<Box<Sleep>>>,
     running: bool,
 }
 
 impl Stall {
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.running
     }
 
     /// It moves again.
-    pub fn over(&mut self) {
+    pub(crate) fn over(&mut self) {
         self.running = false;
     }
 
     /// It stands still; ready once it has for `limit`.
-    pub fn poll(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
         if !self.running {
             self.running = true;

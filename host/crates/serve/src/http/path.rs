@@ -12,13 +12,13 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{codes, config::own_paths::is_own};
 
 /// Below this, plugins serve: `{prefix}` is a plugin's.
-pub const PLUGIN_ROOT: &str = "/v1/admin/plugins/";
+pub(crate) const PLUGIN_ROOT: &str = "/v1/admin/plugins/";
 /// The paths below it, as the log calls them while the plugin's own route is not known.
 pub const PLUGIN_PATHS: [&str; 3] =
     ["/v1/admin/plugins/{prefix}", "/v1/admin/plugins/{prefix}/", "/v1/admin/plugins/{prefix}/{*rest}"];
 
 /// The longest path and query together.
-pub const URI_LIMIT: usize = 8 * 1024;
+pub(crate) const URI_LIMIT: usize = 8 * 1024;
 
 /// Refuses what is too long, has control bytes, or spells one of our own paths unusually.
 pub fn check(uri: &http::Uri) -> ApiResult<()> {
@@ -72,7 +72,7 @@ fn is_own_decoded_again(decoded: &str) -> bool {
 }
 
 /// Whether some segment climbs, in whatever spelling: what is proxied below a prefix stays below it.
-pub fn climbs(path: &str) -> bool {
+pub(crate) fn climbs(path: &str) -> bool {
     let climbing = |path: &str| path.split(['/', '\\']).any(|segment| without_parameters(segment) == "..");
     if !path.contains('%') {
         return path.contains("..") && climbing(path);
@@ -87,7 +87,7 @@ fn without_parameters(segment: &str) -> &str {
 }
 
 /// Whether a path is ours and not for the public: everything but health and the error pages.
-pub fn is_private(path: &str) -> bool {
+pub(crate) fn is_private(path: &str) -> bool {
     is_own(path) && !["/healthz", "/readyz"].contains(&path) && !path.starts_with("/problems")
 }
 
@@ -99,7 +99,7 @@ fn is_own_plainly(path: &str) -> bool {
 
 /// The path as a log may show it: a segment that holds a credential is masked. None belongs there, and people put them
 /// there all the same.
-pub fn for_log(path: &str) -> Cow<'_, str> {
+pub(crate) fn for_log(path: &str) -> Cow<'_, str> {
     if !path.split('/').any(holds_credential) {
         return Cow::Borrowed(path);
     }

@@ -8,7 +8,7 @@ use http::{HeaderValue, Response, header};
 use super::body::Body;
 
 /// A failure as a problem document.
-pub fn respond(error: &ApiError, base_url: &str, request_id: &str) -> Response<Body> {
+pub(crate) fn respond(error: &ApiError, base_url: &str, request_id: &str) -> Response<Body> {
     let problem = error.to_problem(base_url, request_id);
     let mut response = Response::new(Body::full(Bytes::from(problem.to_string())));
     *response.status_mut() = error.status();

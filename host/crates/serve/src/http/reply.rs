@@ -19,7 +19,7 @@ pub type Reply = Response<Body>;
 
 /// A mark on a reply that ends by itself when its caller may no longer read it.
 #[derive(Clone, Copy)]
-pub struct WatchesItself;
+pub(crate) struct WatchesItself;
 
 /// A JSON body.
 pub fn json(status: StatusCode, value: &impl Serialize) -> ApiResult<Reply> {
@@ -53,7 +53,7 @@ fn located(status: StatusCode, location: &str, value: &impl Serialize) -> ApiRes
 }
 
 /// 204.
-pub fn no_content() -> Reply {
+pub(crate) fn no_content() -> Reply {
     status(StatusCode::NO_CONTENT)
 }
 

@@ -21,7 +21,7 @@ use crate::http::{
 use cardinal_base::codes;
 
 /// How long a request body may take to arrive in whole.
-pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How much of a body that nobody wants is still read, and for how long.
 const DRAINED_BYTES: usize = 128 << 20;
@@ -42,7 +42,7 @@ struct OpenBody {
 
 impl RequestBody {
     /// The request as hyper has read it, on the runtime of its connection.
-    pub fn from_request(request: Request<Incoming>) -> Request<Self> {
+    pub(crate) fn from_request(request: Request<Incoming>) -> Request<Self> {
         let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
         let is_sent =
             request.version() != Version::HTTP_11 || !request.headers().get(header::EXPECT).is_some_and(expects);
@@ -55,7 +55,7 @@ impl RequestBody {
     }
 
     /// Whether the client waits for our `100 Continue` with it.
-    pub fn waits_to_be_asked(&self) -> bool {
+    pub(crate) fn waits_to_be_asked(&self) -> bool {
         self.0.as_ref().is_some_and(|coming| !coming.is_sent)
     }
 }

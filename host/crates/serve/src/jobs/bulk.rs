@@ -17,7 +17,7 @@ use cardinal_plugin_host::registry::Registry;
 use cardinal_store::{card_bulk::BulkAction, jobs::Expectation};
 
 /// Cards that can be named one by one; more are picked by a filter.
-pub const IDS_LIMIT: usize = 10_000;
+pub(crate) const IDS_LIMIT: usize = 10_000;
 
 /// Bytes of a value that cards are given. Each card's history keeps it.
 const VALUE_LIMIT: usize = 64 << 10;
@@ -88,7 +88,7 @@ impl Action {
     }
 
     /// What is done to each card; `None` is a tool's business.
-    pub fn bulk_action(self, args: &Value) -> Option<BulkAction> {
+    pub(crate) fn bulk_action(self, args: &Value) -> Option<BulkAction> {
         let text = |name: &str| args.get(name)?.as_str().map(str::to_owned);
         match self {
             Self::Archive => Some(BulkAction::SetStatus(Status::Archived.name())),
@@ -105,7 +105,7 @@ impl Action {
 
 impl BulkRequest {
     /// What is wrong with it is 422; what the caller may not do is 403.
-    pub fn check(self, caller: &Caller, registry: &Registry) -> ApiResult<Bulk> {
+    pub(crate) fn check(self, caller: &Caller, registry: &Registry) -> ApiResult<Bulk> {
         let is_counted = self.expected_count.is_some();
         let bulk = self.check_uncounted(caller, registry)?;
         // An empty filter picks every card there is.
@@ -117,7 +117,7 @@ impl BulkRequest {
     }
 
     /// The same of what may not be run yet: nobody need know how many cards it is for.
-    pub fn check_uncounted(self, caller: &Caller, registry: &Registry) -> ApiResult<Bulk> {
+    pub(crate) fn check_uncounted(self, caller: &Caller, registry: &Registry) -> ApiResult<Bulk> {
         if self.action != Action::PluginTool && !caller.holds("cards:write") {
             return Err(insufficient("cards:write").into());
         }

@@ -26,7 +26,7 @@ use cardinal_store::{
 };
 
 /// Imports that one host reads at the same time.
-pub const MAX_IMPORTS: usize = 4;
+pub(crate) const MAX_IMPORTS: usize = 4;
 /// The answer waits so long, once the whole body is read, for the import to be over.
 const ANSWER_AFTER: Duration = Duration::from_secs(2);
 
@@ -64,7 +64,7 @@ pub struct ImportHandle {
 
 impl ImportHandle {
     /// The job as it is soon after the whole body was read, or over already.
-    pub async fn read(self, jobs: &Jobs) -> ApiResult<Job> {
+    pub(crate) async fn read(self, jobs: &Jobs) -> ApiResult<Job> {
         // A sender that is dropped says as much as one that speaks.
         let _ = self.read.await;
         match tokio::time::timeout(ANSWER_AFTER, self.over).await {

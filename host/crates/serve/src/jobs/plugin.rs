@@ -51,7 +51,7 @@ const REPLACED: &str = "The plugin or its host was replaced while the job was ru
 
 /// A plugin's job, as it is asked for.
 #[derive(Debug)]
-pub struct PluginJobRequest {
+pub(crate) struct PluginJobRequest {
     pub plugin: String,
     pub name: String,
     pub args: Map<String, Value>,
@@ -60,7 +60,7 @@ pub struct PluginJobRequest {
 impl Jobs {
     /// Queues a job of a plugin for `caller`. 422 when there is no such job or it takes no such arguments, 403 when the
     /// caller may not start it.
-    pub async fn start_plugin_job(
+    pub(crate) async fn start_plugin_job(
         &self,
         caller: &Caller,
         request_id: &str,

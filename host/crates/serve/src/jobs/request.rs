@@ -17,7 +17,7 @@ const NO_DRY_RUN: &str = "Only the plugin knows what would change.";
 /// What is to be done, and to which cards.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct JobRequest {
+pub(crate) struct JobRequest {
     action: JobAction,
     ids: Option<Vec<Uuid>>,
     filter: Option<FilterQuery>,
@@ -52,14 +52,14 @@ enum JobAction {
 
 /// Which of the two it is.
 #[derive(Debug)]
-pub enum JobRequestKind {
+pub(crate) enum JobRequestKind {
     Bulk(BulkRequest),
     Plugin(PluginJobRequest),
 }
 
 impl JobRequest {
     /// 422 for members that the action does not have.
-    pub fn split(self) -> ApiResult<JobRequestKind> {
+    pub(crate) fn split(self) -> ApiResult<JobRequestKind> {
         let Self { action, ids, filter, expected_count, plugin, name, dry_run, args } = self;
         let action = match action {
             JobAction::Archive => Action::Archive,

@@ -310,7 +310,7 @@ impl Confirmations {
 
     /// Takes what a session's client has answered; `false` when it was not asked, or the question does not wait any
     /// more.
-    pub async fn take_reply(
+    pub(crate) async fn take_reply(
         &self,
         caller: &Caller,
         session: (Uuid, Option<&str>),

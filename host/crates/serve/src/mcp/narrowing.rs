@@ -97,7 +97,7 @@ impl Narrowing {
         self.lists.iter().all(|list| list.iter().any(|pattern| fits(pattern, name)))
     }
 
-    pub fn is_narrow(&self) -> bool {
+    pub(crate) fn is_narrow(&self) -> bool {
         self.read_only || !self.lists.is_empty()
     }
 

@@ -81,7 +81,7 @@ pub struct Session {
 }
 
 /// A request or a stream of a session, for as long as it lasts.
-pub struct Use(Arc<Session>);
+pub(crate) struct Use(Arc<Session>);
 
 impl Drop for Use {
     fn drop(&mut self) {
@@ -132,7 +132,7 @@ impl Session {
     }
 
     /// Forgets the protocol library's session, which has ended by itself.
-    pub async fn forget_inner(&self, id: &str) {
+    pub(crate) async fn forget_inner(&self, id: &str) {
         let mut inner = self.inner.lock().await;
         if inner.as_deref() == Some(id) {
             *inner = None;
@@ -140,7 +140,7 @@ impl Session {
     }
 
     /// How long its client is to open no stream again, where it was displaced.
-    pub fn stays_away(&self) -> Option<Duration> {
+    pub(crate) fn stays_away(&self) -> Option<Duration> {
         Some(self.stay_away.load(Ordering::Relaxed)).filter(|ms| *ms > 0).map(Duration::from_millis)
     }
 
@@ -153,7 +153,7 @@ impl Session {
     }
 
     /// Notes that something of the session has begun, which lasts as long as the result.
-    pub fn begin_use(self: &Arc<Self>) -> Use {
+    pub(crate) fn begin_use(self: &Arc<Self>) -> Use {
         self.uses.fetch_add(1, Ordering::Relaxed);
         Use(Arc::clone(self))
     }

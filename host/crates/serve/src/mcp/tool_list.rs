@@ -70,19 +70,19 @@ impl ToolList {
         Self(tools)
     }
 
-    pub fn get(&self, name: &str) -> Option<&ListedTool> {
+    pub(crate) fn get(&self, name: &str) -> Option<&ListedTool> {
         let at = self.0.binary_search_by(|listed| (*listed.tool.name).cmp(name)).ok()?;
         self.0.get(at)
     }
 
     /// What the caller may use.
-    pub fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a ListedTool> {
+    pub(crate) fn visible<'a>(&'a self, caller: &'a Caller) -> impl Iterator<Item = &'a ListedTool> {
         self.0.iter().filter(|listed| caller.holds(&listed.scope))
     }
 }
 
 impl ListedTool {
-    pub fn new(tool: Tool, scope: &str, requires_confirmation: bool) -> Self {
+    pub(crate) fn new(tool: Tool, scope: &str, requires_confirmation: bool) -> Self {
         let written = serde_json::to_vec(&tool).unwrap_or_default();
         let digest = Sha256::digest(&written).into();
         let has_headers = written.windows(HEADER_MARK.len()).any(|part| part == HEADER_MARK);
@@ -90,7 +90,7 @@ impl ListedTool {
     }
 
     /// Whether nothing says that it changes anything. That it cannot, the caller's scopes see to.
-    pub fn only_reads(&self) -> bool {
+    pub(crate) fn only_reads(&self) -> bool {
         let hints = self.tool.annotations.as_ref();
         let says_so = |hint: Option<bool>, wanted: bool| hint.is_none_or(|hint| hint == wanted);
         !self.requires_confirmation

@@ -73,7 +73,7 @@ impl<'g> Operation<'g> {
     }
 
     /// The parameters of a list that say which page.
-    pub fn paged(&mut self) -> &mut Self {
+    pub(crate) fn paged(&mut self) -> &mut Self {
         self.param(
             "limit",
             "Entries per page.",
@@ -83,7 +83,7 @@ impl<'g> Operation<'g> {
     }
 
     /// The parameters of a list of cards that say which.
-    pub fn card_filter(&mut self) -> &mut Self {
+    pub(crate) fn card_filter(&mut self) -> &mut Self {
         self.param(
             "q",
             "In title or SKU: anywhere from 3 characters on, else where they begin.",
@@ -131,7 +131,7 @@ impl<'g> Operation<'g> {
     }
 
     /// The same, and it may be left out.
-    pub fn may_read<T: JsonSchema>(&mut self) -> &mut Self {
+    pub(crate) fn may_read<T: JsonSchema>(&mut self) -> &mut Self {
         self.works_without_body = true;
         self.reads::<T>()
     }
@@ -157,19 +157,19 @@ impl<'g> Operation<'g> {
         self.replies_with::<T>(202, "Begun.").location(202)
     }
 
-    pub fn no_content(&mut self) -> &mut Self {
+    pub(crate) fn no_content(&mut self) -> &mut Self {
         self.replies.insert(204, reply("Done.", None));
         self
     }
 
     /// JSON with another status.
-    pub fn replies_with<T: JsonSchema>(&mut self, status: u16, description: &str) -> &mut Self {
+    pub(crate) fn replies_with<T: JsonSchema>(&mut self, status: u16, description: &str) -> &mut Self {
         let schema = self.written.subschema_for::<T>().to_value();
         self.replies_as(status, description, "application/json", schema)
     }
 
     /// A body of another type.
-    pub fn replies_as(&mut self, status: u16, description: &str, media_type: &str, schema: Value) -> &mut Self {
+    pub(crate) fn replies_as(&mut self, status: u16, description: &str, media_type: &str, schema: Value) -> &mut Self {
         let known = self.replies.entry(status).or_insert_with(|| reply(description, None));
         known["content"][media_type] = json!({"schema": schema});
         self
@@ -197,7 +197,7 @@ impl<'g> Operation<'g> {
     }
 
     /// `If-None-Match`, and 304 when nothing has changed.
-    pub fn unless_known(&mut self) -> &mut Self {
+    pub(crate) fn unless_known(&mut self) -> &mut Self {
         self.etag().header("If-None-Match", "An `ETag`: 304 when the object still has it.");
         self.replies.insert(304, json!({"description": "Unchanged.", "headers": {"ETag": shared::header("ETag")}}));
         self

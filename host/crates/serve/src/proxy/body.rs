@@ -96,7 +96,7 @@ impl Progress {
     }
 
     /// How long the upstream has had everything there was to have; zero while the client is waited for.
-    pub fn upstream_idle(&self) -> Duration {
+    pub(crate) fn upstream_idle(&self) -> Duration {
         // A shut gate has a time of its own.
         if self.waiting.load(Ordering::Acquire) || self.gate.load(Ordering::Acquire) == SHUT {
             return Duration::ZERO;
@@ -199,7 +199,7 @@ impl Body for Upload {
 
 /// An answer's body, from the upstream to the client. When it breaks off, so does the client's connection: an answer
 /// that merely ended would pass for a whole one.
-pub struct Download {
+pub(crate) struct Download {
     body: Incoming,
     idle: Duration,
     stall: Stall,
@@ -209,7 +209,7 @@ pub struct Download {
 }
 
 impl Download {
-    pub fn new(
+    pub(crate) fn new(
         body: Incoming,
         idle: Duration,
         upload: Option<Arc<Progress>>,

@@ -27,7 +27,7 @@ const OWN_BEARERS: [&[u8]; 2] = [b"mpk_", b"mps_"];
 const HTTP_ITSELF: [&str; 4] = ["h2c", "h2", "http", "tls"];
 
 /// The script of a service worker is asked for, which would take over an origin's pages.
-pub fn wants_service_worker(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_service_worker(headers: &HeaderMap) -> bool {
     headers.get(SERVICE_WORKER).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"script"))
 }
 
@@ -80,7 +80,7 @@ pub fn forward(headers: &mut HeaderMap, way: &Forwarding<'_>) {
 }
 
 /// From the headers of an upstream to those for its client.
-pub fn hand_back(headers: &mut HeaderMap, route: &Route) {
+pub(crate) fn hand_back(headers: &mut HeaderMap, route: &Route) {
     let encoded = headers.contains_key(header::TRANSFER_ENCODING);
     drop_hop_by_hop(headers);
     if encoded {
@@ -96,7 +96,7 @@ pub fn hand_back(headers: &mut HeaderMap, route: &Route) {
 }
 
 /// What may not come as a trailer either, where some servers take it for a header.
-pub fn clean_trailers(trailers: &mut HeaderMap) {
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     drop_hop_by_hop(trailers);
     drop_claims(trailers, false);
     for name in [header::AUTHORIZATION, header::HOST, header::CONTENT_LENGTH, header::VIA] {
@@ -107,7 +107,7 @@ pub fn clean_trailers(trailers: &mut HeaderMap) {
     }
 }
 
-pub fn is_html(headers: &HeaderMap) -> bool {
+pub(crate) fn is_html(headers: &HeaderMap) -> bool {
     let html = |value: &[u8]| value.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"text/html"));
     headers.get(header::CONTENT_TYPE).is_some_and(|value| html(value.as_bytes()))
 }

@@ -25,12 +25,12 @@ pub struct StoredRoutes {
 }
 
 impl StoredRoutes {
-    pub fn new(settings: Vec<ProxyRoute>) -> Self {
+    pub(crate) fn new(settings: Vec<ProxyRoute>) -> Self {
         Self { settings, in_force: Mutex::new(0) }
     }
 
     /// The stored routes as they are now, which are then in force here.
-    pub async fn read(&self, pool: &Pool, proxy: &Proxy) -> ApiResult<ProxyRoutesRecord> {
+    pub(crate) async fn read(&self, pool: &Pool, proxy: &Proxy) -> ApiResult<ProxyRoutesRecord> {
         let mut in_force = self.in_force.lock().await;
         let stored = proxy_routes::get(pool).await?;
         if stored.version != *in_force {
@@ -41,7 +41,7 @@ impl StoredRoutes {
     }
 
     /// Stores `lines` in the place of all others; gives what was there before and what is there now.
-    pub async fn replace(
+    pub(crate) async fn replace(
         &self,
         pool: &Pool,
         proxy: &Proxy,
@@ -58,7 +58,7 @@ impl StoredRoutes {
     }
 
     /// Follows what other hosts set, while this one lives.
-    pub async fn follow(&self, pool: &Pool, proxy: &Proxy) {
+    pub(crate) async fn follow(&self, pool: &Pool, proxy: &Proxy) {
         let mut every = tokio::time::interval(REFRESH_INTERVAL);
         loop {
             every.tick().await;

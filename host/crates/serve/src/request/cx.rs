@@ -90,7 +90,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The row that fits, when there is one. A plugin's route has a meter of its own, which is found later.
-    pub fn set_row(&mut self, row: Option<Row<'a, App>>) {
+    pub(crate) fn set_row(&mut self, row: Option<Row<'a, App>>) {
         if let Some((route, meter)) = row {
             (self.route, self.template, self.meter) = (Some(route), route.path, Some(meter));
         }
@@ -111,7 +111,7 @@ impl<'a> Cx<'a> {
     }
 
     /// An administrative act that the caller may not do is counted in the audit log.
-    pub fn note_refusal(&self, outcome: &ApiResult<Reply>) {
+    pub(crate) fn note_refusal(&self, outcome: &ApiResult<Reply>) {
         let (Some(caller), Some(code)) = (&self.caller, audit::is_refusal(outcome)) else { return };
         let Some((route, act)) = self.route.and_then(|route| Some((route, route.audits?))) else { return };
         let target = router::find_object(route.path, self.uri.path());

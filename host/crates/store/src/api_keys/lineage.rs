@@ -18,9 +18,9 @@ use cardinal_base::scope::{SCOPE_LIMIT, ScopeSet};
 /// Why a key was revoked that went with its maker.
 pub const MAKER_REVOKED: &str = "its maker was revoked";
 /// Why a key was revoked that went with the key that it replaces or that replaced it.
-pub const ROTATION_REVOKED: &str = "revoked with its rotation";
+pub(crate) const ROTATION_REVOKED: &str = "revoked with its rotation";
 /// Why a key was revoked that its maker's remaining scopes leave nothing.
-pub const NO_SCOPES_LEFT: &str = "its maker lost its scopes";
+pub(crate) const NO_SCOPES_LEFT: &str = "its maker lost its scopes";
 
 /// `$1`, the keys that it replaces and those that replaced it.
 const ROTATIONS: &str = "rotations (id) AS (
@@ -52,7 +52,7 @@ pub struct Maker {
 
 /// `maker`, the key that it was made with, and so on. Revoked ones are among them: by revoking itself a key would
 /// free those that it made from the rate that they share.
-pub async fn from_maker(client: &impl GenericClient, maker: Uuid) -> Result<Vec<Maker>, StoreError> {
+pub(crate) async fn from_maker(client: &impl GenericClient, maker: Uuid) -> Result<Vec<Maker>, StoreError> {
     let sql = "WITH RECURSIVE makers AS (
                  SELECT id, budget_key_id, rate_per_minute, rate_burst, made_by_key_id, scopes, revoked_at
                  FROM public.admin_api_keys WHERE id = $1
@@ -82,26 +82,26 @@ pub async fn lock(tx: &Transaction<'_>, owner: Uuid) -> Result<(), StoreError> {
 }
 
 /// What a maker allows to those that it makes.
-pub struct MakerTerms {
+pub(crate) struct MakerTerms {
     pub expires_at: Option<OffsetDateTime>,
     scopes: ScopeSet,
 }
 
 impl MakerTerms {
     /// The first of `scopes` that the maker lacks.
-    pub fn lacked<'s>(&self, scopes: &'s [String]) -> Option<&'s str> {
+    pub(crate) fn lacked<'s>(&self, scopes: &'s [String]) -> Option<&'s str> {
         scopes.iter().map(String::as_str).find(|scope| !self.scopes.includes(&ScopeSet::lenient([scope])))
     }
 }
 
 /// The terms of a living key, which no change reaches until the transaction ends; `None` when it is revoked or has
 /// expired.
-pub async fn hold_living(tx: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
+pub(crate) async fn hold_living(tx: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
     hold(tx, id, "AND (expires_at IS NULL OR expires_at > now())").await
 }
 
 /// The same for a key that may have expired.
-pub async fn hold_unrevoked(tx: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
+pub(crate) async fn hold_unrevoked(tx: &Transaction<'_>, id: Uuid) -> Result<Option<MakerTerms>, StoreError> {
     hold(tx, id, "").await
 }
 
@@ -121,7 +121,7 @@ async fn hold(tx: &Transaction<'_>, id: Uuid, further: &str) -> Result<Option<Ma
 ///
 /// A successor has the maker of the old key. Where a key rotates one that was not made with it, whoever holds that key
 /// knows the new one, too, so that the new one goes with it.
-pub async fn maker_of_successor(
+pub(crate) async fn maker_of_successor(
     tx: &Transaction<'_>,
     old: Uuid,
     maker_of_old: Option<Uuid>,
@@ -146,7 +146,7 @@ pub async fn hand_over(tx: &Transaction<'_>, old: Uuid, successor: Uuid) -> Resu
 }
 
 /// Revokes the whole lineage of `id`, but for itself, and gives what was not revoked yet.
-pub async fn revoke_family(tx: &Transaction<'_>, id: Uuid) -> Result<Vec<KeyRecord>, StoreError> {
+pub(crate) async fn revoke_family(tx: &Transaction<'_>, id: Uuid) -> Result<Vec<KeyRecord>, StoreError> {
     let sql = format!(
         "WITH RECURSIVE {ROTATIONS}, {FAMILY}
          UPDATE public.admin_api_keys k SET revoked_at = now(),
@@ -159,7 +159,11 @@ pub async fn revoke_family(tx: &Transaction<'_>, id: Uuid) -> Result<Vec<KeyReco
 
 /// Leaves nothing in the lineage of `id` a scope beyond `scopes`, and gives what was changed. A key that is left
 /// without any is revoked.
-pub async fn narrow_family(tx: &Transaction<'_>, id: Uuid, scopes: &[String]) -> Result<Vec<KeyRecord>, StoreError> {
+pub(crate) async fn narrow_family(
+    tx: &Transaction<'_>,
+    id: Uuid,
+    scopes: &[String],
+) -> Result<Vec<KeyRecord>, StoreError> {
     let sql = format!(
         "WITH RECURSIVE {ROTATIONS}, {FAMILY}
          SELECT k.id, k.scopes FROM public.admin_api_keys k JOIN family USING (id)
@@ -186,7 +190,7 @@ pub async fn narrow_family(tx: &Transaction<'_>, id: Uuid, scopes: &[String]) ->
 }
 
 /// Nothing that was made with `id` lives longer than until `end`.
-pub async fn end_by(tx: &Transaction<'_>, id: Uuid, end: OffsetDateTime) -> Result<(), StoreError> {
+pub(crate) async fn end_by(tx: &Transaction<'_>, id: Uuid, end: OffsetDateTime) -> Result<(), StoreError> {
     let sql = "WITH RECURSIVE made (id) AS (
                  SELECT $1::uuid
                  UNION SELECT k.id FROM made JOIN public.admin_api_keys k ON k.made_by_key_id = made.id)

@@ -101,7 +101,7 @@ pub struct NumberedEvent {
 
 impl NumberedEvent {
     /// `data` is an object on one line, as PostgreSQL writes it.
-    pub fn new(id: i64, topic: Topic, kind: &str, at: OffsetDateTime, data: &str) -> Self {
+    pub(crate) fn new(id: i64, topic: Topic, kind: &str, at: OffsetDateTime, data: &str) -> Self {
         let mut text = String::with_capacity(data.len() + 160);
         let at = at.format(&Rfc3339).unwrap_or_default();
         let rest = data.trim_start().trim_start_matches('{').trim_start();

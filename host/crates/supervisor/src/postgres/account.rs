@@ -14,7 +14,7 @@ const ROOT: u32 = 0;
 ///
 /// # Errors
 /// The data belongs to an account that we cannot become, or this system has no unprivileged one.
-pub fn for_server(cluster: &Path) -> anyhow::Result<Option<Account>> {
+pub(crate) fn for_server(cluster: &Path) -> anyhow::Result<Option<Account>> {
     let me = rustix::process::geteuid().as_raw();
     let owner = match std::fs::metadata(cluster) {
         Ok(found) => Some(Account { user: found.uid(), group: found.gid() }),

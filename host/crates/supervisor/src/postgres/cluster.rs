@@ -69,20 +69,20 @@ const ACCESS: &str = "# Written by cardinal at every start; changes are lost.\nl
 
 /// `DATA_DIR/pg`: `cluster` is PostgreSQL's own folder, `run` holds the socket. Both are the server's user's.
 #[derive(Debug, Clone)]
-pub struct ClusterFolder {
+pub(crate) struct ClusterFolder {
     root: PathBuf,
 }
 
 impl ClusterFolder {
-    pub fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         Self { root }
     }
 
-    pub fn cluster(&self) -> PathBuf {
+    pub(crate) fn cluster(&self) -> PathBuf {
         self.root.join(CLUSTER)
     }
 
-    pub fn sockets(&self) -> PathBuf {
+    pub(crate) fn sockets(&self) -> PathBuf {
         self.root.join(SOCKETS)
     }
 
@@ -90,7 +90,7 @@ impl ClusterFolder {
     ///
     /// # Errors
     /// The folder is there and cannot be read.
-    pub fn major(&self) -> anyhow::Result<Option<u32>> {
+    pub(crate) fn major(&self) -> anyhow::Result<Option<u32>> {
         let file = self.cluster().join("PG_VERSION");
         match fs::read_to_string(&file) {
             Ok(text) => Ok(Some(text.trim().parse().with_context(|| format!("{} holds no version", file.display()))?)),
@@ -105,7 +105,7 @@ impl ClusterFolder {
     /// With the last words of initdb, if it was that.
     ///
     /// `clients` is a group whose members may connect to the socket, beside the server's user and root.
-    pub async fn prepare(
+    pub(crate) async fn prepare(
         &self,
         launcher: &Launcher,
         installation: &Installation,

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use cardinal_base::config;
 
 /// The oldest with the defaults for `public` that the isolation of plugins rests on.
-pub const MIN_MAJOR: u32 = 15;
+pub(crate) const MIN_MAJOR: u32 = 15;
 const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
 /// Where `scripts/run` puts a PostgreSQL of its own when the system has none: beside `DATA_DIR`.
 const VENDORED_FOLDER: &str = "postgres";
@@ -21,7 +21,7 @@ pub struct Installation {
 }
 
 impl Installation {
-    pub fn program(&self, name: &str) -> PathBuf {
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.bin_dir.join(name)
     }
 

@@ -38,13 +38,13 @@ pub enum IntakeError {
 }
 
 impl Intake {
-    pub fn new(body: RequestBody, is_gzip: bool) -> Self {
+    pub(crate) fn new(body: RequestBody, is_gzip: bool) -> Self {
         let unpacker = is_gzip.then(|| MultiGzDecoder::new(Vec::new()));
         Self { body, unpacker, packed: Bytes::new(), taken: 0, waiting_since: None }
     }
 
     /// What comes next; none at the end. May be dropped and asked again.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, IntakeError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, IntakeError> {
         loop {
             if let Some(piece) = self.unpacked()? {
                 return self.count(piece).map(Some);
@@ -90,7 +90,7 @@ impl Intake {
 
 impl IntakeError {
     /// As the answer to a request of which nothing was taken.
-    pub fn refused(self) -> ApiError {
+    pub(crate) fn refused(self) -> ApiError {
         let code = match &self {
             Self::BrokenOff(_) | Self::NotGzip => &codes::INVALID_REQUEST,
             Self::Silent => &codes::REQUEST_TIMEOUT,
@@ -104,7 +104,7 @@ impl IntakeError {
     }
 
     /// In words, for who reads what became of the job.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::BrokenOff(_) => "The body ended before it was complete.".to_owned(),
             Self::Silent => format!("No more of the body arrived for {} seconds.", IDLE_TIMEOUT.as_secs()),

@@ -74,7 +74,7 @@ impl Asker {
     }
 
     /// Whether the client can be told that its call waits.
-    pub const fn hears_progress(&self) -> bool {
+    pub(crate) const fn hears_progress(&self) -> bool {
         self.progress.is_some()
     }
 

@@ -39,7 +39,7 @@ impl Confirmations {
 
     /// The same for a call that is refused for what its card is by now; without a pin there is no such card. A card
     /// never comes back to a version, so nothing of what was asked will run.
-    pub async fn end_outdated(&self, call: &ToolCall<'_>) {
+    pub(crate) async fn end_outdated(&self, call: &ToolCall<'_>) {
         if let Err(error) = self.void_all_but(call, call.pinned().as_deref()).await {
             tracing::warn!(tool = call.tool.name, ?error, "failed to end what was asked about a card that has changed");
         }
@@ -53,7 +53,7 @@ impl Confirmations {
 
     /// Takes back that an approval was used: its cards or its package changed while the call began, and nothing was
     /// done.
-    pub async fn was_not_used(&self, id: Uuid) {
+    pub(crate) async fn was_not_used(&self, id: Uuid) {
         if let Err(error) = approvals::void_used(&self.pool, id).await {
             log_failure!(error, "failed to record that an approval was not used");
         }

@@ -22,7 +22,7 @@ pub enum QuestionChannel {
 }
 
 impl QuestionChannel {
-    pub const fn asked(self) -> FirstAsked {
+    pub(crate) const fn asked(self) -> FirstAsked {
         match self {
             Self::Session | Self::InputRequired => FirstAsked::Client,
             Self::Admin => FirstAsked::Admin,
@@ -89,7 +89,7 @@ impl<'a> ToolCall<'a> {
     ///
     /// # Errors
     /// As the walk of a request refuses it.
-    pub async fn may_still_run(&self) -> ApiResult<()> {
+    pub(crate) async fn may_still_run(&self) -> ApiResult<()> {
         let Some(origin) = &self.visit.origin else { return Ok(()) };
         let caller = origin.identify().await?;
         caller.require(MCP_USE)?;
