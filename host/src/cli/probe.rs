@@ -1,7 +1,7 @@
 use anyhow::Context as _;
 use rustix::process::Signal;
 
-use cardinal_control::sandbox::{self, probe_calls, programs};
+use cardinal_control::sandbox::{self, programs};
 use cardinal_plugin_host::probe;
 use cardinal_supervisor::launch;
 
@@ -24,8 +24,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
 /// In a process that is closed to others.
 pub(super) fn try_library(parent: u32, settings: String) -> anyhow::Result<()> {
     launch::end_with(parent, Signal::KILL)?;
-    if let Err(error) = programs::refuse().and_then(|()| probe_calls::restrict()) {
+    // While files in memory may be made.
+    let library = probe::child::receive();
+    if let Err(error) = programs::refuse().and_then(|()| sandbox::probe::restrict()) {
         tracing::debug!(%error, "this system does not filter system calls");
     }
-    probe::child::run(settings).context("answering the worker")
+    probe::child::run(library, settings).context("answering the worker")
 }

@@ -251,6 +251,9 @@ async fn routes_that_end_or_hold_their_process_are_refused_and_harm_nobody() {
     let host = Host::settings().plugins(plugins).start().await;
     let (worker, others) = (host.worker_pid(), Others::start(&host).await);
     for (package, sin, code, found) in [
+        // Were what starts probes gone, the next ones would not be tried.
+        ("r-owner", b"owner", "probe-failed", "SIGABRT"),
+        ("r-crowd", b"crowd", "probe-failed", "SIGKILL"),
         ("r-abort", b"abort", "probe-failed", "SIGABRT"),
         ("r-crash", b"crash", "probe-failed", "SIGSEGV"),
         ("r-exit", b"exit.", "probe-failed", "status 0"),

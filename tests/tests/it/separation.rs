@@ -389,9 +389,16 @@ async fn native_code_forges_no_line_of_the_log_and_loses_none_of_others() {
         let (forged, ()) = tokio::join!(owner.get(&forge), requests);
         assert!(forged.status == 200 && forged.text() == "forged", "{forged}");
         let dropped = "dropped lines that are not the host's";
-        eventually("what was dropped is counted", async || host.log().contains(dropped).then_some(())).await;
-        let log = host.log();
-        let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let read = |log: &str| log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<Value>>();
+        let of_who = |line: &&Value| line["path"] == format!("{UNRULY}/who") && line["process"] == "worker";
+        // Lines of requests wait for a moment in the worker.
+        let log = eventually("what was dropped is counted, and the last request has its line", async || {
+            let log = host.log();
+            let is_whole = log.contains(dropped) && read(&log).iter().filter(of_who).count() >= 200;
+            is_whole.then_some(log)
+        })
+        .await;
+        let lines = read(&log);
         let forged: Vec<&Value> = lines.iter().filter(|line| line.to_string().contains("forged")).collect();
         let message = "forged, and yet the worker's";
         let fair = |line: &Value| {
@@ -400,7 +407,6 @@ async fn native_code_forges_no_line_of_the_log_and_loses_none_of_others() {
         assert!(!forged.is_empty() && forged.iter().all(|line| fair(line)), "{forged:?}");
         let whole = log.lines().filter(|line| line.contains("forged")).all(|line| line.starts_with("{\"timestamp\""));
         assert!(whole && !log.contains('\x1b'), "{log}");
-        let of_who = |line: &&Value| line["path"] == format!("{UNRULY}/who") && line["process"] == "worker";
         assert_eq!(lines.iter().filter(of_who).count(), 200);
         // Lines of the supervisor are nobody's but the supervisor's.
         let supervisors =

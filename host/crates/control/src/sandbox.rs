@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 pub mod descriptor_calls;
 mod filter;
 mod mounts;
-pub mod probe_calls;
+pub mod probe;
+mod probe_calls;
 pub mod programs;
 pub mod system_calls;
 

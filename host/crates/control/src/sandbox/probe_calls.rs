@@ -1,28 +1,36 @@
-//! System calls that a process which tries a library has no use for: by which it would reach other processes of its
-//! user, stay when it is to end, or speak to somebody. `routes` does no I/O.
+//! The system calls of a process that tries a library: those that making an instance has a use for, and no other.
+//! `routes` does no I/O. What the list leaves out does not exist there (`ENOSYS`), and what would reach another process
+//! of the user, or outlive the probe, is refused (`EPERM`): signals, also those that a descriptor sends (`F_SETOWN`),
+//! priorities and processors of others, sockets, leases, files in memory.
 
-use anyhow::Context as _;
-use libc::c_long;
-use rustix::process::{Resource, Rlimit, getpid, setrlimit};
+use libc::{c_int, c_long};
+use rustix::process::getpid;
 use seccompiler::{SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompRule};
 
-use super::filter::{Rules, filter};
+use anyhow::Context as _;
 
-/// Seconds of a processor: more than its time limits leave it.
-const MAX_CPU_SECONDS: u64 = 60;
+use super::{
+    filter::{Rules, allow_only, filter},
+    system_calls::SOCKET_KIND,
+};
+
 /// To be sent to itself, as `abort` does, and to no other: the first argument is the process.
 const SIGNALS: [c_long; 4] = [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo];
-const ALWAYS: [c_long; 14] = [
+/// Refused in words that a caller understands, as they may be made by mistake.
+const REFUSED: [c_long; 17] = [
     libc::SYS_tkill,
     libc::SYS_pidfd_send_signal,
     libc::SYS_pidfd_open,
     // By its group it is ended.
     libc::SYS_setpgid,
     libc::SYS_setsid,
-    // Priorities of others; its own are of no use either.
+    // Priorities and processors of others; its own are of no use either.
     libc::SYS_setpriority,
     libc::SYS_ioprio_set,
     libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setaffinity,
     libc::SYS_socket,
     libc::SYS_bind,
     libc::SYS_listen,
@@ -30,21 +38,217 @@ const ALWAYS: [c_long; 14] = [
     libc::SYS_accept,
     libc::SYS_accept4,
 ];
+const MEMORY: [c_long; 10] = [
+    libc::SYS_brk,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_mincore,
+    libc::SYS_mlock,
+    libc::SYS_munlock,
+    libc::SYS_membarrier,
+    libc::SYS_getrandom,
+];
+const THREADS: [c_long; 14] = [
+    libc::SYS_set_tid_address,
+    libc::SYS_set_robust_list,
+    libc::SYS_get_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_futex,
+    libc::SYS_gettid,
+    libc::SYS_getcpu,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_restart_syscall,
+];
+/// What it asks about itself and the machine.
+const QUESTIONS: [c_long; 20] = [
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getpgid,
+    libc::SYS_getsid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getresuid,
+    libc::SYS_getresgid,
+    libc::SYS_getgroups,
+    libc::SYS_getpriority,
+    libc::SYS_getrusage,
+    libc::SYS_times,
+    libc::SYS_capget,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_umask,
+    libc::SYS_getcwd,
+    libc::SYS_prlimit64, // of itself alone: `system_calls.rs`
+];
+const TIME: [c_long; 13] = [
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_setitimer,
+    libc::SYS_getitimer,
+    libc::SYS_timer_create,
+    libc::SYS_timer_settime,
+    libc::SYS_timer_gettime,
+    libc::SYS_timer_delete,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+];
+const SIGNAL_HANDLING: [c_long; 6] = [
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sigaltstack,
+];
+/// Landlock decides which files these open; the probe has none that it may write to.
+const FILES: [c_long; 24] = [
+    libc::SYS_openat,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_lseek,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_getdents64,
+    libc::SYS_readlinkat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fadvise64,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+];
+/// What a runtime is made of; nothing of it reaches another process.
+const EVENTS: [c_long; 13] = [
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_eventfd2,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_pipe2,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_shutdown,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+];
+/// The same by names of before.
+#[cfg(target_arch = "x86_64")]
+const OLD: [c_long; 20] = [
+    libc::SYS_open,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_access,
+    libc::SYS_readlink,
+    libc::SYS_getdents,
+    libc::SYS_getrlimit,
+    libc::SYS_getpgrp,
+    libc::SYS_dup2,
+    libc::SYS_pipe,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_wait,
+    libc::SYS_eventfd,
+    libc::SYS_alarm,
+    libc::SYS_pause,
+    libc::SYS_time,
+    libc::SYS_arch_prctl,
+    libc::SYS_set_thread_area,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD: [c_long; 0] = [];
+
+/// Of `fcntl`. Whose signals a descriptor sends, leases and seals are not among them.
+const DESCRIPTOR_COMMANDS: [c_int; 6] =
+    [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL];
+/// Of `ioctl`: whether it is a terminal, how much there is to be read, and two flags.
+const DEVICE_COMMANDS: [u64; 5] = [libc::TCGETS, libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX, libc::FIONCLEX];
+/// Of `prctl`. The numbers of names that `libc` lacks are those of every processor.
+const PROCESS_COMMANDS: [c_int; 10] = [
+    libc::PR_SET_NAME,
+    libc::PR_GET_NAME,
+    libc::PR_GET_DUMPABLE,
+    libc::PR_GET_PDEATHSIG,
+    libc::PR_SET_PDEATHSIG, // which is refused
+    libc::PR_GET_SECCOMP,
+    libc::PR_GET_NO_NEW_PRIVS,
+    libc::PR_SET_NO_NEW_PRIVS,
+    libc::PR_CAPBSET_READ,
+    PR_SET_VMA,
+];
+/// Names a mapping, as C libraries do.
+const PR_SET_VMA: c_int = 0x5356_4d41;
+/// How a mapping is shared among its flags.
+const MAPPING_KIND: u64 = 0xf;
 
 /// Restricts this process for good. To be called while there is no other thread.
 ///
 /// # Errors
 /// The system does not filter system calls, or not on this processor.
-pub fn restrict() -> anyhow::Result<()> {
-    // A hard limit: the system ends it.
-    let limit = Rlimit { current: Some(MAX_CPU_SECONDS), maximum: Some(MAX_CPU_SECONDS) };
-    setrlimit(Resource::Cpu, limit).context("limiting the processor's time")?;
-    let program = filter(rules()?, libc::EPERM).context("making the filter for probes")?;
-    seccompiler::apply_filter(&program).context("installing the filter for probes")
+pub(super) fn restrict() -> anyhow::Result<()> {
+    for program in programs()? {
+        seccompiler::apply_filter(&program).context("installing the filter for probes")?;
+    }
+    Ok(())
 }
 
-fn rules() -> anyhow::Result<Rules> {
-    let mut rules: Rules = ALWAYS.into_iter().map(|call| (call, Vec::new())).collect();
+/// What the first refuses the second lets pass: a call that both refuse would fail as the later one has it, and the
+/// later one refuses to install another.
+fn programs() -> anyhow::Result<[seccompiler::BpfProgram; 2]> {
+    let refused = filter(refused()?, libc::EPERM).context("making the filter for probes")?;
+    Ok([refused, allow_only(allowed()?, libc::ENOSYS).context("making the second filter for probes")?])
+}
+
+fn allowed() -> anyhow::Result<Rules> {
+    let groups: [&[c_long]; 10] =
+        [&MEMORY, &THREADS, &QUESTIONS, &TIME, &SIGNAL_HANDLING, &FILES, &EVENTS, &OLD, &SIGNALS, &REFUSED];
+    let mut rules: Rules = groups.into_iter().flatten().map(|call| (*call, Vec::new())).collect();
+    let argument = |number, value| -> anyhow::Result<SeccompRule> {
+        Ok(SeccompRule::new(vec![SeccompCondition::new(number, Dword, SeccompCmpOp::Eq, value)?])?)
+    };
+    let commands = |known: &[u64]| known.iter().map(|command| argument(1, *command)).collect::<anyhow::Result<_>>();
+    rules.insert(libc::SYS_fcntl, commands(&DESCRIPTOR_COMMANDS.map(|command| u64::from(command.unsigned_abs())))?);
+    rules.insert(libc::SYS_ioctl, commands(&DEVICE_COMMANDS)?);
+    let of_itself = PROCESS_COMMANDS.iter().map(|command| argument(0, u64::from(command.unsigned_abs())));
+    rules.insert(libc::SYS_prctl, of_itself.collect::<anyhow::Result<_>>()?);
+    // A thread, and no process: `programs.rs` refuses that, too.
+    let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
+    rules.insert(libc::SYS_clone, vec![masked(0, thread, thread)?]);
+    // Datagrams of a pair can be sent to any path. These go to the other end alone.
+    rules.insert(libc::SYS_socketpair, vec![masked(1, SOCKET_KIND, u64::from(libc::SOCK_STREAM.unsigned_abs()))?]);
+    // What is shared counts for no limit of this process. A file's pages may be, as long as they are only read.
+    let private = masked(3, MAPPING_KIND, u64::from(libc::MAP_PRIVATE.unsigned_abs()))?;
+    let read_only = masked(2, u64::from(libc::PROT_WRITE.unsigned_abs()), 0)?;
+    rules.insert(libc::SYS_mmap, vec![private, read_only]);
+    Ok(rules)
+}
+
+fn refused() -> anyhow::Result<Rules> {
+    let mut rules: Rules = REFUSED.into_iter().map(|call| (call, Vec::new())).collect();
     let own = u64::try_from(getpid().as_raw_nonzero().get())?;
     for call in SIGNALS {
         let another = SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, own)?;
@@ -57,8 +261,19 @@ fn rules() -> anyhow::Result<Rules> {
     Ok(rules)
 }
 
+/// The bits of `mask` in this argument are those of `value`.
+fn masked(argument: u8, mask: u64, value: u64) -> anyhow::Result<SeccompRule> {
+    let condition = SeccompCondition::new(argument, Dword, SeccompCmpOp::MaskedEq(mask), value)?;
+    Ok(SeccompRule::new(vec![condition])?)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        os::{fd::AsRawFd as _, unix::net::UnixStream},
+    };
+
     use super::*;
 
     fn errno(call: c_long, arguments: [i32; 3]) -> Option<i32> {
@@ -68,12 +283,18 @@ mod tests {
         (done == -1).then(|| std::io::Error::last_os_error().raw_os_error()).flatten()
     }
 
+    fn restricted<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let thread = std::thread::spawn(|| {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            restrict().unwrap();
+            work()
+        });
+        thread.join().unwrap()
+    }
+
     #[test]
     fn a_probe_reaches_nobody_and_does_not_stay() {
-        let restricted = std::thread::spawn(|| {
-            rustix::thread::set_no_new_privs(true).unwrap();
-            // Not `restrict`: the limit of the processor's time would be that of all tests.
-            seccompiler::apply_filter(&filter(rules().unwrap(), libc::EPERM).unwrap()).unwrap();
+        restricted(|| {
             let own = getpid().as_raw_nonzero().get();
             let parent = rustix::process::getppid().map_or(1, |pid| pid.as_raw_nonzero().get());
             assert_eq!(errno(libc::SYS_kill, [own, 0, 0]), None);
@@ -83,12 +304,60 @@ mod tests {
             assert_eq!(errno(libc::SYS_tgkill, [parent, parent, 0]), Some(libc::EPERM));
             assert_eq!(errno(libc::SYS_setpgid, [0, parent, 0]), Some(libc::EPERM));
             assert_eq!(errno(libc::SYS_socket, [libc::AF_INET, libc::SOCK_STREAM, 0]), Some(libc::EPERM));
+            for call in [libc::SYS_sched_setattr, libc::SYS_sched_setaffinity] {
+                assert_eq!(errno(call, [parent, 0, 0]), Some(libc::EPERM));
+            }
             for signal in [0, libc::SIGURG] {
                 assert_eq!(errno(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG, signal, 0]), Some(libc::EPERM));
             }
-            assert!(std::os::unix::net::UnixStream::pair().is_ok(), "runtimes have pairs");
-            assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7);
         });
-        restricted.join().unwrap();
+    }
+
+    #[test]
+    fn no_descriptor_of_a_probe_signals_anybody() {
+        restricted(|| {
+            let (one, _other) = UnixStream::pair().unwrap();
+            let (descriptor, parent) = (one.as_raw_fd(), rustix::process::getppid().unwrap().as_raw_nonzero().get());
+            for command in [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX, libc::F_SETLEASE, libc::F_NOTIFY] {
+                assert_eq!(errno(libc::SYS_fcntl, [descriptor, command, parent]), Some(libc::ENOSYS), "{command}");
+            }
+            for request in [FIOSETOWN, SIOCSPGRP] {
+                assert_eq!(errno(libc::SYS_ioctl, [descriptor, request, parent]), Some(libc::ENOSYS), "{request}");
+            }
+        });
+    }
+
+    const F_SETSIG: c_int = 10;
+    const F_SETOWN_EX: c_int = 15;
+    const FIOSETOWN: c_int = 0x8901;
+    const SIOCSPGRP: c_int = 0x8902;
+
+    #[test]
+    fn what_nobody_thought_of_does_not_exist() {
+        restricted(|| {
+            for call in [libc::SYS_memfd_create, libc::SYS_flock, libc::SYS_mkdirat, libc::SYS_sendmsg, 9_999] {
+                assert_eq!(errno(call, [0, 0, 0]), Some(libc::ENOSYS), "{call}");
+            }
+            let datagrams = std::os::unix::net::UnixDatagram::pair().unwrap_err();
+            assert_eq!(datagrams.raw_os_error(), Some(libc::ENOSYS));
+        });
+    }
+
+    #[test]
+    fn what_runtimes_are_made_of_works() {
+        restricted(|| {
+            let (mut one, mut other) = UnixStream::pair().unwrap();
+            one.write_all(b"x").unwrap();
+            one.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut text = String::new();
+            other.read_to_string(&mut text).unwrap();
+            assert_eq!(text, "x");
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            let slept =
+                runtime.block_on(async { tokio::spawn(tokio::time::sleep(std::time::Duration::from_millis(1))).await });
+            assert!(slept.is_ok());
+            assert!(std::fs::read_to_string("/proc/self/stat").is_ok());
+            assert_eq!(std::thread::spawn(|| vec![7_u8; 1 << 22].len()).join().unwrap(), 1 << 22);
+        });
     }
 }

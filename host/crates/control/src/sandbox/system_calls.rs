@@ -73,9 +73,22 @@ const MODES_BY_PATH: [c_long; 3] = [libc::SYS_fchmodat, FCHMODAT2, libc::SYS_fch
 /// Linux 6.6; the number is the same everywhere.
 const FCHMODAT2: c_long = 452;
 /// An access control list is an attribute, and as good as a mode.
-const ATTRIBUTES: [c_long; 4] = [libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, SETXATTRAT];
-/// Linux 6.13; the number is the same everywhere.
+const ATTRIBUTES: [c_long; 9] = [
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
+];
+/// Linux 6.13; the numbers are the same everywhere.
 const SETXATTRAT: c_long = 463;
+const REMOVEXATTRAT: c_long = 466;
+/// Linux 6.17.
+const FILE_SETATTR: c_long = 469;
 /// Modes and times by a path, by their old names.
 #[cfg(target_arch = "x86_64")]
 const OLD_BY_PATH: [c_long; 6] =
@@ -107,6 +120,8 @@ const MAKING_FLAGS: [u64; 2] = [libc::O_CREAT as u64, (libc::O_TMPFILE & !libc::
 /// Kinds of sockets that a program has a use for: `AF_UNIX`, `AF_INET`, `AF_INET6` and, for the C library,
 /// `AF_NETLINK`.
 const FAMILIES: [c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Of a socket, among its flags.
+pub(super) const SOCKET_KIND: u64 = 0xf;
 const CLONE_INTO_NEW_USERS: u64 = libc::CLONE_NEWUSER as u64;
 /// `kill` of this number reaches every process of the user.
 const EVERYBODY: u64 = u32::MAX as u64;
@@ -162,6 +177,12 @@ fn rules(unix_sockets: bool) -> anyhow::Result<Rules> {
     let families = FAMILIES.into_iter().filter(|family| unix_sockets || *family != libc::AF_UNIX);
     let others = each(families, |family| differs(0, u64::from(family.unsigned_abs())))?;
     rules.insert(libc::SYS_socket, any_of([others])?);
+    if !unix_sockets {
+        // A datagram of a pair can be sent to any path.
+        let kind = SeccompCmpOp::MaskedEq(SOCKET_KIND);
+        let datagrams = SeccompCondition::new(1, Dword, kind, u64::from(libc::SOCK_DGRAM.unsigned_abs()))?;
+        rules.insert(libc::SYS_socketpair, any_of([vec![datagrams]])?);
+    }
     rules.insert(libc::SYS_clone, any_of([vec![has(0, CLONE_INTO_NEW_USERS)?]])?);
     rules.insert(libc::SYS_kill, any_of([vec![is(0, EVERYBODY)?]])?);
     // The worker stays closed to others, and ends with the supervisor.

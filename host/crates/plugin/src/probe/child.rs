@@ -6,11 +6,10 @@ use std::{
     os::fd::AsFd as _,
 };
 
-use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use super::{failed, unanswered};
-use crate::library::{self, Library, SealedLibrary, trial};
+use crate::library::{self, SealedLibrary, trial};
 use cardinal_package::state::Refusal;
 
 /// What the answer's line begins with. A library may write to the same output.
@@ -27,14 +26,12 @@ pub(super) enum Answer {
     NotMade(Refusal, Vec<(String, String)>),
 }
 
-/// Opens the library on standard input, makes an instance of it, and says on standard output how that went.
+/// Opens the library, makes an instance of it, and says on standard output how that went.
 ///
 /// # Errors
 /// An answer cannot be written.
-pub fn run(settings: String) -> io::Result<()> {
-    // A library that crashes is an answer, not something to keep a memory image of.
-    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-    let library = match open_input() {
+pub fn run(library: Result<SealedLibrary, Refusal>, settings: String) -> io::Result<()> {
+    let library = match library.and_then(library::open) {
         Ok(library) => library,
         Err(refusal) => return write_answer(&Answer::Refused(refusal)),
     };
@@ -56,9 +53,12 @@ fn write_answer(answer: &Answer) -> io::Result<()> {
     output.flush()
 }
 
-fn open_input() -> Result<Library, Refusal> {
-    let sealed = copy_input().map_err(|error| failed("The library could not be read.").found(error.to_string()))?;
-    library::open(sealed)
+/// The library on standard input, as it is opened.
+///
+/// # Errors
+/// It cannot be read.
+pub fn receive() -> Result<SealedLibrary, Refusal> {
+    copy_input().map_err(|error| failed("The library could not be read.").found(error.to_string()))
 }
 
 fn copy_input() -> io::Result<SealedLibrary> {

@@ -11,7 +11,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, sockopt::set_socket_linger},
     process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitpid},
 };
 
@@ -25,6 +25,12 @@ use crate::probe::{TIME_LIMIT, started::BEGUN};
 pub(super) const MAX_PROBES: usize = 16;
 /// The worker ends a probe before that; both of its steps and the rest have time.
 const MAX_PROBE_TIME: Duration = TIME_LIMIT.saturating_mul(3);
+
+/// Threads that a probe may have, beside some for each processor. Runtimes start one or two for each.
+const MAX_THREADS: usize = 128;
+const MAX_THREADS_PER_PROCESSOR: usize = 4;
+/// How often a probe's threads are counted: there is no limit of the system's for one process.
+const COUNT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The longest text that the worker hands over.
 const TEXT_LIMIT: usize = 1 << 20;
@@ -80,16 +86,15 @@ pub(super) fn serve_by(this: &OneThread, socket: &OwnedFd, probe: impl Fn(String
 /// Waits for a request, and for whatever is to be done for a probe.
 fn wait(socket: Option<&OwnedFd>, running: &[Running]) -> io::Result<()> {
     let mut watched: Vec<PollFd<'_>> = socket.map(|socket| PollFd::new(socket, PollFlags::IN)).into_iter().collect();
-    let mut first_end = None;
+    let mut limit = None;
     for probe in running {
         watched.push(PollFd::new(&probe.process, PollFlags::IN));
         // A worker that has gone from a probe would wake us until that one is dead.
         if !probe.was_killed {
             watched.push(PollFd::new(&probe.control, LEFT));
-            first_end = first_end.into_iter().chain([probe.end]).min();
+            limit = Some(COUNT_INTERVAL);
         }
     }
-    let limit = first_end.map(|end| end.saturating_duration_since(Instant::now()));
     let limit = limit.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
     match poll(&mut watched, limit.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -119,6 +124,10 @@ fn receive(socket: &OwnedFd) -> io::Result<Message> {
             descriptors.extend(rights);
         }
     }
+    // Native code in the worker can hand over sockets that make whoever closes them wait for their last bytes.
+    for descriptor in &descriptors {
+        let _ = set_socket_linger(descriptor, None); // none of those that a request has is such a one
+    }
     // Native code in the worker can send nothing at all; that is no end.
     if received.bytes == 0 && is_ready(socket, PollFlags::RDHUP) {
         return Ok(Message::End);
@@ -130,6 +139,21 @@ fn receive(socket: &OwnedFd) -> io::Result<Message> {
         }
         _ => Message::Junk,
     })
+}
+
+/// How many threads the process has; none where the system does not say.
+fn threads(pid: Pid) -> usize {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    // Behind the program's name, in which anything may stand.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    fields.split_ascii_whitespace().nth(THREADS_FIELD).and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+/// Of `/proc/PID/stat`, counted from the one behind the name.
+const THREADS_FIELD: usize = 17;
+
+fn max_threads() -> usize {
+    MAX_THREADS + MAX_THREADS_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// A probe that has not been seen to end.
@@ -170,7 +194,8 @@ impl Running {
     /// Ends it when its time is over or nobody waits for it any more; tells the worker how it ended, once it has.
     fn has_ended(&mut self) -> bool {
         let is_over = is_ready(&self.process, PollFlags::IN);
-        let is_unwanted = || is_ready(&self.control, LEFT) || Instant::now() >= self.end;
+        let is_unwanted =
+            || is_ready(&self.control, LEFT) || Instant::now() >= self.end || threads(self.pid) > max_threads();
         if is_over || (!self.was_killed && is_unwanted()) {
             // Before it is waited for: until then no other process gets its number.
             let _ = kill_process_group(self.pid, Signal::KILL);
