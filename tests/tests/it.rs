@@ -62,6 +62,7 @@ mod it {
     mod mcp_limits;
     mod mcp_narrowing;
     mod mcp_oauth;
+    mod mcp_odd_messages;
     mod mcp_outdated;
     mod mcp_plain_call;
     mod mcp_previews;
