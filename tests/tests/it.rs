@@ -59,6 +59,7 @@ mod it {
     mod mcp_exports;
     mod mcp_forgeries;
     mod mcp_idle;
+    mod mcp_inspector;
     mod mcp_limits;
     mod mcp_narrowing;
     mod mcp_oauth;
