@@ -1,4 +1,5 @@
-//! The official MCP inspector, strict: it refuses schemas of tools that some client or provider of models would not take.
+//! The official MCP inspector, strict: it refuses schemas of tools that some client or provider of models would not
+//! take.
 
 use std::{path::Path, process::Command};
 

@@ -73,8 +73,8 @@ impl Message {
                 false => (PARSE_ERROR, "Parse error: the body is not JSON"),
                 true => (
                     INVALID_PARAMS,
-                    "Invalid params: a number is beyond the range of a double, a text has half a character (a surrogate \
-                     by itself), or values are nested too deeply",
+                    "Invalid params: a number is beyond the range of a double, a text has half a character \
+                     (a surrogate by itself), or values are nested too deeply",
                 ),
             };
             // The id may be read where something else of the message cannot.

@@ -44,8 +44,8 @@ pub(super) fn message(call: &ToolCall<'_>, difference: Option<&Value>) -> Option
     (text.len() <= MESSAGE_LIMIT).then_some(text)
 }
 
-/// Characters besides controls and spaces that have no shape, or turn the writing direction: Unicode's format characters,
-/// those that it lets programs ignore, private ones, and the blank of Braille. As the Admin UI has it.
+/// Characters besides controls and spaces that have no shape, or turn the writing direction: Unicode's format
+/// characters, those that it lets programs ignore, private ones, and the blank of Braille. As the Admin UI has it.
 const UNSEEN: &[RangeInclusive<char>] = &[
     '\u{ad}'..='\u{ad}',
     '\u{34f}'..='\u{34f}',
