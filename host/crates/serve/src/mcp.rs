@@ -45,7 +45,7 @@ use self::{
     message::Message,
     narrowing::Narrowing,
     server::Server,
-    sessions::{Session, Sessions, essence},
+    sessions::{CallId, Session, Sessions, essence},
     transport::{
         Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request, send,
         session_id, text, transport, whole,
@@ -78,9 +78,10 @@ const LISTING: &[&str] = &["initialize", "server/discover", "tools/list"];
 
 /// The endpoint.
 pub struct Mcp {
-    /// For tool calls of sessions, and for the newest revision, which has none.
+    /// For tool calls of sessions. It has sessions of its own, which we alone begin, name and end.
     stateful: Transport,
-    /// For a message by itself: all others of a session, and those of a script that calls one tool without a handshake.
+    /// For a message by itself: all others of a session, those of a script that calls one tool without a handshake, and
+    /// those of the newest revision, which has no sessions.
     single: Transport,
     sessions: Sessions,
     server: Server,
@@ -182,6 +183,9 @@ impl Mcp {
             return Ok(message.invalid_params(&wrong));
         }
         if message.method == "initialize" {
+            if message.is_modern {
+                return Ok(message.no_such_method());
+            }
             call.headers.remove(SESSION_ID); // a client that has lost its session may still name it
         }
         if message.method.is_empty()
@@ -241,7 +245,7 @@ impl Mcp {
             return self.open(request, visit, client).await;
         }
         if message.is_modern {
-            return Ok(by_itself(&self.stateful, call, message, bytes, visit).await);
+            return Ok(by_itself(&self.single, call, message, bytes, visit).await);
         }
         let Some(id) = session_id(&call.headers) else {
             return Ok(by_itself(&self.single, call, message, bytes, visit).await);
@@ -285,8 +289,7 @@ async fn reply_to(message: &Message, answer: Answer, listens: bool) -> Reply {
     match answer {
         Answer::Reply(reply) => reply,
         Answer::Response(response) if is_plain_refusal(&response) => {
-            let status = response.status();
-            message.invalid(status, &text(response).await)
+            message.refused(response.status(), &text(response).await)
         }
         Answer::Response(response) => {
             let mut reply = whole(response).await;
@@ -324,13 +327,14 @@ struct SessionAnswer {
     session: Arc<Session>,
     /// The protocol library's session.
     inner: Arc<str>,
+    id: Arc<CallId>,
     /// To the client; they may come before the answer.
     questions: mpsc::Receiver<Bytes>,
 }
 
 impl SessionAnswer {
     fn reply(self) -> Reply {
-        let held = (self.session.begin_use(), self.inner);
+        let held = (self.session.begin_use(), self.inner, self.id);
         self.response.map(|body| {
             let frames = BodyExt::boxed(StreamBody::new(confirmation::frames_between(body, self.questions)));
             // Held until the last byte is sent: what is under way keeps both sessions in memory.

@@ -88,6 +88,16 @@ impl ApiError {
         self
     }
 
+    /// The same for a client that knows what is in this object without it around.
+    pub fn without_prefix(mut self, pointer: &str) -> Self {
+        for (field, _) in &mut self.0.fields {
+            if let Some(inner) = field.strip_prefix(pointer).filter(|inner| inner.starts_with('/')) {
+                *field = inner.to_owned();
+            }
+        }
+        self
+    }
+
     /// A further member of the problem.
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0.extra.insert(name.to_owned(), value.into());

@@ -357,12 +357,14 @@ impl Confirmations {
         call.visit.record(&self.audit, act, Some(id.to_string()), Some(detail)).await;
     }
 
+    /// Where the Admin API shows the question; a person opens the page that [`Self::notice`] names.
     fn url(&self, id: Uuid) -> String {
         format!("{}/v1/admin/approvals/{id}", self.base_url)
     }
 
     fn notice(&self, id: Uuid) -> String {
-        format!("A person with the scope `mcp:approve` has to approve this call: {}", self.url(id))
+        let page = format!("{}/admin/approvals?call={id}", self.base_url);
+        format!("A person with the scope `mcp:approve` has to approve this call: {page}")
     }
 
     /// The answer to a call that a person has not decided yet.

@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use rmcp::model::InitializeRequestParams;
+use rmcp::model::{InitializeRequestParams, ProtocolVersion};
 use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::http::reply::{self, Reply};
 use cardinal_base::{exact, input};
@@ -13,8 +13,12 @@ use cardinal_base::{exact, input};
 /// Where a message of the newest revision says which revision it is of.
 const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
+/// How the protocol library begins to say that it can't read a message, with 415.
+const UNREADABLE: &str = "fail to deserialize";
+
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const INTERNAL_ERROR: i32 = -32603;
 /// What servers made with the official SDKs say with 404.
@@ -33,6 +37,12 @@ pub(super) struct Message {
     pub tool: Option<String>,
     /// Arguments of a tool call with numbers that a `Value` would change.
     pub exact_arguments: Option<Bytes>,
+}
+
+/// Of a message, the id alone.
+#[derive(Deserialize)]
+struct Identified {
+    id: Value,
 }
 
 /// The arguments of a tool call, as they were sent.
@@ -63,12 +73,15 @@ impl Message {
                 false => (PARSE_ERROR, "Parse error: the body is not JSON"),
                 true => (
                     INVALID_PARAMS,
-                    "Invalid params: a number is beyond the range of a double, or values are nested too deeply",
+                    "Invalid params: a number is beyond the range of a double, a text has half a character \
+                     (a surrogate by itself), or values are nested too deeply",
                 ),
             };
-            Box::new(rpc_error(StatusCode::BAD_REQUEST, &Value::Null, code, text))
+            // The id may be read where something else of the message cannot.
+            let id = serde_json::from_slice::<Identified>(bytes).map_or(Value::Null, |message| id(message.id));
+            Box::new(rpc_error(StatusCode::BAD_REQUEST, &id, code, text))
         })?;
-        let mut message = Self { id: readable_id(&value), ..Self::default() };
+        let mut message = Self { id: value.get("id").cloned().map_or(Value::Null, id), ..Self::default() };
         message
             .check(&value)
             .map_err(|(code, text)| Box::new(message.refusal(StatusCode::BAD_REQUEST, code, &text)))?;
@@ -87,8 +100,8 @@ impl Message {
             return invalid("the id is neither a text nor an integer of 64 bits");
         }
         match value.get("method") {
-            Some(Value::String(method)) => self.method.clone_from(method),
-            Some(_) => return invalid("the method is not a string"),
+            Some(Value::String(method)) if !method.is_empty() => self.method.clone_from(method),
+            Some(_) => return invalid("the method is not the name of one"),
             None if value.get("result").is_some() || value.get("error").is_some() => {}
             None => return invalid("there is no method"),
         }
@@ -98,7 +111,8 @@ impl Message {
     fn check_params(&mut self, params: Option<&Value>) -> Result<(), (i32, String)> {
         let invalid = |text: String| Err((INVALID_PARAMS, format!("Invalid params: {text}")));
         let params = match params {
-            None => &Value::Null,
+            // Some clients write down that they have none.
+            None | Some(Value::Null) => &Value::Null,
             Some(params @ Value::Object(_)) => params,
             Some(_) => return invalid("`params` is not an object".to_owned()),
         };
@@ -116,7 +130,10 @@ impl Message {
         if self.method == "tools/list" && !matches!(params["cursor"], Value::Null | Value::String(_)) {
             return invalid("`cursor` is not a text".to_owned());
         }
-        self.is_modern = params["_meta"].as_object().is_some_and(|meta| meta.contains_key(REVISION_KEY));
+        if !matches!(params["_meta"], Value::Null | Value::Object(_)) {
+            return invalid("`_meta` is not an object".to_owned());
+        }
+        self.is_modern = params["_meta"].as_object().is_some_and(is_modern);
         // The newest revision has no such method, whatever its parameters are.
         if self.method == "initialize" && !self.is_modern {
             match serde_json::from_value(params.clone()) {
@@ -132,6 +149,11 @@ impl Message {
         !self.id.is_null() && !self.method.is_empty()
     }
 
+    /// Null for a notification.
+    pub(super) const fn id(&self) -> &Value {
+        &self.id
+    }
+
     /// A JSON-RPC error that answers this message.
     pub(super) fn refusal(&self, status: StatusCode, code: i32, text: &str) -> Reply {
         rpc_error(status, &self.id, code, text)
@@ -145,6 +167,26 @@ impl Message {
     /// The HTTP layer of the protocol refuses the message, for its headers mostly.
     pub(super) fn invalid(&self, status: StatusCode, text: &str) -> Reply {
         self.refusal(status, INVALID_REQUEST, &format!("Invalid request: {text}"))
+    }
+
+    /// The same in the protocol library's words. It has a status of its own for what it can't read.
+    pub(super) fn refused(&self, status: StatusCode, words: &str) -> Reply {
+        match words.starts_with(UNREADABLE) {
+            true => {
+                self.invalid(StatusCode::BAD_REQUEST, "a member has another type than it should, or is there twice")
+            }
+            false => self.invalid(status, words),
+        }
+    }
+
+    /// The message's revision has no such method.
+    pub(super) fn no_such_method(&self) -> Reply {
+        self.refusal(StatusCode::NOT_FOUND, METHOD_NOT_FOUND, &format!("Method not found: {}", self.method))
+    }
+
+    /// Another call of the session is under way with its id.
+    pub(super) fn id_in_use(&self) -> Reply {
+        self.invalid(StatusCode::BAD_REQUEST, "a call with this id is under way in this session. Give each its own id")
     }
 
     /// The message failed for a reason that is not its own.
@@ -177,12 +219,17 @@ impl Message {
     }
 }
 
+/// Whether the message names a revision without sessions, or what is no revision. One that names an older revision is
+/// of that: its session counts, if it has one.
+fn is_modern(meta: &Map<String, Value>) -> bool {
+    let Some(revision) = meta.get(REVISION_KEY) else { return false };
+    let older = ProtocolVersion::KNOWN_VERSIONS.iter().find(|known| revision == known.as_str());
+    older.is_none_or(|known| !known.has_initialize())
+}
+
 /// The id if it is one, else null.
-fn readable_id(value: &Value) -> Value {
-    match value.get("id") {
-        Some(id) if id.is_string() || id.is_i64() => id.clone(),
-        _ => Value::Null,
-    }
+fn id(id: Value) -> Value {
+    if id.is_string() || id.is_i64() { id } else { Value::Null }
 }
 
 fn rpc_error(status: StatusCode, id: &Value, code: i32, message: &str) -> Reply {
@@ -199,7 +246,11 @@ mod tests {
     use super::*;
 
     async fn error(message: Value) -> (Value, i64) {
-        let reply = Message::read(message.to_string().as_bytes()).err().unwrap_or_else(|| panic!("{message}"));
+        error_of(&message.to_string()).await
+    }
+
+    async fn error_of(message: &str) -> (Value, i64) {
+        let reply = Message::read(message.as_bytes()).err().unwrap_or_else(|| panic!("{message}"));
         let body = reply.into_body().collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap();
         (body["id"].clone(), body["error"]["code"].as_i64().unwrap())
@@ -224,6 +275,11 @@ mod tests {
             let message = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params});
             assert_eq!(error(message).await, (json!(2), -32602), "{params}");
         }
+        for meta in [json!(7), json!("x"), json!([])] {
+            let message = json!({"jsonrpc": "2.0", "id": 2, "method": "ping", "params": {"_meta": meta}});
+            assert_eq!(error(message).await, (json!(2), -32602), "{meta}");
+        }
+        assert_eq!(error(json!({"jsonrpc": "2.0", "id": 4, "method": ""})).await, (json!(4), -32600));
         let message = json!({"jsonrpc": "2.0", "id": 3, "method": "initialize", "params": {"capabilities": 1}});
         assert_eq!(error(message).await, (json!(3), -32602));
     }
@@ -234,9 +290,35 @@ mod tests {
             json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}),
             json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
             json!({"jsonrpc": "2.0", "id": "x", "result": {}}),
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": null}),
             json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x", "arguments": null}}),
         ] {
             assert!(Message::read(message.to_string().as_bytes()).is_ok(), "{message}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_answered_with_its_id() {
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        for value in ["1e400", "\"\\ud800\"", &deep] {
+            let message = format!(r#"{{"jsonrpc":"2.0","method":"ping","params":{{"a":{value}}},"id":"x"}}"#);
+            assert_eq!(error_of(&message).await, (json!("x"), -32602), "{message}");
+        }
+        assert_eq!(error_of(r#"{"id":1,"id":2,"a":1e400}"#).await, (Value::Null, -32602));
+        assert_eq!(error_of(r#"{"id":1,"a":"#).await, (Value::Null, -32700));
+    }
+
+    #[test]
+    fn a_message_is_of_the_revision_that_it_names() {
+        let is_modern = |meta: Value| {
+            let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}});
+            Message::read(message.to_string().as_bytes()).ok().unwrap().is_modern
+        };
+        for (revision, modern) in
+            [(json!("2026-07-28"), true), (json!("2999-01-01"), true), (json!(7), true), (json!("2025-11-25"), false)]
+        {
+            assert_eq!(is_modern(json!({REVISION_KEY: revision})), modern, "{revision}");
+        }
+        assert!(!is_modern(json!({})));
     }
 }

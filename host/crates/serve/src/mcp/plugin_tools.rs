@@ -230,5 +230,6 @@ pub(super) fn failed(error: &ApiError, has_output_schema: bool) -> CallToolResul
 /// A failure in the words that its problem document would have.
 pub(super) fn plain(error: &ApiError) -> String {
     let fields = error.fields().iter().map(|(pointer, detail)| format!("\n{pointer}: {detail}"));
-    format!("{}: {}{}", error.code(), error.client_detail().unwrap_or("The call failed."), fields.collect::<String>())
+    let usual = if error.fields().is_empty() { "The call failed." } else { "The arguments are not valid." };
+    format!("{}: {}{}", error.code(), error.client_detail().unwrap_or(usual), fields.collect::<String>())
 }

@@ -60,14 +60,17 @@ impl Mcp {
         mut visit: Visit,
     ) -> ApiResult<Answer> {
         visit.session = Some(Arc::clone(&session));
-        if message.method == TOOL_CALL {
+        if message.method == TOOL_CALL && message.wants_answer() {
+            let Some(id) = session.begin_call(message.id()).map(Arc::new) else {
+                return Ok(Answer::Reply(message.id_in_use()));
+            };
             let (frames, questions) = confirmation::frames();
-            visit.frames = Some(frames);
+            (visit.frames, visit.call_id) = (Some(frames), Some(Arc::clone(&id)));
             let (response, inner) = self.call_in_session(&session, call, bytes, visit).await?;
             if is_plain_refusal(&response) {
                 return Ok(Answer::Response(response));
             }
-            return Ok(Answer::OfSession(Box::new(SessionAnswer { response, session, inner, questions })));
+            return Ok(Answer::OfSession(Box::new(SessionAnswer { response, session, inner, id, questions })));
         }
         if message.wants_answer() {
             return Ok(by_itself(&self.single, call, message, bytes, visit).await);
@@ -94,7 +97,8 @@ impl Mcp {
                 Some(inner) => inner,
                 None => {
                     let (mcp, session) = (Arc::clone(self), Arc::clone(session));
-                    let (uri, visit) = (call.uri.clone(), visit.clone());
+                    // The protocol library may keep what comes with `initialize` for as long as its session.
+                    let (uri, visit) = (call.uri.clone(), Visit { call_id: None, frames: None, ..visit.clone() });
                     to_the_end(async move { session.build(|client| mcp.build(client, &uri, visit)).await }).await?
                 }
             };

@@ -2,6 +2,7 @@
 //! alone, so it outlives the worker and is good at every host of the database. What the protocol library holds of a
 //! session is made when a tool call needs it and ended soon after; no client notices.
 
+mod call_ids;
 mod displaced_streams;
 
 use std::{
@@ -23,7 +24,9 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::displaced_streams::DisplacedStreams;
+pub(super) use self::call_ids::CallId;
+
+use self::{call_ids::CallIds, displaced_streams::DisplacedStreams};
 use super::list_view::{SeenView, View};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{codes, seal::SealingKey};
@@ -74,6 +77,7 @@ pub struct Session {
     /// Milliseconds since the sessions began.
     used: AtomicU64,
     uses: AtomicUsize,
+    call_ids: CallIds,
     /// Its streams end: it was displaced, or its client has ended it.
     pub ended: CancellationToken,
     /// Milliseconds for which its client is to open no stream again, once it was displaced.
@@ -267,6 +271,7 @@ impl Sessions {
             manager: Arc::clone(&self.manager),
             used: AtomicU64::new(self.now()),
             uses: AtomicUsize::default(),
+            call_ids: CallIds::default(),
             ended: CancellationToken::new(),
             stay_away: AtomicU64::default(),
         })

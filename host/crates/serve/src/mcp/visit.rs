@@ -6,7 +6,12 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Mcp, narrowing::Narrowing, sessions::Session, watch::Watch};
+use super::{
+    Mcp,
+    narrowing::Narrowing,
+    sessions::{CallId, Session},
+    watch::Watch,
+};
 use crate::audit::{Audit, AuditAction};
 use crate::call::{CallHead, Credential};
 use crate::http::error::ApiResult;
@@ -30,6 +35,8 @@ pub struct Visit {
     /// Tools run in tasks of the protocol library; what they spend belongs to the request.
     pub timing: DetachedTiming,
     pub session: Option<Arc<Session>>,
+    /// Of a call of a session: kept for as long as the call runs, even after its client has left.
+    pub(super) call_id: Option<Arc<CallId>>,
     /// The answer may be a stream of events.
     pub reads_events: bool,
     /// The client's revision knows links to resources.
@@ -55,6 +62,7 @@ impl Visit {
             exact_arguments: None,
             timing: DetachedTiming::default(),
             session: None,
+            call_id: None,
             reads_events: false,
             takes_links: false,
             narrowing,

@@ -1,6 +1,6 @@
 //! A question as a client puts it before its user: `elicitation/create`, in both eras of the protocol.
 
-use std::{convert::Infallible, fmt::Write as _};
+use std::{convert::Infallible, fmt::Write as _, ops::RangeInclusive};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -30,7 +30,7 @@ pub(super) fn message(call: &ToolCall<'_>, difference: Option<&Value>) -> Option
     let name = call
         .tool
         .title
-        .map_or_else(|| format!("`{}`", call.tool.name), |title| format!("{title} (`{}`)", call.tool.name));
+        .map_or_else(|| format!("`{}`", call.tool.name), |title| format!("{} (`{}`)", visible(title), call.tool.name));
     let mut text = format!("Run {name}");
     if let Some(plugin) = &call.plugin {
         let _ = write!(text, " of the plugin {} {}", plugin.name, plugin.version); // into a String: cannot fail
@@ -44,20 +44,53 @@ pub(super) fn message(call: &ToolCall<'_>, difference: Option<&Value>) -> Option
     (text.len() <= MESSAGE_LIMIT).then_some(text)
 }
 
-/// JSON in which what nobody sees, or what turns the writing direction, stands as an escape.
-fn visible(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for c in json.chars() {
-        let is_hidden = c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-            || matches!(c, '\u{feff}' | '\u{61c}');
-        if is_hidden {
-            let _ = write!(text, "\\u{:04x}", u32::from(c)); // into a String: cannot fail
-        } else {
-            text.push(c);
+/// Characters besides controls and spaces that have no shape, or turn the writing direction: Unicode's format
+/// characters, those that it lets programs ignore, private ones, and the blank of Braille. As the Admin UI has it.
+const UNSEEN: &[RangeInclusive<char>] = &[
+    '\u{ad}'..='\u{ad}',
+    '\u{34f}'..='\u{34f}',
+    '\u{600}'..='\u{605}',
+    '\u{61c}'..='\u{61c}',
+    '\u{6dd}'..='\u{6dd}',
+    '\u{70f}'..='\u{70f}',
+    '\u{890}'..='\u{891}',
+    '\u{8e2}'..='\u{8e2}',
+    '\u{115f}'..='\u{1160}',
+    '\u{17b4}'..='\u{17b5}',
+    '\u{180b}'..='\u{180f}',
+    '\u{200b}'..='\u{200f}',
+    '\u{202a}'..='\u{202e}',
+    '\u{2060}'..='\u{206f}',
+    '\u{2800}'..='\u{2800}',
+    '\u{3164}'..='\u{3164}',
+    '\u{e000}'..='\u{f8ff}',
+    '\u{fe00}'..='\u{fe0f}',
+    '\u{feff}'..='\u{feff}',
+    '\u{ffa0}'..='\u{ffa0}',
+    '\u{fff0}'..='\u{fffb}',
+    '\u{110bd}'..='\u{110bd}',
+    '\u{110cd}'..='\u{110cd}',
+    '\u{13430}'..='\u{1343f}',
+    '\u{1bca0}'..='\u{1bca3}',
+    '\u{1d173}'..='\u{1d17a}',
+    '\u{e0000}'..='\u{e0fff}',
+    '\u{f0000}'..='\u{10ffff}',
+];
+
+/// The text in which what nobody sees, or what turns the writing direction, stands as JSON escapes it.
+fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for c in text.chars() {
+        let is_unseen = c.is_control() || (c.is_whitespace() && c != ' ');
+        if !is_unseen && !UNSEEN.iter().any(|range| range.contains(&c)) {
+            visible.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(visible, "\\u{unit:04x}"); // into a String: cannot fail
         }
     }
-    text
+    visible
 }
 
 /// The request, as an event of the stream that the call's answer comes on.
@@ -118,7 +151,9 @@ mod tests {
 
     #[test]
     fn nothing_in_a_question_hides_or_turns() {
-        assert_eq!(visible("{\"a\":\"x\u{202e}y\u{200b}\u{7f}é\"}"), "{\"a\":\"x\\u202ey\\u200b\\u007fé\"}");
+        assert_eq!(visible("{\"a\":\"x\u{202e}y\u{200b}\u{7f}é 漢😀\"}"), "{\"a\":\"x\\u202ey\\u200b\\u007fé 漢😀\"}");
+        assert_eq!(visible("\u{a0}\u{ad}\u{3164}\u{2800}\u{fe0f}"), "\\u00a0\\u00ad\\u3164\\u2800\\ufe0f");
+        assert_eq!(visible("a\u{e0041}\n"), "a\\udb40\\udc41\\u000a", "a letter among tags, which no one sees");
     }
 
     #[test]

@@ -120,7 +120,8 @@ fn checked(cards: &Cards, visit: &Visit, arguments: &JsonObject) -> ApiResult<Bu
     let args: JsonObject = ["source_key", "key", "value"].into_iter().filter_map(member).collect();
     wanted.insert("args".to_owned(), args.into());
     let wanted: BulkRequest = parsed(wanted)?;
-    cards.jobs.check(wanted, &visit.caller)
+    // The tool has as its own arguments what the admin API has in `args`.
+    cards.jobs.check(wanted, &visit.caller).map_err(|error| error.without_prefix("/args"))
 }
 
 /// How many cards it is for. Ids count whether there is such a card or not, as they do in the job.
