@@ -72,8 +72,7 @@ pub trait Handler: Send + Sync + 'static {
 
 impl<F, Fut> Handler for F
 where
-    // The compiler shows the next line, with its comment, for a handler that takes something else.
-    F: Fn(PluginContext, Request) -> Fut + Send + Sync + 'static, // async fn(ctx: PluginContext, req: Request)
+    F: Fn(PluginContext, Request) -> Fut + Send + Sync + 'static,
     Fut: Asynchronous + HandlerFuture,
 {
     fn call(&self, ctx: PluginContext, req: Request) -> BoxedFuture {

@@ -115,6 +115,7 @@ impl<E: Into<Error>> IntoRouter for Result<Router, E> {
     }
 }
 
+// The compiler shows the lines of the bounds, with their comments, for what is no handler.
 impl Router {
     /// Makes an empty table.
     ///
@@ -150,7 +151,10 @@ impl Router {
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn get<H: Handler>(self, path: &str, handler: H) -> Self {
+    pub fn get<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::GET, path, handler)
     }
 
@@ -173,7 +177,10 @@ impl Router {
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn post<H: Handler>(self, path: &str, handler: H) -> Self {
+    pub fn post<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::POST, path, handler)
     }
 
@@ -195,7 +202,10 @@ impl Router {
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn put<H: Handler>(self, path: &str, handler: H) -> Self {
+    pub fn put<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::PUT, path, handler)
     }
 
@@ -217,7 +227,10 @@ impl Router {
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn patch<H: Handler>(self, path: &str, handler: H) -> Self {
+    pub fn patch<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::PATCH, path, handler)
     }
 
@@ -239,15 +252,18 @@ impl Router {
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn delete<H: Handler>(self, path: &str, handler: H) -> Self {
+    pub fn delete<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::DELETE, path, handler)
     }
 
     /// Answers `method` on `path`.
     ///
     /// A closure has no name of its own: its handler is called `"<method> <path>"`, as in `"GET /items"`. A path that
-    /// is malformed, or that clashes with another of its method, refuses the plugin when it is loaded; the message names
-    /// both handlers and their lines.
+    /// is malformed, or that clashes with another of its method, refuses the plugin when it is loaded; the message
+    /// names both handlers and their lines.
     ///
     /// ```
     /// use cardinal_plugin::{Method, PluginContext, Request, Response, Result, Router};
@@ -266,7 +282,10 @@ impl Router {
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn route<H: Handler>(self, method: Method, path: &str, handler: H) -> Self {
+    pub fn route<H>(self, method: Method, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         let name = check::function_name::<H>().map_or_else(|| format!("{method} {path}"), str::to_owned);
         self.push(name, false, Some((method, path.to_owned())), handler)
     }
@@ -292,7 +311,10 @@ impl Router {
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn handler<H: Handler>(self, name: &str, handler: H) -> Self {
+    pub fn handler<H>(self, name: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.push(name.to_owned(), true, None, handler)
     }
 
@@ -312,7 +334,10 @@ impl Router {
     /// ```
     #[must_use]
     #[track_caller]
-    pub fn job<H: JobHandler>(mut self, name: &str, handler: H) -> Self {
+    pub fn job<H>(mut self, name: &str, handler: H) -> Self
+    where
+        H: JobHandler, // async fn name(ctx: PluginContext, job: Job) -> Result<()>
+    {
         self.entries.push(Entry {
             name: format!("{}{name}", jobs::HANDLER_PREFIX),
             named: true,

@@ -75,6 +75,8 @@ fn compile_with(flags: &[&str], manifest: &str, library: &str) -> String {
         .args(flags)
         .arg(root.join("src/lib.rs"))
         .env("CARGO_MANIFEST_DIR", root)
+        // Where the lines of the SDK are found that the compiler shows.
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

@@ -72,8 +72,7 @@ pub trait JobHandler: Send + Sync + 'static {
 
 impl<F, Fut> JobHandler for F
 where
-    // The compiler shows the next line, with its comment, for a handler that takes something else.
-    F: Fn(PluginContext, Job) -> Fut + Send + Sync + 'static, // async fn(ctx: PluginContext, job: Job)
+    F: Fn(PluginContext, Job) -> Fut + Send + Sync + 'static,
     Fut: Asynchronous + Future<Output = Result<()>> + Send + 'static,
 {
     fn run(&self, ctx: PluginContext, job: Job) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
