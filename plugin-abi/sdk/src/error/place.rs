@@ -2,6 +2,8 @@
 
 use std::{future::Future, panic::Location};
 
+use futures_util::TryFutureExt as _;
+
 use super::Error;
 use crate::Result;
 
@@ -27,7 +29,7 @@ fn is_authors(file: &str) -> bool {
 #[track_caller]
 pub(crate) fn asked<T>(work: impl Future<Output = Result<T>>) -> impl Future<Output = Result<T>> {
     let place = caller();
-    async move { work.await.map_err(|error| error.at(place)) }
+    work.map_err(move |error| error.at(place)) // `Unpin` where `work` is
 }
 
 impl Error {
