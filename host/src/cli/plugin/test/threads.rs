@@ -23,7 +23,7 @@ impl Blocking {
     /// Adds what the host has seen of the generation that serves.
     pub(super) async fn look(&mut self, subject: &Subject) -> anyhow::Result<()> {
         let answer = subject.client.get(&format!("{REGISTRY}/{}", subject.name())).await;
-        self.add(&answer.context("asking the host which handlers block")?["item"]["execution"]);
+        self.add(&answer.context("asking the host which handlers block")?["item"]["counters"]["execution"]);
         Ok(())
     }
 
