@@ -33,7 +33,8 @@ pub struct Error {
     pub message: Bytes,
     /// A JSON object or nothing. Keys that are read today: `status` (100..=599), `code` (kebab-case),
     /// `errors` (`[{pointer, detail}]`), `retry_after` (seconds, with [`flags::RETRY`]), `sqlstate`,
-    /// `constraint`, `schema`, `table`, `column`, `kind` (of [`HTTP`]).
+    /// `constraint`, `schema`, `table`, `column`, `kind` (of [`HTTP`]), `location` (`file:line:column` in the plugin's
+    /// code, for the log).
     pub details: Bytes,
 }
 

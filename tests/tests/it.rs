@@ -21,6 +21,7 @@ mod it {
     mod cli;
     mod cli_author;
     mod cli_dev;
+    mod cli_mistakes;
     mod cli_readme;
     mod completeness;
     mod compression;

@@ -4,6 +4,7 @@
 mod accessors;
 mod constructors;
 mod fields;
+pub(crate) mod place;
 mod std_error;
 
 use std::{
@@ -15,8 +16,8 @@ use cardinal_plugin_abi::{self as abi, error as codes};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::std_error::Inner;
 pub use self::std_error::StdError;
+use self::{place::Place, std_error::Inner};
 
 /// The result of everything in this crate that can fail.
 ///
@@ -44,6 +45,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Errors of the host, of the database and of other servers can be passed on with `?`: the client gets the status that
 /// belongs to them, and the operator sees whose fault it was. The host cuts a text after 8 KiB and names at most 64
 /// fields.
+///
+/// The log line of a call that has failed ends with the place of the `?`, of [`Error::internal`], or of the statement
+/// that the database refused: `error: invalid digit found in string (at src/routes.rs:31:30)`.
 ///
 /// It does not implement [`std::error::Error`] itself, so that `?` can convert from all that do, and from
 /// `anyhow::Error` and `eyre::Report`. [`into_std`](Self::into_std) makes one of it.
@@ -86,6 +90,8 @@ pub struct Error {
     details: Value,
     /// Bits of [`codes::flags`], kept so that an error of the host's can be passed on as it came.
     flags: u32,
+    /// Where the plugin's code made it, when that is known.
+    place: Option<Place>,
 }
 
 #[derive(Clone, Copy)]
@@ -133,7 +139,8 @@ impl Error {
     }
 
     fn copy(&self) -> Self {
-        Self { kind: self.kind, message: self.message.clone(), details: self.details.clone(), flags: self.flags }
+        let (message, details) = (self.message.clone(), self.details.clone());
+        Self { kind: self.kind, message, details, flags: self.flags, place: self.place }
     }
 
     /// Tells the client when to try again (`Retry-After`): in whole seconds, rounded up, at least one, and a day at
@@ -200,14 +207,19 @@ impl Error {
             codes::REPLY => Reply::deserialize(&details).map_or(Kind::Code(codes::INTERNAL), |r| Kind::Reply(r.status)),
             code => Kind::Code(code),
         };
-        Self { kind, message: error.text(), details, flags: error.flags }
+        Self { kind, message: error.text(), details, flags: error.flags, place: None }
     }
 }
 
 impl From<Error> for abi::Error {
     fn from(mut error: Error) -> Self {
         let code = match error.kind {
-            Kind::Code(code) => code,
+            Kind::Code(code) => {
+                if let Some(place) = error.place {
+                    error.set("location", place.to_string().into());
+                }
+                code
+            }
             Kind::Reply(status) => {
                 error.set("status", status.into());
                 codes::REPLY
@@ -221,8 +233,10 @@ impl From<Error> for abi::Error {
 /// Converts everything that is, or becomes, a standard error: [`std::error::Error`]s, `anyhow::Error`, `eyre::Report`,
 /// texts. One that [`Error::into_std`] made comes back as it was, also from within others.
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Error {
+    #[track_caller]
     fn from(error: E) -> Self {
-        Self::from_std(&*error.into())
+        let place = place::caller();
+        Self::from_std(&*error.into()).at(place)
     }
 }
 

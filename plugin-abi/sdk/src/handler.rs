@@ -111,14 +111,33 @@ pub trait Asynchronous {}
 #[diagnostic::do_not_recommend]
 impl<Fut: Future> Asynchronous for Fut {}
 
-impl<Fut, R> HandlerFuture for Fut
+impl<Fut> HandlerFuture for Fut
 where
-    Fut: Future<Output = Result<R>> + Send + 'static,
-    R: Into<Response>,
+    Fut: Future<Output: HandlerOutput> + Send + 'static,
 {
-    // An `async fn` would hold `R`, too, which lives for no known time.
+    // An `async fn` would hold the output, too, which lives for no known time.
     #[allow(clippy::manual_async_fn)]
     fn reply(self) -> impl Future<Output = Result<Response>> + Send + 'static {
-        async move { self.await.map(Into::into) }
+        async move { self.await.into_reply() }
+    }
+}
+
+/// What a handler returns. A trait of its own for the sake of its message.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    note = "a handler returns `cardinal_plugin::Result<Response>`, to which `?` converts every error",
+    note = "in the place of `Response` can be `()`, `String`, `cardinal_plugin::serde_json::Value`, or what has a `From` for it",
+    note = "a list, an option or a type of your own becomes JSON: `Ok(Response::json(&value))`"
+)]
+pub trait HandlerOutput {
+    #[doc(hidden)]
+    fn into_reply(self) -> Result<Response>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<R: Into<Response>> HandlerOutput for Result<R> {
+    fn into_reply(self) -> Result<Response> {
+        self.map(Into::into)
     }
 }

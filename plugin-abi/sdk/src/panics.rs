@@ -16,11 +16,12 @@ mod frames {
 }
 
 use std::{
-    panic::PanicHookInfo,
+    cell::Cell,
+    panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, resume_unwind},
     sync::{Once, PoisonError, RwLock},
 };
 
-use cardinal_plugin_abi::{CtxId, HostApiRef, Slice};
+use cardinal_plugin_abi::{CtxId, HostApiRef, Slice, door};
 use serde_json::json;
 
 use crate::{Level, scope::Scope};
@@ -28,6 +29,11 @@ use crate::{Level, scope::Scope};
 static INSTALL: Once = Once::new();
 /// The living instances of this library, and where each one's log goes.
 static INSTANCES: RwLock<Vec<(CtxId, HostApiRef)>> = RwLock::new(Vec::new());
+
+thread_local! {
+    /// Of this thread's last panic.
+    static LAST_PLACE: Cell<Option<String>> = const { Cell::new(None) };
+}
 
 /// An instance's line in [`INSTANCES`], for as long as this lives.
 pub(crate) struct Registration {
@@ -53,12 +59,28 @@ impl Drop for Registration {
 
 fn install() {
     let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| match logger() {
-        // A test's own thread belongs to no plugin: its panic is a failed assertion.
-        Some(_) if cfg!(feature = "testing") && Scope::current().ctx == 0 => before(info),
-        Some((host, ctx)) => report(host, ctx, info),
-        None => before(info),
+    std::panic::set_hook(Box::new(move |info| {
+        // A thread that ends has no such place any more.
+        let _ = LAST_PLACE.try_with(|last| last.set(info.location().map(ToString::to_string)));
+        match logger() {
+            // A test's own thread belongs to no plugin: its panic is a failed assertion.
+            Some(_) if cfg!(feature = "testing") && Scope::current().ctx == 0 => before(info),
+            Some((host, ctx)) => report(host, ctx, info),
+            None => before(info),
+        }
     }));
+}
+
+/// Runs `body`. The message of its panic, which goes on, ends with the place.
+pub(crate) fn with_place<R>(body: impl FnOnce() -> R) -> R {
+    LAST_PLACE.set(None);
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        let message = door::payload_message(payload);
+        resume_unwind(Box::new(match LAST_PLACE.take() {
+            Some(place) => format!("{message} (at {place})"),
+            None => message, // the author has set another hook
+        }))
+    })
 }
 
 /// The log of the instance that is running on this thread; on a thread of the plugin's own, which

@@ -1,6 +1,8 @@
 //! The table that `routes` returns: which handler answers which method and path.
 
-use std::{any::TypeId, collections::HashMap, sync::Arc};
+mod check;
+
+use std::{any::TypeId, panic::Location, sync::Arc};
 
 use http::Method;
 
@@ -56,6 +58,8 @@ pub(crate) struct Entry {
     pub(crate) route: Option<(Method, String)>,
     pub(crate) handler: Arc<DynHandler>,
     identity: TypeId,
+    /// Where the author has put it into the router.
+    place: &'static Location<'static>,
 }
 
 /// What `routes` may return: a [`Router`], or a `Result` of one.
@@ -111,6 +115,7 @@ impl<E: Into<Error>> IntoRouter for Result<Router, E> {
     }
 }
 
+// The compiler shows the lines of the bounds, with their comments, for what is no handler.
 impl Router {
     /// Makes an empty table.
     ///
@@ -145,7 +150,11 @@ impl Router {
     /// # assert_eq!(block_on(host.send(TestRequest::get("/prices/L1"))).text(), "L1 is 9.90");
     /// ```
     #[must_use]
-    pub fn get<H: Handler>(self, path: &str, handler: H) -> Self {
+    #[track_caller]
+    pub fn get<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::GET, path, handler)
     }
 
@@ -167,7 +176,11 @@ impl Router {
     /// # assert_eq!(block_on(host.send(TestRequest::post("/prices/L1"))).text(), "L1 is added");
     /// ```
     #[must_use]
-    pub fn post<H: Handler>(self, path: &str, handler: H) -> Self {
+    #[track_caller]
+    pub fn post<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::POST, path, handler)
     }
 
@@ -188,7 +201,11 @@ impl Router {
     /// # assert_eq!(block_on(host.send(TestRequest::put("/prices/L1"))).text(), "L1 is set");
     /// ```
     #[must_use]
-    pub fn put<H: Handler>(self, path: &str, handler: H) -> Self {
+    #[track_caller]
+    pub fn put<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::PUT, path, handler)
     }
 
@@ -209,7 +226,11 @@ impl Router {
     /// # assert_eq!(block_on(host.send(TestRequest::patch("/prices/L1"))).text(), "L1 is changed");
     /// ```
     #[must_use]
-    pub fn patch<H: Handler>(self, path: &str, handler: H) -> Self {
+    #[track_caller]
+    pub fn patch<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::PATCH, path, handler)
     }
 
@@ -230,14 +251,19 @@ impl Router {
     /// # assert_eq!(block_on(host.send(TestRequest::delete("/prices/L1"))).text(), "L1 is deleted");
     /// ```
     #[must_use]
-    pub fn delete<H: Handler>(self, path: &str, handler: H) -> Self {
+    #[track_caller]
+    pub fn delete<H>(self, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.route(Method::DELETE, path, handler)
     }
 
     /// Answers `method` on `path`.
     ///
     /// A closure has no name of its own: its handler is called `"<method> <path>"`, as in `"GET /items"`. A path that
-    /// is malformed, or that is there twice for one method, refuses the plugin when it is loaded.
+    /// is malformed, or that clashes with another of its method, refuses the plugin when it is loaded; the message
+    /// names both handlers and their lines.
     ///
     /// ```
     /// use cardinal_plugin::{Method, PluginContext, Request, Response, Result, Router};
@@ -255,8 +281,12 @@ impl Router {
     /// # assert_eq!(block_on(host.send(TestRequest::put("/price"))).text(), "PUT");
     /// ```
     #[must_use]
-    pub fn route<H: Handler>(self, method: Method, path: &str, handler: H) -> Self {
-        let name = function_name::<H>().map_or_else(|| format!("{method} {path}"), str::to_owned);
+    #[track_caller]
+    pub fn route<H>(self, method: Method, path: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
+        let name = check::function_name::<H>().map_or_else(|| format!("{method} {path}"), str::to_owned);
         self.push(name, false, Some((method, path.to_owned())), handler)
     }
 
@@ -280,7 +310,11 @@ impl Router {
     /// assert_eq!(reply.text(), "Oak & Co is cheaper.");
     /// ```
     #[must_use]
-    pub fn handler<H: Handler>(self, name: &str, handler: H) -> Self {
+    #[track_caller]
+    pub fn handler<H>(self, name: &str, handler: H) -> Self
+    where
+        H: Handler, // async fn name(ctx: PluginContext, req: Request) -> Result<Response>
+    {
         self.push(name.to_owned(), true, None, handler)
     }
 
@@ -299,17 +333,23 @@ impl Router {
     /// }
     /// ```
     #[must_use]
-    pub fn job<H: JobHandler>(mut self, name: &str, handler: H) -> Self {
+    #[track_caller]
+    pub fn job<H>(mut self, name: &str, handler: H) -> Self
+    where
+        H: JobHandler, // async fn name(ctx: PluginContext, job: Job) -> Result<()>
+    {
         self.entries.push(Entry {
             name: format!("{}{name}", jobs::HANDLER_PREFIX),
             named: true,
             route: None,
             handler: Arc::new(jobs::as_handler(handler)),
             identity: TypeId::of::<H>(),
+            place: Location::caller(),
         });
         self
     }
 
+    #[track_caller]
     fn push<H: Handler>(mut self, name: String, named: bool, route: Option<(Method, String)>, handler: H) -> Self {
         self.entries.push(Entry {
             name,
@@ -317,6 +357,7 @@ impl Router {
             route,
             handler: Arc::new(move |ctx, req| handler.call(ctx, req)),
             identity: TypeId::of::<H>(),
+            place: Location::caller(),
         });
         self
     }
@@ -328,46 +369,12 @@ impl Router {
     /// `wanted` (the names in the manifest) could mean two functions.
     pub(crate) fn finish(mut self, wanted: &[String]) -> Result<Vec<Entry>, String> {
         self.entries.sort_by_key(|entry| !entry.named);
-        check_routes(&self.entries)?;
+        check::routes(&self.entries)?;
         for name in wanted {
-            check_name(&self.entries, name)?;
+            check::name(&self.entries, name)?;
         }
         Ok(self.entries)
     }
-}
-
-fn check_routes(entries: &[Entry]) -> Result<(), String> {
-    let mut by_method: HashMap<&Method, matchit::Router<&str>> = HashMap::new();
-    for (method, path) in entries.iter().filter_map(|entry| entry.route.as_ref()) {
-        if !path.starts_with('/') {
-            return Err(format!("the path `{path}` of a route must begin with `/`"));
-        }
-        let table = by_method.entry(method).or_default();
-        table.insert(path.as_str(), path.as_str()).map_err(|error| format!("route {method} `{path}`: {error}"))?;
-    }
-    Ok(())
-}
-
-fn check_name(entries: &[Entry], name: &str) -> Result<(), String> {
-    let mut of_name = entries.iter().filter(|entry| entry.name == name);
-    let Some(first) = of_name.next() else { return Ok(()) }; // the host says which name is missing
-    let rival = of_name.find(|other| other.identity != first.identity && other.named == first.named);
-    match rival {
-        None => Ok(()),
-        Some(_) => Err(format!(
-            "the manifest names the handler `{name}`, and the router has two functions of that name; \
-             give the one that is meant a name of its own with `.handler(\"...\", f)`"
-        )),
-    }
-}
-
-/// The last segment of a function's type name; `None` for closures.
-fn function_name<F>() -> Option<&'static str> {
-    let full = std::any::type_name::<F>();
-    let plain = full.split('<').next().unwrap_or(full);
-    let name = plain.rsplit("::").next().unwrap_or(plain);
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-    is_name.then_some(name)
 }
 
 #[cfg(test)]
@@ -427,5 +434,17 @@ mod tests {
             let router = Router::new().get(path, preview).get(other_path, preview);
             assert!(router.finish(&[]).is_err(), "{path} {other_path}");
         }
+    }
+
+    #[test]
+    fn routes_that_clash_are_told_with_both_handlers_and_lines() {
+        let first = line!() + 1;
+        let router = Router::new().get("/a/{x}/b", preview).post("/a/{y}/b", other::preview);
+        let error = router.get("/a/{y}/b", other::preview).finish(&[]).err().unwrap();
+        let place = |line: u32| format!("({}:{line}:", file!());
+        let parts = ["GET /a/{x}/b of `preview` ", "GET /a/{y}/b of `preview` ", &place(first), &place(first + 1)];
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        let error = Router::new().get("a", preview).finish(&[]).err().unwrap();
+        assert!(error.contains("`preview`") && error.contains("begins with `/`"), "{error}");
     }
 }

@@ -28,15 +28,25 @@ async fn list(_ctx: PluginContext, _req: Request) -> Result<Response> {
 cardinal_plugin::plugin!(routes);
 ";
 
-/// The SDK beside this test program: the newest, when several were built with different features.
-fn sdk() -> PathBuf {
+/// A library beside this test program: the newest, when several were built with different features.
+fn built(library: &str) -> PathBuf {
     let folder = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-    let is_sdk = |path: &PathBuf| {
+    let is_it = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with("libcardinal_plugin-") && name.ends_with(".rlib")
+        name.starts_with(&format!("lib{library}-")) && name.ends_with(".rlib")
     };
-    let found = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(is_sdk);
-    found.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap()).expect("the SDK was built with this test")
+    let found = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(is_it);
+    found.max_by_key(|path| fs::metadata(path).unwrap().modified().unwrap()).expect("it was built with this test")
+}
+
+/// What `plugins/mistakes.md` says that one reads after the mistake of this number: the parts in double backticks.
+fn on_page(number: usize) -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plugins/mistakes.md");
+    let page = fs::read_to_string(page).unwrap();
+    let row = page.lines().find(|line| line.starts_with(&format!("| {number} |"))).unwrap();
+    let parts: Vec<String> = row.split("``").skip(1).step_by(2).map(|part| part.trim().to_owned()).collect();
+    assert!(!parts.is_empty(), "{row}");
+    parts
 }
 
 /// Compiles a plugin; what the compiler said, nothing when it was content.
@@ -50,12 +60,14 @@ fn compile_with(flags: &[&str], manifest: &str, library: &str) -> String {
     fs::create_dir(root.join("src")).unwrap();
     fs::write(root.join("manifest.json"), manifest).unwrap();
     fs::write(root.join("src/lib.rs"), library).unwrap();
-    let sdk = sdk();
+    let sdk = built("cardinal_plugin");
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let output = Command::new(rustc)
         .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=notes", "--emit=metadata", "--cap-lints=warn"])
         .arg("--extern")
         .arg(format!("cardinal_plugin={}", sdk.display()))
+        .arg("--extern")
+        .arg(format!("anyhow={}", built("anyhow").display()))
         .arg("-L")
         .arg(format!("dependency={}", sdk.parent().unwrap().display()))
         .arg("--out-dir")
@@ -63,6 +75,8 @@ fn compile_with(flags: &[&str], manifest: &str, library: &str) -> String {
         .args(flags)
         .arg(root.join("src/lib.rs"))
         .env("CARGO_MANIFEST_DIR", root)
+        // Where the lines of the SDK are found that the compiler shows.
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -71,9 +85,9 @@ fn compile_with(flags: &[&str], manifest: &str, library: &str) -> String {
 }
 
 #[track_caller]
-fn assert_said(said: &str, parts: &[&str]) {
+fn assert_said(said: &str, parts: &[impl AsRef<str>]) {
     for part in parts {
-        assert!(said.contains(part), "`{part}` is not in:\n{said}");
+        assert!(said.contains(part.as_ref()), "`{}` is not in:\n{said}", part.as_ref());
     }
 }
 
@@ -106,14 +120,20 @@ fn a_handler_that_is_not_async_is_told_the_line_to_write() {
 #[test]
 fn a_handler_that_returns_no_response_is_told_what_becomes_one() {
     let library = LIBRARY.replace("Result<Response>", "Result<Vec<String>>").replace("Response::empty()", "Vec::new()");
-    assert_said(
-        &compile(MANIFEST, &library),
-        &[
-            "`cardinal_plugin::Response: From<Vec<",
-            "`cardinal_plugin::Response` implements `From<",
-            ".get(\"/list\", list)",
-        ],
-    );
+    let said = compile(MANIFEST, &library);
+    assert_said(&said, &["a handler cannot return `", "Vec<", "Ok(Response::json(&value))", ".get(\"/list\", list)"]);
+    for (output, shown) in [
+        ("Option<Response>", "`std::option::Option<cardinal_plugin::Response>`"),
+        ("Response", "`cardinal_plugin::Response`"),
+        ("std::result::Result<Response, std::io::Error>", "`Result<cardinal_plugin::Response, std::io::Error>`"),
+    ] {
+        let library = LIBRARY.replace("-> Result<Response>", &format!("-> {output}"));
+        let said = compile(MANIFEST, &library.replace("Ok(Response::empty())", "todo!()"));
+        assert_said(
+            &said,
+            &[&format!("a handler cannot return {shown}"), "a handler returns `cardinal_plugin::Result"],
+        );
+    }
 }
 
 #[test]
@@ -162,4 +182,49 @@ fn a_type_that_is_not_made_of_a_row_is_told_how_to_become_one() {
     let body = "_ctx.get_plugin_conn().await?.query_as::<String>(\"\", &[]).await?; Ok(Response::empty())";
     let said = compile(MANIFEST, &LIBRARY.replace("    Ok(Response::empty())", body));
     assert_said(&said, &["`std::string::String` is not made of a row", "#[derive(cardinal_plugin::FromRow)]"]);
+}
+
+/// The plugin with this in its handler, before the end.
+fn handler_with(lines: &str) -> String {
+    LIBRARY.replace("    Ok(Response::empty())", &format!("{lines}\n    Ok(Response::empty())"))
+}
+
+#[test]
+fn the_page_of_mistakes_has_what_the_compiler_says() {
+    let wait = "std::future::ready(()).await; drop(held);";
+    let list = "async fn list(_ctx: PluginContext, _req: Request)";
+    let mistakes = [
+        (1, LIBRARY.replace("_ctx: PluginContext,", "_ctx: &PluginContext,")),
+        (2, LIBRARY.replace("Result<Response>", "Result<Vec<String>>").replace("Response::empty()", "Vec::new()")),
+        (3, handler_with(&format!("let held = std::rc::Rc::new(1); {wait}"))),
+        (
+            4,
+            handler_with(&format!(
+                "static A: std::sync::Mutex<u8> = std::sync::Mutex::new(1);\nlet held = A.lock(); {wait}"
+            )),
+        ),
+        (7, handler_with("let _: Add = _req.input().await?;") + "struct Add { text: String }"),
+        (8, handler_with("_ctx.get_plugin_conn().await?.query(\"\", &[&7_u64]).await?;")),
+        (11, LIBRARY.replace("async fn list", "fn list")),
+        (12, handler_with("let conn = _ctx.get_plugin_conn().await?;\nconn.transaction().await?;")),
+        (17, LIBRARY.replace(list, "async fn list(_ctx: PluginContext)")),
+        (19, LIBRARY.replace("Result<Response>", "Response").replace("Ok(Response::empty())", "Response::empty()")),
+    ];
+    for (number, library) in &mistakes {
+        assert_said(&compile(MANIFEST, library), &on_page(*number));
+    }
+    let misspelt = MANIFEST.replace("\"handler\": \"list\"", "\"handler\": \"lisst\"");
+    assert_said(&compile(&misspelt, LIBRARY), &on_page(15));
+    assert_said(&compile_with(&["-Cpanic=abort"], MANIFEST, LIBRARY), &on_page(16));
+}
+
+#[test]
+fn what_the_page_of_mistakes_calls_none_any_more_compiles() {
+    // 9
+    let library = LIBRARY.replace("-> Router {", "-> Result<Router> {");
+    let library = library.replace("Router::new().get(\"/list\", list)", "Ok(Router::new().get(\"/list\", list))");
+    assert_eq!(compile(MANIFEST, &library), "");
+    // 10
+    let library = handler_with("read()?;") + "fn read() -> anyhow::Result<()> { anyhow::bail!(\"no page\") }";
+    assert_eq!(compile(MANIFEST, &library), "");
 }

@@ -87,14 +87,26 @@ async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
     assert!(library.ends_with("libprice_watch.so"), "{out}");
     drop(building);
 
-    let key = folder.path().join("vendor.key");
+    let key = made.join("vendor.key");
     exited(&cardinal(["plugin", "sign", "--generate", "--key", path(&key)]), 0);
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-    let packed = folder.path().join("price-watch.so");
-    std::fs::copy(&library, &packed).unwrap();
+    let packed = made.join("price-watch.so");
+    let pack = |more: &[&str]| {
+        let arguments = ["plugin", "pack", path(&library), "--output", path(&packed)];
+        exited(&cardinal(arguments.iter().chain(more)), 0)
+    };
+    let signature = made.join("price-watch.so.minisig");
+    pack(&[]);
     exited(&cardinal(["plugin", "sign", "--key", path(&key), path(&packed)]), 0);
+    assert!(signature.is_file());
+    // Packed anew, it is another file.
+    let (_, err) = pack(&[]);
+    assert!(err.contains("The signature was of the file before") && !signature.exists(), "{err}");
+    let (out, _) = pack(&["--key", path(&key)]);
+    assert!(out.contains("price-watch.so.minisig (key ") && signature.is_file(), "{out}");
+    assert_eq!(seen_by_git(&made), "");
 
-    let public = folder.path().join("vendor.key.pub");
+    let public = made.join("vendor.key.pub");
     let settings = Host::settings().plugins(PluginsFolder::default());
     let host = settings.set("PLUGIN_TRUST", "signed").set("PLUGIN_TRUST_KEYS", path(&public)).start().await;
     let (data, plugins) = (host.data(), host.plugins().path().to_owned());
@@ -121,13 +133,23 @@ async fn a_new_crate_builds_as_it_is_is_signed_and_serves() {
 }
 
 /// Writes `to` in the place of `from` in a file of the crate.
-fn edit(file: &Path, from: &str, to: &str) {
+pub(super) fn edit(file: &Path, from: &str, to: &str) {
     let text = std::fs::read_to_string(file).unwrap();
     assert!(text.contains(from), "{text}");
     std::fs::write(file, text.replace(from, to)).unwrap();
 }
 
-fn in_target(arguments: &[&str]) -> std::process::Output {
+/// What git would take of a crate's folder beside what `plugin new` wrote, cargo's lock and a public key.
+fn seen_by_git(made: &Path) -> String {
+    let git =
+        |arguments: &[&str]| exited(&Command::new("git").args(arguments).current_dir(made).output().unwrap(), 0).0;
+    git(&["init", "--quiet"]);
+    let new = git(&["status", "--porcelain", "--untracked-files=all"]);
+    let is_left = |line: &&str| [".so", ".debug", ".minisig", ".key"].iter().any(|end| line.ends_with(end));
+    new.lines().filter(is_left).collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn in_target(arguments: &[&str]) -> std::process::Output {
     let environment = build_environment();
     cardinal_with(arguments, &environment.each_ref().map(|(name, value)| (*name, path(value))))
 }

@@ -144,6 +144,40 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
 }
 
 #[tokio::test]
+async fn what_goes_wrong_is_printed_as_it_happens_and_with_its_line() {
+    let _building = BUILDING.write().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut dev = Dev::start(folder.path()).await;
+    let (client, card) = (dev.client(), dev.asks_as_printed());
+    let notes = format!("/v1/admin/plugins/notes/cards/{card}");
+
+    // A manifest that is none is told without the compiler.
+    let new = dev.edit("manifest.json", r#""name": "notes","#, r#""name": "notes",,"#, "to do").await;
+    assert!(new.contains("the running version stays") && new.contains("manifest.json:3:"), "{new}");
+    assert!(!new.contains("did not compile"), "{new}");
+    dev.edit("manifest.json", r#""name": "notes",,"#, r#""name": "notes","#, "no change to what runs").await;
+
+    dev.edit("src/service.rs", "SELECT text FROM notes WHERE", "SELECT words FROM notes WHERE", "is live").await;
+    client.get(&notes).await.refused(500, "internal-error");
+    dev.prints(r#"column "words" does not exist"#).await;
+    assert!(dev.program.printed().contains(" (at src/service.rs:"), "{}", dev.program.printed());
+
+    let list = "service::list(&ctx, card_id).await?";
+    let panics = format!("{list}; if card_id != Uuid::nil() {{ panic!(\"on purpose\") }}");
+    dev.edit("src/routes.rs", list, &panics, "is live").await;
+    dev.edit("src/service.rs", "SELECT words FROM notes WHERE", "SELECT text FROM notes WHERE", "is live").await;
+    // One line for one panic: what the host says of the first would stand before the second.
+    for count in 1..=2 {
+        client.get(&notes).await.refused(500, "plugin-panicked");
+        let panics = || dev.program.printed().matches("ERROR panicked at src/routes.rs:").count();
+        eventually("the panic is printed", async || (panics() == count).then_some(())).await;
+    }
+    assert_eq!(dev.program.printed().matches("on purpose").count(), 2, "{}", dev.program.printed());
+    dev.program.signal(Signal::INT);
+    assert!(dev.program.ended().await.success(), "{}", dev.program.printed());
+}
+
+#[tokio::test]
 async fn its_host_ends_with_it_however_it_ends() {
     let _building = BUILDING.write().await;
     let folder = tempfile::tempdir().unwrap();

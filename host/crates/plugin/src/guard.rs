@@ -230,7 +230,7 @@ impl Guard {
                     None => self.refused(),
                     Some(cause) => {
                         let fault = if error.status == 504 { Fault::Timeout } else { Fault::Error };
-                        self.note(admitted, called, CallFailure { fault, cause, reason: &error.message }, took);
+                        self.note(admitted, called, CallFailure { fault, cause, reason: &error.log_text() }, took);
                     }
                 }
                 self.own_codes.note(&error.code);

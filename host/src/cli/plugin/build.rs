@@ -8,7 +8,7 @@ use anyhow::{Context as _, ensure};
 
 use super::{
     cargo::{self, Profile},
-    check::{findings, verdict},
+    check::{check_manifest, findings, verdict},
     remote::block_on,
     stop::Stop,
 };
@@ -44,6 +44,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     is_plugin(&args.folder)?;
+    check_manifest(&args.folder)?;
     let profile = if args.debug { Profile::Debug } else { Profile::Release };
     let built = block_on(async {
         let mut stop = Stop::listen()?;

@@ -3,12 +3,13 @@ mod pointer;
 
 use std::{
     fmt::Write as _,
+    fs,
     io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use semver::Version;
 
 use crate::cli::{
@@ -17,7 +18,7 @@ use crate::cli::{
 };
 use cardinal_package::{
     manifest::Manifest,
-    package::{self, Form, Package},
+    package::{self, Form, MANIFEST, Package},
     state::Refusal,
 };
 use cardinal_plugin_host::{
@@ -94,6 +95,16 @@ pub(super) fn verdict(path: &Path, open: bool) -> anyhow::Result<Inspection> {
 pub(super) fn findings(seen: &Inspection, path: &Path, against: Option<&Version>) -> Vec<Finding> {
     let manifest = package::read_manifest(path).unwrap_or_default();
     findings::list(seen, &String::from_utf8_lossy(&manifest), against)
+}
+
+/// What a host would refuse of this manifest, before anything is built. Handlers are not looked for.
+pub(super) fn check_manifest(folder: &Path) -> anyhow::Result<()> {
+    let file = folder.join(MANIFEST);
+    let bytes = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+    let findings = findings::of_manifest(&String::from_utf8_lossy(&bytes));
+    let text: String = findings.iter().map(finding_text).collect();
+    ensure!(findings.is_empty(), "a host would refuse {}\n{}", file.display(), text.trim_end());
+    Ok(())
 }
 
 fn try_out(package: &Package) -> anyhow::Result<Result<(), Refusal>> {

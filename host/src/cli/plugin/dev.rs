@@ -1,5 +1,6 @@
 mod curl;
 mod folder;
+mod lines;
 mod watch;
 
 use std::{
@@ -9,6 +10,7 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,11 +20,13 @@ use serde_json::{Value, json};
 
 use self::{
     curl::CurlLines,
+    lines::Lines,
     watch::{Changes, Watch},
 };
 use super::{
     build,
     cargo::{self, Profile},
+    check::check_manifest,
     install,
     own_host::{self, OwnHost},
     remote::{REGISTRY, block_on, reasons},
@@ -47,9 +51,10 @@ const WAITING: &str = "; waiting for the next edit";
 ///
 /// Watches the crate's folder. What is saved is built, checked and put in the place of the version that runs, without a
 /// failed request; frontend files and schema.sql need no build. The version that runs stays when the next one does not
-/// compile or is refused. The host is the one that is named, else the one of ./var/data if it runs, else one that is
-/// started with a database of its own below target/cardinal and ends with this command. In the crate's folder other
-/// commands, such as `cardinal plugin settings` and `logs`, find that host by themselves.
+/// compile or is refused. What the plugin logs as a warning or an error is printed as it happens. The host is the one
+/// that is named, else the one of ./var/data if it runs, else one that is started with a database of its own below
+/// target/cardinal and ends with this command. In the crate's folder other commands, such as `cardinal plugin settings`
+/// and `logs`, find that host by themselves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -80,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let folder = args.folder.canonicalize().with_context(|| format!("looking for {}", args.folder.display()))?;
     block_on(async {
         let mut stop = Stop::listen()?;
-        let mut session = Session { args, folder, host: None, client: None, running: None };
+        let mut session = Session { args, folder, host: None, client: None, running: None, lines: Lines::default() };
         let outcome = tokio::select! {
             () = stop.requested() => Ok(()),
             outcome = session.develop() => outcome,
@@ -95,8 +100,9 @@ struct Session<'a> {
     folder: PathBuf,
     /// Where this command has started it.
     host: Option<OwnHost>,
-    client: Option<Client>,
+    client: Option<Arc<Client>>,
     running: Option<Running>,
+    lines: Lines,
 }
 
 /// What was put into the host.
@@ -125,6 +131,13 @@ impl Session<'_> {
         let mut greeted = false;
         loop {
             let mut times = Times { since: changes.as_ref().map(|changes| changes.at), build: None };
+            // In a moment, where the compiler would take seconds to say so.
+            if let Err(error) = check_manifest(&self.folder) {
+                library = None;
+                print_line(&failure(&error, self.stays()))?;
+                changes = Some(watch.changed().await);
+                continue;
+            }
             if changes.is_none_or(|changes| !changes.only_carried) || library.is_none() {
                 let started = Instant::now();
                 let profile = if self.args.release { Profile::Release } else { Profile::Debug };
@@ -157,7 +170,7 @@ impl Session<'_> {
         let named = Client::new(&self.args.host.read_for(&self.folder)?)?;
         match install::find_folder(&named).await {
             Ok(plugins) => {
-                self.client = Some(named);
+                self.client = Some(Arc::new(named));
                 return Ok(plugins);
             }
             Err(failure) if self.args.host.is_named() || !is_unreachable(&failure) => return Err(failure),
@@ -166,7 +179,7 @@ impl Session<'_> {
         // Another `plugin dev` of this crate has it.
         let neighbour = Client::local(&own_host::data_dir(&own));
         if let Ok(plugins) = install::find_folder(&neighbour).await {
-            self.client = Some(neighbour);
+            self.client = Some(Arc::new(neighbour));
             return Ok(plugins);
         }
         print_line("starting a host")?;
@@ -175,7 +188,7 @@ impl Session<'_> {
         // Kept before it is waited for: it is ended in order, whenever this command is stopped.
         let host = self.host.insert(OwnHost::launch(&own, own_host::free_address(self.args.listen), &settings)?);
         host.until_it_serves().await?;
-        self.client = Some(host.client());
+        self.client = Some(Arc::new(host.client()));
         Ok(own_host::plugins_dir(&own))
     }
 
@@ -200,6 +213,7 @@ impl Session<'_> {
         if before.is_some_and(|before| before.sha256 == sha256) {
             return print_line("no change to what runs");
         }
+        self.lines.follow(client, &name);
         client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
         let (code, item) = install::decided(client, &name, &sha256, SWAP_TIMEOUT).await?;
         if code != 0 {
@@ -239,6 +253,7 @@ impl Session<'_> {
 
     /// Leaves a host that was there before as it was, as far as that is possible, and ends one of its own.
     async fn end(&mut self) -> anyhow::Result<()> {
+        self.lines.stop();
         if let Some(host) = self.host.take() {
             print_line("\nstopping the host")?;
             return host.stop().await.map(|_| ());

@@ -66,22 +66,41 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Until the host is gone.
 async fn follow(args: &Args, client: &Client, path: &str) -> anyhow::Result<()> {
-    let mut last_id: Option<String> = None;
+    let mut reader = Reader::default();
     loop {
+        reader.read(client, path, |line| print(args, line)).await?;
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// Reads lines as they come, and each of them once, over as many streams as that takes.
+#[derive(Default)]
+pub(super) struct Reader {
+    last_id: Option<String>,
+}
+
+impl Reader {
+    /// Gives `take` each line until the stream ends.
+    pub(super) async fn read(
+        &mut self,
+        client: &Client,
+        path: &str,
+        mut take: impl FnMut(&Value) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let mut request = Request::new(empty());
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(id) = &last_id {
+        if let Some(id) = &self.last_id {
             request.headers_mut().insert("last-event-id", HeaderValue::from_str(id).context("the line's number")?);
         }
         let mut body = client.send(path, request).await?.into_body();
-        let mut events = Events::after(last_id, EVENT_LIMIT);
+        let mut events = Events::after(self.last_id.clone(), EVENT_LIMIT);
         while let Some(Ok(frame)) = body.frame().await {
             let read = events.take(frame.data_ref().map_or(&[][..], |data| data));
             let read = read.context("the host's answer is not an event stream")?;
-            read.iter().filter_map(line_in).try_for_each(|line| print(args, &line))?;
+            read.iter().filter_map(line_in).try_for_each(|line| take(&line))?;
+            self.last_id.clone_from(&events.last_id);
         }
-        last_id = events.last_id;
-        tokio::time::sleep(RETRY_INTERVAL).await;
+        Ok(())
     }
 }
 
@@ -96,11 +115,7 @@ fn print(args: &Args, line: &Value) -> anyhow::Result<()> {
 }
 
 fn shown(line: &Value) -> String {
-    let text = |name: &str| plain(line[name].as_str().unwrap_or_default());
-    let mut shown = format!("{} {:<5} {}", text("at"), text("level").to_uppercase(), text("message"));
-    if line["source"] != "plugin" {
-        shown.push_str(&format!("  ({})", text("source")));
-    }
+    let mut shown = beginning(line["at"].as_str().unwrap_or_default(), line);
     for (name, value) in line["fields"].as_object().into_iter().flatten() {
         shown.push_str(&format!("  {}={}", plain(name), plain(&value.to_string())));
     }
@@ -108,6 +123,22 @@ fn shown(line: &Value) -> String {
         shown.push_str(&format!("  request={}", plain(request)));
     }
     shown
+}
+
+fn beginning(at: &str, line: &Value) -> String {
+    let text = |name: &str| plain(line[name].as_str().unwrap_or_default());
+    let mut shown = format!("{} {:<5} {}", plain(at), text("level").to_uppercase(), text("message"));
+    if line["source"] != "plugin" {
+        shown.push_str(&format!("  ({})", text("source")));
+    }
+    shown
+}
+
+/// The beginning of a line that is shown as it comes: the time of the day is enough.
+pub(super) fn head(line: &Value) -> String {
+    let at = line["at"].as_str().unwrap_or_default();
+    let (_, time) = at.split_once('T').unwrap_or(("", at));
+    beginning(time.get(..8).unwrap_or(time), line)
 }
 
 #[cfg(test)]

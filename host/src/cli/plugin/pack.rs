@@ -1,5 +1,5 @@
 use std::{
-    fs::Permissions,
+    fs::{self, Permissions},
     io::{ErrorKind, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -9,6 +9,8 @@ use std::{
 use anyhow::{Context as _, bail};
 use cardinal_plugin_abi::section;
 
+use super::sign;
+use crate::cli::text::shell_word;
 use cardinal_package::{package::Package, preflight};
 use cardinal_plugin_host::inspect::inspect;
 
@@ -20,7 +22,8 @@ const STRIPPERS: [&str; 2] = ["strip", "llvm-strip"];
 /// The library is checked as by `cardinal plugin check`, stripped of symbols and debug information (by `strip` of
 /// binutils or llvm-strip), checked again and written to one file. A folder is packed when its files are those that the
 /// library was built with. The library as it was stays beside it as NAME.debug, for `addr2line`: the packed one has no
-/// names any more. Hosts need and read the packed one alone.
+/// names any more. Hosts need and read the packed one alone. Packing changes the bytes, so a signature comes after it:
+/// by `cardinal plugin sign`, or at once with --key. One that lies there of the file before is removed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,6 +31,8 @@ Examples:
       writes ./notes.so and ./notes.debug
   addr2line -Cfie notes.debug 0x82fa8
       says where the crash or panic at that offset was
+  cardinal plugin pack target/release/libnotes.so --key vendor.key
+      and signs it: ./notes.so.minisig
   cardinal plugin pack var/plugins/notes --output /srv/plugins/notes.so")]
 pub(super) struct Args {
     /// A shared library, or a plugin's folder
@@ -35,6 +40,9 @@ pub(super) struct Args {
     /// Output file [default: ./NAME.so]
     #[arg(long, short)]
     output: Option<PathBuf>,
+    /// File with the secret key to sign the packed library with
+    #[arg(long, short, value_name = "FILE")]
+    key: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
@@ -43,6 +51,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.so")));
     anyhow::ensure!(output.extension().is_some_and(|kind| kind == "so"), "{} does not end in .so", output.display());
     same_files(&package)?;
+    // Before anything is written.
+    let key = args.key.as_deref().map(sign::secret).transpose()?;
     let folder = match output.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -58,16 +68,36 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     strip(file.path())?;
     let packed = checked(file.path()).context("the stripped library is not valid")?;
     anyhow::ensure!(packed.carried() == package.carried(), "the files inside did not survive stripping");
-    std::fs::set_permissions(file.path(), Permissions::from_mode(0o644)).context("setting the file's mode")?;
+    fs::set_permissions(file.path(), Permissions::from_mode(0o644)).context("setting the file's mode")?;
     file.persist(&output).with_context(|| format!("writing {}", output.display()))?;
     let (before, after) = (package.library.len(), packed.library.len());
     writeln!(std::io::stdout(), "{} ({after} bytes, {before} before)", output.display())?;
     if after < before {
         let symbols = output.with_extension("debug");
-        std::fs::write(&symbols, &package.library).with_context(|| format!("writing {}", symbols.display()))?;
+        fs::write(&symbols, &package.library).with_context(|| format!("writing {}", symbols.display()))?;
         writeln!(std::io::stdout(), "{} (its symbols, for addr2line)", symbols.display())?;
     }
+    let was_signed = remove_signature(&output)? || package.signature.is_some();
+    match key {
+        Some(key) => writeln!(std::io::stdout(), "{}", sign::sign(&output, &key)?)?,
+        None if was_signed => writeln!(
+            std::io::stderr(),
+            "The signature was of the file before: sign the packed one, `cardinal plugin sign --key FILE {}`",
+            shell_word(&output.display().to_string())
+        )?,
+        None => {}
+    }
     Ok(())
+}
+
+/// Removes the signature of what was in the output's place; whether there was one.
+fn remove_signature(output: &Path) -> anyhow::Result<bool> {
+    let file = sign::signature_of(output);
+    match fs::remove_file(&file) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("removing {}", file.display())),
+    }
 }
 
 fn checked(path: &Path) -> anyhow::Result<Package> {

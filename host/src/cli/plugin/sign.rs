@@ -21,6 +21,7 @@ const PUBLIC: &str = ".pub";
 ///
 /// Writes LIBRARY.so.minisig beside a library, or SHA256SUMS and SHA256SUMS.minisig into a folder. Signatures and keys
 /// are minisign's own: `minisign -V` checks them. A host takes them when its PLUGIN_TRUST_KEYS names the public key.
+/// A signature is of the bytes that are there: sign after `cardinal plugin pack`, or let that do it.
 /// With --generate a pair of keys is made first: the secret one without a password, readable by you alone, and FILE.pub
 /// beside it. A key that minisign has made with a password is asked for it.
 #[derive(Debug, clap::Args)]
@@ -49,10 +50,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         writeln!(output, "{} (keep it), {} (for PLUGIN_TRUST_KEYS)", args.key.display(), public.display())?;
     }
     let Some(package) = &args.package else { return Ok(()) };
+    ensure!(package.exists(), "{} does not exist", package.display());
+    writeln!(output, "{}", sign(package, &secret(&args.key)?)?)?;
+    Ok(())
+}
+
+/// Signs a package; the signature's file and the key, for people.
+pub(super) fn sign(package: &Path, key: &SecretKey) -> anyhow::Result<String> {
     let path = package.canonicalize().with_context(|| format!("looking for {}", package.display()))?;
     let package = checked(&path)?;
-    let key = secret(&args.key)?;
-    let public = PublicKey::from_secret_key(&key).context("reading the secret key")?;
+    let public = PublicKey::from_secret_key(key).context("reading the secret key")?;
     let signed = match package.form {
         Form::SingleFile => path,
         Form::Folder => {
@@ -64,13 +71,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let name = signed.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let trusted = format!("file:{name}\tsha256:{}", package.sha256);
     let bytes = Cursor::new(package.signed_bytes());
-    let signature = minisign::sign(Some(&public), &key, bytes, Some(&trusted), None).context("signing")?;
-    let mut file = signed.into_os_string();
-    file.push(SUFFIX);
-    let file = PathBuf::from(file);
+    let signature = minisign::sign(Some(&public), key, bytes, Some(&trusted), None).context("signing")?;
+    let file = signature_of(&signed);
     put(&file, signature.into_string().as_bytes())?;
-    writeln!(output, "{} (key {})", file.display(), key_number(public.keynum()))?;
-    Ok(())
+    Ok(format!("{} (key {})", file.display(), key_number(public.keynum())))
+}
+
+/// Where the signature of a file lies.
+pub(super) fn signature_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(SUFFIX);
+    PathBuf::from(name)
 }
 
 /// A package that a host would go on with: a signature is a word on it.
@@ -104,7 +115,7 @@ fn generate(file: &Path) -> anyhow::Result<PathBuf> {
     Ok(public)
 }
 
-fn secret(file: &Path) -> anyhow::Result<SecretKey> {
+pub(super) fn secret(file: &Path) -> anyhow::Result<SecretKey> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {

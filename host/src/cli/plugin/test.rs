@@ -6,6 +6,7 @@ mod panics;
 mod requests;
 mod routes;
 mod swap;
+mod threads;
 mod tools;
 
 use std::{
@@ -21,10 +22,11 @@ use anyhow::{Context as _, bail};
 use http::Method;
 use serde_json::{Value, json};
 
-use self::requests::Subject;
+use self::{requests::Subject, threads::Blocking};
 use super::{
     build,
     cargo::{self, Profile},
+    check::check_manifest,
     install,
     own_host::{self, OwnHost},
     remote::{REGISTRY, block_on, describe},
@@ -51,7 +53,8 @@ const DATABASE_VARIABLE: &str = "CARDINAL_TEST_DATABASE";
 /// Builds the crate, starts a host with a PostgreSQL of its own in a temporary folder, and checks: every route answers;
 /// the plugin's database role reaches nothing but its own; what it draws is drawn for a card in Chromium, where one is
 /// installed; every tool is listed, those that read answer, those that must be confirmed ask; a swap under load loses
-/// no request; odd input makes nothing panic, and where it does, the line of the code is told; it ends in order. Then
+/// no request; odd input makes nothing panic, and where it does, the line of the code is told; no handler blocks its
+/// thread for two seconds; it ends in order. Then
 /// come the crate's own tests, by `cargo test`: CARDINAL_TEST_URL is the host's address there, CARDINAL_TEST_KEY a key
 /// that may do everything, and CARDINAL_TEST_DATABASE the address of its PostgreSQL, for tests with `TestHost`. Exits 0
 /// when all is well.
@@ -88,6 +91,7 @@ pub(super) enum Outcome {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     build::is_plugin(&args.folder)?;
+    check_manifest(&args.folder)?;
     let place = tempfile::Builder::new()
         .prefix("cardinal-plugin-test-")
         // The host's worker, which may have an account of its own, reads the plugin in there.
@@ -140,12 +144,18 @@ impl Session<'_> {
         let card = client.ask(Method::POST, "/v1/admin/master-cards", Some(&card)).await?;
         let card = card["item"]["id"].as_str().context("the host returned no card")?.to_owned();
         let subject = Subject { client, item, card };
+        let mut blocking = Blocking::default();
         self.note("routes", routes::check(&subject).await)?;
+        // Before a swap or a reload begins anew with the count.
+        blocking.look(&subject).await?;
         self.note("database", database_wall::check(self.place).await)?;
         self.note("frontend", frontend::check(&subject, &url, &key, self.place).await)?;
         self.note("tools", tools::check(&subject, &narrow).await)?;
+        blocking.look(&subject).await?;
         self.note("swap", swap::check(&subject).await)?;
         self.note("panics", panics::check(&subject).await)?;
+        blocking.look(&subject).await?;
+        self.note("threads", Ok(blocking.outcome()))?;
         if !self.args.without_own {
             let database = own_host::database_url(self.place)?;
             let variables =

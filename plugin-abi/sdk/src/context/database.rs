@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use super::{PluginContext, parse};
-use crate::{ConnectOptions, Connection, Pool, Result};
+use crate::{ConnectOptions, Connection, Pool, Result, error::place};
 
 impl PluginContext {
     /// Takes a connection from the plugin's own pool.
@@ -33,8 +33,9 @@ impl PluginContext {
     ///
     /// [`Error::is_retryable`]: crate::Error::is_retryable
     /// [`Error::is_cancelled`]: crate::Error::is_cancelled
+    #[track_caller]
     pub fn get_plugin_conn(&self) -> impl Future<Output = Result<Connection>> + Send + use<> {
-        Connection::open(self)
+        place::asked(Connection::open(self))
     }
 
     /// Returns the pool that [`get_plugin_conn`](Self::get_plugin_conn) takes connections from, for code that expects a

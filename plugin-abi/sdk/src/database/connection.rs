@@ -22,7 +22,7 @@ use super::{
     statement::{Source, Statement, StatementInner, ToStatement},
     transaction::Transaction,
 };
-use crate::{ByteStream, Error, PluginContext, Result, stream};
+use crate::{ByteStream, Error, PluginContext, Result, error::place, stream};
 
 /// A connection of the plugin's own pool, to be used like tokio-postgres' `Client`.
 ///
@@ -127,17 +127,20 @@ impl Connection {
     /// # Errors
     /// PostgreSQL's, for text that is not a single statement or names what is not there ([`Error::sqlstate`]); and the
     /// loss of the connection.
-    pub async fn prepare(&self, sql: &str) -> Result<Statement> {
-        if let Some(statement) = lock(&self.statements).get(sql) {
-            return Ok(statement.clone());
-        }
-        self.settle().await?;
-        let prepare = self.ctx.core.host.db_prepare();
-        let answer = prepare(self.ctx.core.ctx, self.id(), Slice::text(sql)).await;
-        let shape = self.ctx.core.shapes.get(answer.map_err(Error::from_host)?.get())?;
-        let statement = Statement { inner: Arc::new(StatementInner { conn: self.id(), shape }) };
-        lock(&self.statements).insert(sql.to_owned(), statement.clone());
-        Ok(statement)
+    #[track_caller]
+    pub fn prepare(&self, sql: &str) -> impl Future<Output = Result<Statement>> {
+        place::asked(async move {
+            if let Some(statement) = lock(&self.statements).get(sql) {
+                return Ok(statement.clone());
+            }
+            self.settle().await?;
+            let prepare = self.ctx.core.host.db_prepare();
+            let answer = prepare(self.ctx.core.ctx, self.id(), Slice::text(sql)).await;
+            let shape = self.ctx.core.shapes.get(answer.map_err(Error::from_host)?.get())?;
+            let statement = Statement { inner: Arc::new(StatementInner { conn: self.id(), shape }) };
+            lock(&self.statements).insert(sql.to_owned(), statement.clone());
+            Ok(statement)
+        })
     }
 
     /// Runs a statement and returns how many rows it changed: 0 for one that changes none, and the number of rows for a
@@ -154,15 +157,18 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`query`](Self::query).
-    pub async fn execute<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<u64>
+    #[track_caller]
+    pub fn execute<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> impl Future<Output = Result<u64>>
     where
         T: ToStatement + ?Sized,
     {
-        let statement = self.statement(statement).await?;
-        let params = statement.encode(params)?;
-        let execute = self.ctx.core.host.db_execute();
-        let answer = execute(self.ctx.core.ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
-        answer.await.map(|answer| answer.number).map_err(|error| self.fault(&statement, error))
+        place::asked(async move {
+            let statement = self.statement(statement).await?;
+            let params = statement.encode(params)?;
+            let execute = self.ctx.core.host.db_execute();
+            let answer = execute(self.ctx.core.ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
+            answer.await.map(|answer| answer.number).map_err(|error| self.fault(&statement, error))
+        })
     }
 
     /// Runs several statements, separated by `;`, without parameters and rows. They are one transaction unless they say
@@ -179,9 +185,12 @@ impl Connection {
     ///
     /// # Errors
     /// PostgreSQL's, of the first statement that fails; none behind it has run. And the loss of the connection.
-    pub async fn batch_execute(&self, sql: &str) -> Result<()> {
-        self.settle().await?;
-        self.batch(sql).await.map(drop).map_err(Error::from_host)
+    #[track_caller]
+    pub fn batch_execute(&self, sql: &str) -> impl Future<Output = Result<()>> {
+        place::asked(async move {
+            self.settle().await?;
+            self.batch(sql).await.map(drop).map_err(Error::from_host)
+        })
     }
 
     /// Begins a transaction. It is rolled back unless [`commit`](Transaction::commit) succeeds.
@@ -223,16 +232,19 @@ impl Connection {
     ///
     /// # Errors
     /// PostgreSQL's, and the first error of `pieces` as it was.
-    pub async fn copy_in<S>(&self, sql: &str, pieces: S) -> Result<u64>
+    #[track_caller]
+    pub fn copy_in<S>(&self, sql: &str, pieces: S) -> impl Future<Output = Result<u64>>
     where
         S: Stream<Item = Result<Bytes>> + Send + 'static,
     {
-        self.settle().await?;
-        let core = &self.ctx.core;
-        let scope = core.call_scope(self.ctx.call_id())?;
-        let copy = core.host.db_copy_in();
-        let answer = copy(core.ctx, self.id(), Slice::text(sql), stream::give(scope, pieces));
-        answer.await.map(|answer| answer.number).map_err(Error::from_host)
+        place::asked(async move {
+            self.settle().await?;
+            let core = &self.ctx.core;
+            let scope = core.call_scope(self.ctx.call_id())?;
+            let copy = core.host.db_copy_in();
+            let answer = copy(core.ctx, self.id(), Slice::text(sql), stream::give(scope, pieces));
+            answer.await.map(|answer| answer.number).map_err(Error::from_host)
+        })
     }
 
     /// Runs `COPY ... TO STDOUT` and returns its data piece by piece, in the format that the SQL names.
@@ -256,11 +268,14 @@ impl Connection {
     ///
     /// # Errors
     /// PostgreSQL's when the statement begins. Later ones come as an item of the stream.
-    pub async fn copy_out(&self, sql: &str) -> Result<ByteStream> {
-        self.settle().await?;
-        let copy = self.ctx.core.host.db_copy_out();
-        let answer = copy(self.ctx.core.ctx, self.id(), Slice::text(sql));
-        answer.await.map(ByteStream::new).map_err(Error::from_host)
+    #[track_caller]
+    pub fn copy_out(&self, sql: &str) -> impl Future<Output = Result<ByteStream>> {
+        place::asked(async move {
+            self.settle().await?;
+            let copy = self.ctx.core.host.db_copy_out();
+            let answer = copy(self.ctx.core.ctx, self.id(), Slice::text(sql));
+            answer.await.map(ByteStream::new).map_err(Error::from_host)
+        })
     }
 
     async fn statement<T: ToStatement + ?Sized>(&self, statement: &T) -> Result<Statement> {

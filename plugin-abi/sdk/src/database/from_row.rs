@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Connection, Row, ToStatement};
-use crate::{Error, Result};
+use crate::{Error, Result, error::place};
 
 /// A type that is made of a row.
 ///
@@ -133,12 +133,13 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`query`](Self::query), and of [`FromRow::from_row`].
-    pub async fn query_as<R: FromRow>(
+    #[track_caller]
+    pub fn query_as<R: FromRow>(
         &self,
         statement: &(impl ToStatement + ?Sized),
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<R>> {
-        self.query(statement, params).await?.iter().map(R::from_row).collect()
+    ) -> impl Future<Output = Result<Vec<R>>> {
+        place::asked(async move { self.query(statement, params).await?.iter().map(R::from_row).collect() })
     }
 
     /// Runs a statement like [`query_one`](Self::query_one) and returns the row as a [`FromRow`] type.
@@ -153,12 +154,13 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`query_one`](Self::query_one), and of [`FromRow::from_row`].
-    pub async fn query_one_as<R: FromRow>(
+    #[track_caller]
+    pub fn query_one_as<R: FromRow>(
         &self,
         statement: &(impl ToStatement + ?Sized),
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<R> {
-        R::from_row(&self.query_one(statement, params).await?)
+    ) -> impl Future<Output = Result<R>> {
+        place::asked(async move { R::from_row(&self.query_one(statement, params).await?) })
     }
 
     /// Runs a statement like [`query_opt`](Self::query_opt) and returns the row, if there is one, as a [`FromRow`]
@@ -180,12 +182,13 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`query_opt`](Self::query_opt), and of [`FromRow::from_row`].
-    pub async fn query_opt_as<R: FromRow>(
+    #[track_caller]
+    pub fn query_opt_as<R: FromRow>(
         &self,
         statement: &(impl ToStatement + ?Sized),
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Option<R>> {
-        self.query_opt(statement, params).await?.as_ref().map(R::from_row).transpose()
+    ) -> impl Future<Output = Result<Option<R>>> {
+        place::asked(async move { self.query_opt(statement, params).await?.as_ref().map(R::from_row).transpose() })
     }
 
     /// Runs a statement like [`query`](Self::query) and returns the first column of each row.
@@ -201,11 +204,12 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`query`](Self::query), and of [`Row::try_get`].
-    pub async fn query_values<T: for<'a> FromSql<'a>>(
+    #[track_caller]
+    pub fn query_values<T: for<'a> FromSql<'a>>(
         &self,
         statement: &(impl ToStatement + ?Sized),
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<T>> {
-        self.query(statement, params).await?.iter().map(|row| row.try_get(0)).collect()
+    ) -> impl Future<Output = Result<Vec<T>>> {
+        place::asked(async move { self.query(statement, params).await?.iter().map(|row| row.try_get(0)).collect() })
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::Connection;
-use crate::{Error, Result};
+use crate::{Error, Result, error::place};
 
 /// A transaction, from [`Connection::transaction`]. Everything that a [`Connection`] can do is done inside it through
 /// this.
@@ -105,12 +105,15 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// What only the commit checks (deferred constraints, SQLSTATE 23...), a conflict with another transaction (40001),
     /// and a lost connection.
-    pub async fn commit(self) -> Result<()> {
-        let sql = match self.depth {
-            0 => "COMMIT".to_owned(),
-            depth => format!("RELEASE SAVEPOINT cardinal_{depth}"),
-        };
-        self.end(&sql).await
+    #[track_caller]
+    pub fn commit(self) -> impl Future<Output = Result<()>> {
+        place::asked(async move {
+            let sql = match self.depth {
+                0 => "COMMIT".to_owned(),
+                depth => format!("RELEASE SAVEPOINT cardinal_{depth}"),
+            };
+            self.end(&sql).await
+        })
     }
 
     /// Rolls the transaction back and waits for it. Dropping it does the same without waiting, and without an error.

@@ -3,7 +3,7 @@
 use cardinal_plugin_abi::error as codes;
 use serde_json::{Value, json};
 
-use super::{Error, Kind, chain};
+use super::{Error, Kind, chain, place};
 
 impl Error {
     /// Makes a failure for the client, with any status from 400 to 599 and a code of the plugin's own. Another status
@@ -27,6 +27,7 @@ impl Error {
             message: detail.into(),
             details: json!({ "code": code }),
             flags: codes::flags::PUBLIC,
+            place: None,
         }
     }
 
@@ -131,7 +132,8 @@ impl Error {
 
     /// Makes an internal error of any other error, or of a text. `?` does the same.
     ///
-    /// The client gets 500 `internal-error` and nothing of `cause`; the log has it with its chain of sources.
+    /// The client gets 500 `internal-error` and nothing of `cause`; the log has it with its chain of sources and the
+    /// caller's file and line.
     ///
     /// ```
     /// use cardinal_plugin::Error;
@@ -139,12 +141,14 @@ impl Error {
     /// let error = Error::internal("the price list has no rows");
     /// assert_eq!((error.status(), error.message()), (None, "the price list has no rows"));
     /// ```
+    #[track_caller]
     pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::from_code(codes::INTERNAL, chain(&*cause.into()))
+        let place = place::caller();
+        Self::from_code(codes::INTERNAL, chain(&*cause.into())).at(place)
     }
 
     pub(crate) fn from_code(code: u32, message: impl Into<String>) -> Self {
-        Self { kind: Kind::Code(code), message: message.into(), details: Value::Null, flags: 0 }
+        Self { kind: Kind::Code(code), message: message.into(), details: Value::Null, flags: 0, place: None }
     }
 
     /// The plugin, or its call, is over.

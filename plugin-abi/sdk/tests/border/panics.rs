@@ -104,7 +104,9 @@ impl Plugin for NoManifest {
 #[test]
 fn in_routes_it_refuses_the_instance() {
     let host = FakeHost::new();
-    assert_eq!(create::<PanicsInRoutes>(&host), (door::PANICKED, "in routes".to_owned()));
+    let (tag, message) = create::<PanicsInRoutes>(&host);
+    assert_eq!(tag, door::PANICKED);
+    assert!(message.starts_with("in routes (at ") && message.contains("border/panics.rs:"), "{message}");
     assert_eq!(logged(&host, "in routes").1, 0);
     let (tag, message) = create::<NoManifest>(&FakeHost::new());
     assert!(tag == door::FAILED && message.contains("manifest.json"), "{message}");

@@ -2,6 +2,7 @@
 //! subject and its baseline in turns, so that whatever else the machine does hits both alike.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+mod author;
 mod baseline;
 mod catalogue;
 mod guard;
@@ -36,6 +37,9 @@ fn main() {
         return runtime.block_on(baseline::serve(std::env::var("BENCH_DATABASE").ok()));
     }
     let options = parse(arguments);
+    if options.only.as_deref() == Some(author::NAME) {
+        return author::measure(&options);
+    }
     runtime.block_on(async {
         if options.only.as_deref() == Some(memory::NAME) {
             return memory::measure(options.json.as_deref()).await;

@@ -3,6 +3,7 @@
 use cardinal_plugin_abi::{Error, error, error::flags};
 use serde_json::Value;
 
+use crate::library::raw_instance::with_location;
 use cardinal_base::codes::{self, Code};
 use cardinal_observe::plugins::Cause;
 
@@ -39,6 +40,13 @@ pub struct PluginError {
     pub cause: Option<Cause>,
     /// `errors`, `required_scope` and the like; an object or null.
     pub details: serde_json::Value,
+}
+
+impl PluginError {
+    /// The message and where the plugin's code has made it, for the log.
+    pub fn log_text(&self) -> String {
+        with_location(&self.message, self.details.get("location").and_then(Value::as_str))
+    }
 }
 
 /// What the caller of a plugin gets to know of `error`. `claim` says whether the host has given the plugin an error
@@ -152,6 +160,16 @@ mod tests {
     fn a_reply_made_on_purpose_is_public() {
         let reply = plugin_error(&error(error::REPLY, "no such page", r#"{"status":404,"code":"no-page"}"#));
         assert_eq!((reply.status, reply.code.as_str(), reply.public), (404, "no-page", true));
+    }
+
+    #[test]
+    fn the_log_has_the_place_that_the_plugin_says() {
+        let text = |details: &str| plugin_error(&error(error::INTERNAL, "no disk", details)).log_text();
+        assert_eq!(text(r#"{"location":"src/routes.rs:3:9"}"#), "no disk (at src/routes.rs:3:9)");
+        let long = format!(r#"{{"location":"{}"}}"#, "x".repeat(2_000));
+        for details in ["", r#"{"location":7}"#, &long] {
+            assert_eq!(text(details), "no disk");
+        }
     }
 
     #[test]

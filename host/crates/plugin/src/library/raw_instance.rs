@@ -28,6 +28,14 @@ use cardinal_package::state::{Code, Refusal};
 
 static RESIDENT: AtomicUsize = AtomicUsize::new(0);
 
+/// The message with the place in the plugin's code that the plugin says.
+pub(crate) fn with_location(message: &str, location: Option<&str>) -> String {
+    match location.filter(|place| place.len() <= LOCATION_LIMIT) {
+        Some(place) => format!("{message} (at {place})"),
+        None => message.to_owned(),
+    }
+}
+
 /// How many instances exist in this process, those included that hang and can't be freed.
 pub fn resident() -> usize {
     RESIDENT.load(Ordering::Relaxed)
@@ -36,6 +44,7 @@ pub fn resident() -> usize {
 /// Bytes of an error's details that are read, and how many of the fields that it names are kept.
 const DETAILS_LIMIT: usize = 64 << 10;
 const MAX_FIELDS: usize = 64;
+const LOCATION_LIMIT: usize = 1 << 10;
 
 /// Why `routes` gave no router.
 #[derive(Debug)]
@@ -53,6 +62,8 @@ pub enum CreateError {
 struct Details {
     #[serde(default)]
     errors: Vec<WrongField>,
+    /// Where the plugin's code has made the error.
+    location: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -64,9 +75,10 @@ struct WrongField {
 impl CreateError {
     fn failed(error: &Error) -> Self {
         let details = Some(error.details.get()).filter(|text| text.len() <= DETAILS_LIMIT);
-        let Details { errors } = details.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default();
+        let Details { errors, location } =
+            details.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default();
         let fields = errors.into_iter().take(MAX_FIELDS).map(|field| (field.pointer, field.detail)).collect();
-        Self::Failed { message: error.text(), fields }
+        Self::Failed { message: with_location(&error.text(), location.as_deref()), fields }
     }
 
     /// What it says of settings, once.

@@ -38,8 +38,17 @@ pub(super) fn list(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec
     found
 }
 
+/// What is wrong with the text of manifest.json by itself.
+pub(super) fn of_manifest(text: &str) -> Vec<Finding> {
+    let Err(problems) = Manifest::read(text.as_bytes()) else { return Vec::new() };
+    let places: Vec<Problem> = problems.0.clone();
+    let refusal = Refusal::from(problems);
+    places.iter().map(|problem| manifest_problem(problem, text, &refusal)).collect()
+}
+
 fn manifest_problem(problem: &Problem, text: &str, refusal: &Refusal) -> Finding {
-    Finding::error(problem.code.as_str(), place(text, &problem.pointer), "The manifest breaks a rule.")
+    let place = syntax_error(text).unwrap_or_else(|| place(text, &problem.pointer));
+    Finding::error(problem.code.as_str(), place, "The manifest breaks a rule.")
         .expected(&problem.expected)
         .found(&problem.found)
         .fix(&refusal.fix)
@@ -86,6 +95,12 @@ fn under(core: &Version, manifest: &Manifest, text: &str) -> Finding {
             )
         }
     }
+}
+
+/// `manifest.json:12:5`, where the text is no JSON.
+fn syntax_error(text: &str) -> Option<String> {
+    let error = serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')).err()?;
+    Some(format!("{MANIFEST}:{}:{}", error.line(), error.column()))
 }
 
 /// `manifest.json:12 (/mcp/tools/0)`.
@@ -183,6 +198,13 @@ mod tests {
             places.contains(&"manifest.json:2 (/name)") && places.contains(&"manifest.json:3 (/version)"),
             "{places:?}"
         );
+    }
+
+    #[test]
+    fn what_is_no_json_has_line_and_column() {
+        let findings = of_manifest("{\n  \"name\": \"notes\",,\n}");
+        assert_eq!((findings.len(), findings[0].subject.as_str()), (1, "manifest.json:2:19"));
+        assert!(findings[0].fix.is_some() && of_manifest(&manifest()).is_empty(), "{findings:?}");
     }
 
     #[test]

@@ -19,6 +19,8 @@ const BEGIN: &str = "<pre id=\"found\">";
 const END: &str = "</pre>";
 /// In its place a JSON object with what the page works with.
 const GIVEN: &str = "\"GIVEN\"";
+/// Of a module's path: `/admin/assets/plugins/NAME/HASH`.
+const ROOT_PARTS: usize = 6;
 const PAGE: &str = include_str!("page.html");
 
 pub(super) async fn check(subject: &Subject, url: &str, key: &str, place: &Path) -> anyhow::Result<Outcome> {
@@ -30,9 +32,13 @@ pub(super) async fn check(subject: &Subject, url: &str, key: &str, place: &Path)
         return Ok(Outcome::Skipped("the plugin draws nothing in the Admin UI".to_owned()));
     }
     let main = item["frontend"]["main_url"].as_str().context("the host serves no module of it")?;
-    let (module, api) = (url::Url::parse(url)?.join(main)?, format!("{url}/v1/admin"));
+    let (address, api) = (url::Url::parse(url)?, format!("{url}/v1/admin"));
+    let module = address.join(main)?;
+    // What stands for `frontend/` in the module's address.
+    let root: Vec<&str> = main.split('/').take(ROOT_PARTS).collect();
+    let root = address.join(&format!("{}/", root.join("/")))?;
     let card = subject.client.get(&format!("/v1/admin/master-cards/{}", subject.card)).await?;
-    let given = json!({"module": module.as_str(), "api": api, "key": key, "item": card["item"]});
+    let given = json!({"module": module.as_str(), "root": root.as_str(), "api": api, "key": key, "item": card["item"]});
     let page = place.join("page.html");
     // No text of the card ends the script.
     let given = given.to_string().replace('<', "\\u003c");

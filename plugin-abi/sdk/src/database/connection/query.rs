@@ -4,7 +4,7 @@ use cardinal_plugin_abi::Slice;
 use postgres_types::ToSql;
 
 use super::Connection;
-use crate::{Error, OwnedRows, Result, Row, RowStream, ToStatement};
+use crate::{Error, OwnedRows, Result, Row, RowStream, ToStatement, error::place};
 
 impl Connection {
     /// Runs a statement and collects its rows in memory. [`query_stream`](Self::query_stream) reads results of any
@@ -24,16 +24,19 @@ impl Connection {
     ///   for a statement that took too long.
     /// * An internal error for a wrong number of parameters, or one whose Rust type does not fit the statement's.
     /// * [`Error::is_retryable`] when the connection is lost, [`Error::is_cancelled`] when the call is over.
-    pub async fn query<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>>
+    #[track_caller]
+    pub fn query<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> impl Future<Output = Result<Vec<Row>>>
     where
         T: ToStatement + ?Sized,
     {
-        let mut stream = self.query_stream(statement, params).await?;
-        let mut rows = Vec::new();
-        while let Some(row) = stream.next().await {
-            rows.push(row?);
-        }
-        Ok(rows)
+        place::asked(async move {
+            let mut stream = self.query_stream(statement, params).await?;
+            let mut rows = Vec::new();
+            while let Some(row) = stream.next().await {
+                rows.push(row?);
+            }
+            Ok(rows)
+        })
     }
 
     /// Runs a statement that gives exactly one row.
@@ -48,12 +51,15 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`query`](Self::query), and an internal error for no row or more than one.
-    pub async fn query_one<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Row>
+    #[track_caller]
+    pub fn query_one<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> impl Future<Output = Result<Row>>
     where
         T: ToStatement + ?Sized,
     {
-        let row = self.query_opt(statement, params).await?;
-        row.ok_or_else(|| Error::internal("the statement gave no row where one was expected"))
+        place::asked(async move {
+            let row = self.query_opt(statement, params).await?;
+            row.ok_or_else(|| Error::internal("the statement gave no row where one was expected"))
+        })
     }
 
     /// Runs a statement that gives one row or none.
@@ -69,16 +75,23 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`query`](Self::query), and an internal error for more than one row.
-    pub async fn query_opt<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>>
+    #[track_caller]
+    pub fn query_opt<T>(
+        &self,
+        statement: &T,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<Option<Row>>>
     where
         T: ToStatement + ?Sized,
     {
-        let mut rows = self.query_stream(statement, params).await?;
-        let first = rows.next().await.transpose()?;
-        match rows.next().await.transpose()? {
-            None => Ok(first),
-            Some(_) => Err(Error::internal("the statement gave more than one row")),
-        }
+        place::asked(async move {
+            let mut rows = self.query_stream(statement, params).await?;
+            let first = rows.next().await.transpose()?;
+            match rows.next().await.transpose()? {
+                None => Ok(first),
+                Some(_) => Err(Error::internal("the statement gave more than one row")),
+            }
+        })
     }
 
     /// Runs a statement and returns its rows as they come, in constant memory.
@@ -101,16 +114,23 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`query`](Self::query), up to the first answer of the server. Later ones come as an item of the stream.
-    pub async fn query_stream<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<RowStream>
+    #[track_caller]
+    pub fn query_stream<T>(
+        &self,
+        statement: &T,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<RowStream>>
     where
         T: ToStatement + ?Sized,
     {
-        let statement = self.statement(statement).await?;
-        let params = statement.encode(params)?;
-        let query = self.ctx.core.host.db_query();
-        let answer = query(self.ctx.core.ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
-        let batches = answer.await.map_err(|error| self.fault(&statement, error))?;
-        Ok(RowStream::new(statement.inner.shape.columns.clone(), batches))
+        place::asked(async move {
+            let statement = self.statement(statement).await?;
+            let params = statement.encode(params)?;
+            let query = self.ctx.core.host.db_query();
+            let answer = query(self.ctx.core.ctx, self.id(), statement.inner.shape.number, Slice::new(&params));
+            let batches = answer.await.map_err(|error| self.fault(&statement, error))?;
+            Ok(RowStream::new(statement.inner.shape.columns.clone(), batches))
+        })
     }
 
     /// Runs a statement like [`query_stream`](Self::query_stream) and keeps the connection with its rows, for a reply
@@ -128,11 +148,14 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`query_stream`](Self::query_stream). The connection is given back then.
-    pub async fn into_rows<T>(self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<OwnedRows>
+    #[track_caller]
+    pub fn into_rows<T>(self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> impl Future<Output = Result<OwnedRows>>
     where
         T: ToStatement + ?Sized,
     {
-        let rows = self.query_stream(statement, params).await?;
-        Ok(OwnedRows::new(rows, self))
+        place::asked(async move {
+            let rows = self.query_stream(statement, params).await?;
+            Ok(OwnedRows::new(rows, self))
+        })
     }
 }

@@ -133,6 +133,7 @@ impl From<CallError> for ApiError {
 /// An error that the author chose goes to the client as it is; any other only to the log.
 fn from_plugin(plugin: &str, error: PluginError) -> ApiError {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let log = anyhow::anyhow!("the plugin {plugin}: {}", error.log_text());
     let mut answer = match codes::find(&error.code) {
         Some(code) if code.status == error.status => ApiError::new(code),
         _ => {
@@ -140,7 +141,6 @@ fn from_plugin(plugin: &str, error: PluginError) -> ApiError {
             ApiError::custom(status, error.code, title)
         }
     };
-    let log = anyhow::anyhow!("the plugin {plugin}: {}", error.message);
     answer = if error.public { answer.detail(error.message) } else { answer.cause(log) };
     if error.retry {
         answer = answer.retry_after(retry_in(&error.details).unwrap_or(BUSY_RETRY));

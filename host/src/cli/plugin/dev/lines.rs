@@ -1,0 +1,124 @@
+//! What the plugin logs while it is developed: warnings and errors, as they happen.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use tokio::task::JoinHandle;
+
+use super::super::{
+    logs::{self, Reader},
+    remote::{REGISTRY, escaped},
+};
+use crate::cli::{
+    client::Client,
+    text::{plain, print_line},
+};
+
+/// Before a host that knows no such plugin yet, or has broken off, is asked again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(300);
+/// Of the lines that were logged before the first answer.
+const PAST_LINES: u32 = 200;
+/// Fields that the message has already, or that are for programs.
+const LEFT_OUT: [&str; 8] = ["panic", "location", "thread", "backtrace", "kind", "cause", "ms", "target"];
+
+/// Follows the log of one plugin beside the work; ends with its owner.
+#[derive(Default)]
+pub(super) struct Lines {
+    following: Option<(String, JoinHandle<()>)>,
+}
+
+impl Lines {
+    /// Prints what `name` logs from now on. Of another plugin than before after its name was edited.
+    pub(super) fn follow(&mut self, client: &Arc<Client>, name: &str) {
+        if self.following.as_ref().is_some_and(|(followed, _)| followed == name) {
+            return;
+        }
+        self.stop();
+        let (client, begin) = (Arc::clone(client), OffsetDateTime::now_utc());
+        let path = format!("{REGISTRY}/{}/logs?level=warn&limit={PAST_LINES}", escaped(name));
+        let task = tokio::spawn(async move { print_lines(&client, &path, begin).await });
+        self.following = Some((name.to_owned(), task));
+    }
+
+    pub(super) fn stop(&mut self) {
+        if let Some((_, task)) = self.following.take() {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Never ends by itself. What cannot be printed now is in the log all the same.
+async fn print_lines(client: &Client, path: &str, begin: OffsetDateTime) {
+    let (mut reader, mut printer) = (Reader::default(), Printer { begin, panicked: None });
+    loop {
+        let _ = reader.read(client, path, |line| printer.shown(line).map_or(Ok(()), |text| print_line(&text))).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
+    }
+}
+
+struct Printer {
+    begin: OffsetDateTime,
+    /// The request of the last panic.
+    panicked: Option<String>,
+}
+
+impl Printer {
+    /// A line as it is printed; none for one that says nothing new.
+    fn shown(&mut self, line: &Value) -> Option<String> {
+        let at = line["at"].as_str().and_then(|at| OffsetDateTime::parse(at, &Rfc3339).ok());
+        // What a host that was there before has kept.
+        if at.is_some_and(|at| at < self.begin) {
+            return None;
+        }
+        let request = line["request_id"].as_str().map(str::to_owned);
+        let (fields, is_panic) = (&line["fields"], line["fields"]["panic"] == true);
+        // The panic's own line has the place; the host's line on the call that it ended adds nothing.
+        if line["source"] == "host" && fields["kind"] == "panic" && request.is_some() && request == self.panicked {
+            return None;
+        }
+        if is_panic {
+            self.panicked = request;
+        }
+        let mut shown = logs::head(line);
+        let fields = fields.as_object().into_iter().flatten().filter(|(name, _)| !LEFT_OUT.contains(&name.as_str()));
+        for (name, value) in fields {
+            shown.push_str(&format!("  {}={}", plain(name), plain(&value.to_string())));
+        }
+        Some(shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(at: &str, source: &str, message: &str, fields: &Value) -> Value {
+        json!({"at": at, "level": "error", "source": source, "message": message, "fields": fields, "request_id": "r"})
+    }
+
+    #[test]
+    fn a_panic_is_told_once_and_what_is_older_not_at_all() {
+        let begin = OffsetDateTime::parse("2026-01-01T12:00:00Z", &Rfc3339).unwrap();
+        let mut printer = Printer { begin, panicked: None };
+        let (before, now) = ("2026-01-01T11:59:59.9Z", "2026-01-01T12:00:00.5Z");
+        assert_eq!(printer.shown(&line(before, "plugin", "old", &json!({}))), None);
+        let panic = json!({"panic": true, "location": "src/a.rs:1:2", "backtrace": ["0x1"], "thread": null});
+        let shown = printer.shown(&line(now, "plugin", "panicked at src/a.rs:1:2: no", &panic)).unwrap();
+        assert_eq!(shown, "12:00:00 ERROR panicked at src/a.rs:1:2: no");
+        let ended = json!({"handler": "GET /a", "kind": "panic", "cause": "plugin", "ms": 1});
+        assert_eq!(printer.shown(&line(now, "host", "a call failed: panic: no", &ended)), None);
+        let failed = json!({"handler": "GET /a", "kind": "error", "cause": "plugin", "ms": 1});
+        let shown = printer.shown(&line(now, "host", "a call failed: error: no disk (at src/a.rs:3:4)", &failed));
+        let expected = "12:00:00 ERROR a call failed: error: no disk (at src/a.rs:3:4)  (host)  handler=\"GET /a\"";
+        assert_eq!(shown.as_deref(), Some(expected));
+    }
+}
