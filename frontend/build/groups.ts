@@ -17,6 +17,8 @@ const ROOTS = {
   operators: /\/src\/pages\/(?!cards\/|card\/|import\/)[a-z]+\/[A-Z]\w*\.svelte$/,
 } as const;
 
+/** What the bundler itself adds, for files with several pages. */
+const BUNDLER = '\0rolldown/';
 const STYLE = /[?&]type=style&/;
 
 type Root = keyof typeof ROOTS;
@@ -25,6 +27,7 @@ type Context = { getModuleInfo: (id: string) => { importers: readonly string[] }
 /** Which group a module stands in; null leaves it to the bundler. */
 export function groupOf(id: string, context: Context): string | null {
   if (/\/src\/i18n\/ru\//.test(id)) return 'ru';
+  if (id.startsWith(BUNDLER)) return 'sign-in';
   const roots = rootsOf(id, context);
   if (roots.has('signIn')) return ROOTS.signIn.test(id) ? null : 'sign-in';
   if (roots.has('frame')) return roots.size === 1 ? null : 'tab';
