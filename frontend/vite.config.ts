@@ -33,7 +33,7 @@ export default defineConfig({
     // Nothing inline: the content security policy of the page allows files of our own only.
     assetsInlineLimit: 0,
     // What the page has from its beginning need not be fetched before a part of it.
-    modulePreload: { polyfill: false, resolveDependencies: (_, files) => files.filter((file) => !file.includes('/sign-in-')) },
+    modulePreload: { polyfill: false, resolveDependencies: (_, files, { hostType }) => (hostType === 'js' ? files.filter((file) => !file.includes('/sign-in-')) : files) },
     rolldownOptions: {
       input: ['index.html', 'frame.html'],
       checks: { pluginTimings: false },
