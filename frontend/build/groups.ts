@@ -14,11 +14,9 @@ const ROOTS = {
   /** Around all pages. */
   shell: /\/src\/SignedIn\.svelte$/,
   editors: /\/src\/pages\/(cards|card|import)\/[A-Z]\w*\.svelte$/,
-  operators: /\/src\/pages\/(?!cards\/|card\/|import\/)[a-z]+\/[A-Z]\w*\.svelte$/,
+  operators: /\/src\/pages\/(?!cards\/|card\/|import\/)[a-z]+\/([A-Z]\w*\.svelte|in-need\.ts)$/,
 } as const;
 
-/** What the bundler itself adds, for files with several pages. */
-const BUNDLER = '\0rolldown/';
 const STYLE = /[?&]type=style&/;
 
 type Root = keyof typeof ROOTS;
@@ -27,10 +25,10 @@ type Context = { getModuleInfo: (id: string) => { importers: readonly string[] }
 /** Which group a module stands in; null leaves it to the bundler. */
 export function groupOf(id: string, context: Context): string | null {
   if (/\/src\/i18n\/ru\//.test(id)) return 'ru';
-  if (id.startsWith(BUNDLER)) return 'sign-in';
   const roots = rootsOf(id, context);
   if (roots.has('signIn')) return ROOTS.signIn.test(id) ? null : 'sign-in';
-  if (roots.has('frame')) return roots.size === 1 ? null : 'tab';
+  // A file of its own for what a frame and the cards' pages share would be small; the frame needs the sign-in's anyway.
+  if (roots.has('frame')) return roots.size === 1 ? null : 'sign-in';
   // Styles are small, much alike, and one file of them is there before the first page.
   if (STYLE.test(id) || roots.has('shell') || (roots.has('editors') && roots.has('operators'))) return 'shell';
   return roots.has('editors') ? 'editors' : roots.has('operators') ? 'operators' : null;

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { minify } from 'terser';
 import type { Plugin } from 'vite';
-import { orderFunctions } from './function-order.ts';
+import { orderFunctions, smallestOf } from './function-order.ts';
 import { byImports, SharedNames } from './shared-names.ts';
 
 /** Another minifier over what the bundler's own has left: it drops arguments that nothing reads, and folds what became constant. */
@@ -21,14 +21,13 @@ export function secondPass(root: string): Plugin {
         const props = Object.fromEntries(Object.entries(names).map(([name, short]) => [`$${name}`, short]));
         // Reading a property may be a call: Svelte's state is read by getters, sometimes for that alone. Declared functions
         // come first, one after the other, so that gzip finds what they have in common: 2 KB of all pages.
-        const minified = await minify(code, {
-          module: true,
-          ecma: 2020,
-          compress: { passes: 3, ecma: 2020, keep_fargs: false, hoist_props: false, pure_getters: false, hoist_funs: true },
-          format: { quote_style: 2 },
-          nameCache: { vars: { props } },
-        });
-        chunk.code = shared.after({ fileName: chunk.fileName, code: orderFunctions(minified.code ?? code) });
+        const minified = async (reduce_funcs: boolean) => {
+          const compress = { passes: 3, ecma: 2020, keep_fargs: false, hoist_props: false, pure_getters: false, hoist_funs: true, reduce_funcs } as const;
+          return (await minify(code, { module: true, ecma: 2020, compress, format: { quote_style: 2 }, nameCache: { vars: { props: { ...props } } } })).code ?? code;
+        };
+        // A function that is called once may stand where it is called, or beside others like it.
+        const best = smallestOf([await minified(true), await minified(false)]);
+        chunk.code = shared.after({ fileName: chunk.fileName, code: orderFunctions(best) });
       }
     },
   };

@@ -24,7 +24,7 @@ export interface Prepared {
   names: Record<string, string>;
 }
 
-/** Of names of two letters the second changes last, so that gzip finds it again. One letter is for what is inside a function. */
+/** Of names of two letters the second changes last: those that are used most end alike. One letter is for what is inside a function. */
 const FIRST = 'etnrasoilcdupmhfgvbykwjqxzETNRASOILCDUPMHFGVBYKWJQXZ_$';
 const SECOND = 'tarneosilcdupm';
 const KEYWORDS = new Set(['as', 'do', 'if', 'in', 'is', 'of']);
@@ -38,14 +38,17 @@ const SHORT_NAMES = [...SECOND].flatMap((second) => [...FIRST].map((first) => fi
 export class SharedNames {
   /** By file: what others call its exports, and what it calls them itself. */
   readonly #exports = new Map<string, Map<string, string>>();
-  /** By file: exports that another file names in its `import` declarations. */
-  readonly #wanted = new Map<string, Set<string>>();
+  /** By file: exports that another file names in its `import` declarations, with how often others use them. */
+  readonly #wanted = new Map<string, Map<string, number>>();
 
   constructor(files: readonly File[]) {
     for (const { fileName, code } of files) {
-      for (const [from, { imported }] of importsOf(fileName, code)) {
-        const names = this.#wanted.get(from) ?? new Set();
-        this.#wanted.set(from, names.add(imported?.name ?? ''));
+      const words = new Map<string, number>();
+      for (const [word] of code.matchAll(/[\w$]+/g)) words.set(word, (words.get(word) ?? 0) + 1);
+      for (const [from, { local, imported }] of importsOf(fileName, code)) {
+        const uses = this.#wanted.get(from) ?? new Map<string, number>();
+        const name = imported?.name ?? '';
+        this.#wanted.set(from, uses.set(name, (uses.get(name) ?? 0) + (words.get(local.name) ?? 0)));
       }
     }
   }
@@ -68,8 +71,10 @@ export class SharedNames {
     const used = new Set(Object.values(names));
     const free = SHORT_NAMES.filter((name) => !used.has(name)).values();
     const renamed = new Map<string, string>();
-    for (const { local, exported } of exportsOf(code)) {
-      if (!exported || !this.#wanted.get(fileName)?.has(exported.name)) continue;
+    const uses = this.#wanted.get(fileName);
+    const usesOf = ({ exported }: Specifier) => uses?.get(exported?.name ?? '') ?? 0;
+    for (const { local, exported } of exportsOf(code).toSorted((a, b) => usesOf(b) - usesOf(a))) {
+      if (!exported || !uses?.has(exported.name)) continue;
       const name = names[local.name] ?? free.next().value ?? local.name;
       names[local.name] = name;
       renamed.set(exported.name, name);

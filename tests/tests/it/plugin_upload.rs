@@ -98,7 +98,8 @@ async fn what_does_not_serve_is_taken_out_of_the_folder_again() {
     owner.delete(package).await.expect(204);
     assert_eq!(lying(&host), Vec::<String>::new());
     owner.delete(package).await.refused(404, "not-found");
-    let line = owner.get("/v1/admin/audit?limit=1&action=plugin.remove&outcome=ok").await.expect(200)["items"][0].clone();
+    let line =
+        owner.get("/v1/admin/audit?limit=1&action=plugin.remove&outcome=ok").await.expect(200)["items"][0].clone();
     assert_eq!(line["target"], "quick", "{line}");
 }
 

@@ -1,6 +1,6 @@
 //! `POST /v1/admin/plugin-registry/upload`: a signed plugin over the network, where an operator has allowed it. The
 //! body is the one file that `cardinal plugin pack` makes; the minisign file beside it comes in a header. And its
-//! counterpart, `DELETE /v1/admin/plugin-registry/{name}/package`, for one that the host refused or nobody wants any more.
+//! counterpart, `DELETE /v1/admin/plugin-registry/{name}/package`, for one that does not serve.
 
 use std::{sync::Arc, time::Duration};
 
@@ -60,7 +60,7 @@ pub(super) fn routes() -> Vec<Route> {
             .scope("plugins:manage")
             .audits(AuditAction::RemovePlugin)
             .describe(|op| {
-                op.named("removePluginPackage", "plugins", "Remove a plugin's package from the plugins folder of this host")
+                op.named("removePluginPackage", "plugins", "Remove a plugin's package from this host's folder")
                     .notes(
                         "For a package that lies there as an upload puts it there, `<name>.so`, and that does not \
                          serve: disabled, refused, failed or quarantined. Its data, its settings and what it wrote \
@@ -91,7 +91,8 @@ fn allowed(app: &App) -> ApiResult<()> {
     if app.config.plugins.upload && !app.config.plugins.trust_keys.is_empty() {
         return Ok(());
     }
-    let detail = "Plugins can't be uploaded to this host, or removed: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";
+    let detail =
+        "Plugins can't be uploaded to this host or removed: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";
     Err(ApiError::new(&codes::FORBIDDEN).detail(detail))
 }
 
