@@ -217,7 +217,7 @@ test('columns that cards do not have become attributes, or are left out', async 
   await page.getByRole('button', { name: 'Import 1 row' }).click();
   await expect(page.getByText('colours.csv has been imported')).toBeVisible();
   const { items } = await signedIn<{ items: { title: string; attributes: object }[] }>(page, 'GET', `/master-cards?q=${sku}&fields=title,attributes`);
-  expect(items).toEqual([{ title: 'Lamp; tall', attributes: { colour: 'red', sources: {} } }]);
+  expect(items.map(({ title, attributes }) => ({ title, attributes }))).toEqual([{ title: 'Lamp; tall', attributes: { colour: 'red', sources: {} } }]);
 });
 
 test('a dropped file is imported, and a cancel ends this import and no other', async ({ page }) => {

@@ -100,6 +100,7 @@ test('the list of 10,000 cards comes at once, scrolls and turns its pages', asyn
 });
 
 test('supplier enriches them all from a feed, and some from their pages, and shows how far it is', async ({ page }) => {
+  test.slow();
   await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Supplier feeds' }).click();
   const feeds = page.locator('[data-plugin="supplier"]');
   const go = async (path: string, entries: string) => {
