@@ -22,7 +22,7 @@ export default defineConfig({
     packedTemplates(import.meta.dirname),
     frameWithoutStyles(),
     sharedTemplates(),
-    secondPass(),
+    secondPass(import.meta.dirname),
     nestStyles(),
     publish(),
   ],
@@ -32,7 +32,8 @@ export default defineConfig({
     cssTarget: ['chrome123', 'firefox120', 'safari17.5'],
     // Nothing inline: the content security policy of the page allows files of our own only.
     assetsInlineLimit: 0,
-    modulePreload: { polyfill: false },
+    // What the page has from its beginning need not be fetched before a part of it.
+    modulePreload: { polyfill: false, resolveDependencies: (_, files, { hostType }) => (hostType === 'js' ? files.filter((file) => !file.includes('/sign-in-')) : files) },
     rolldownOptions: {
       input: ['index.html', 'frame.html'],
       checks: { pluginTimings: false },

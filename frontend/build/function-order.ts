@@ -18,6 +18,25 @@ const TOGETHER = 3;
  * statement runs, so their order means nothing.
  */
 export function orderFunctions(code: string): string {
+  const { functions, file } = partsOf(code);
+  return file(moved(chain(functions), (ordered) => packedSize(file(ordered))));
+}
+
+/** Of several forms of a file the one that is the smallest once its functions are in order. */
+export function smallestOf(forms: readonly string[]): string {
+  const sizes = forms.map((code) => {
+    const { functions, file } = partsOf(code);
+    return packedSize(file(chain(functions)));
+  });
+  return forms[sizes.indexOf(Math.min(...sizes))] ?? '';
+}
+
+function packedSize(text: string): number {
+  return gzipSync(text, { level: 9 }).length;
+}
+
+/** A file's declared functions, and the file with them in another order. */
+function partsOf(code: string): { functions: string[]; file: (ordered: readonly string[]) => string } {
   const functions: string[] = [];
   const imports: string[] = [];
   const others: string[] = [];
@@ -25,8 +44,7 @@ export function orderFunctions(code: string): string {
     const list = type === 'FunctionDeclaration' ? functions : type === 'ImportDeclaration' ? imports : others;
     list.push(code.slice(start, end));
   }
-  const file = (ordered: readonly string[]) => [...imports, ...ordered, ...others].join('');
-  return file(moved(chain(functions), (ordered) => gzipSync(file(ordered), { level: 9 }).length));
+  return { functions, file: (ordered) => [...imports, ...ordered, ...others].join('') };
 }
 
 /** Each followed by the one that has most of its own text in those before it. */

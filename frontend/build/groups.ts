@@ -14,7 +14,7 @@ const ROOTS = {
   /** Around all pages. */
   shell: /\/src\/SignedIn\.svelte$/,
   editors: /\/src\/pages\/(cards|card|import)\/[A-Z]\w*\.svelte$/,
-  operators: /\/src\/pages\/(?!cards\/|card\/|import\/)[a-z]+\/[A-Z]\w*\.svelte$/,
+  operators: /\/src\/pages\/(?!cards\/|card\/|import\/)[a-z]+\/([A-Z]\w*\.svelte|in-need\.ts)$/,
 } as const;
 
 const STYLE = /[?&]type=style&/;
@@ -27,7 +27,8 @@ export function groupOf(id: string, context: Context): string | null {
   if (/\/src\/i18n\/ru\//.test(id)) return 'ru';
   const roots = rootsOf(id, context);
   if (roots.has('signIn')) return ROOTS.signIn.test(id) ? null : 'sign-in';
-  if (roots.has('frame')) return roots.size === 1 ? null : 'tab';
+  // A file of its own for what a frame and the cards' pages share would be small; the frame needs the sign-in's anyway.
+  if (roots.has('frame')) return roots.size === 1 ? null : 'sign-in';
   // Styles are small, much alike, and one file of them is there before the first page.
   if (STYLE.test(id) || roots.has('shell') || (roots.has('editors') && roots.has('operators'))) return 'shell';
   return roots.has('editors') ? 'editors' : roots.has('operators') ? 'operators' : null;

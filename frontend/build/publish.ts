@@ -90,7 +90,7 @@ async function compress(outDir: string): Promise<Map<string, number>> {
   for (const file of filesBelow(outDir)) {
     if (!COMPRESSIBLE.test(file)) continue;
     const plain = readFileSync(file);
-    const gzip = await zopfli.gzipAsync(plain, { numiterations: 15 });
+    const gzip = await zopfli.gzipAsync(plain, { numiterations: 60 });
     sizes.set(relative(outDir, file), gzip.byteLength);
     if (plain.byteLength < SMALLEST_WORTH_COMPRESSING) continue;
     writeFileSync(`${file}.gz`, gzip);

@@ -1,13 +1,14 @@
 import type { Plugin } from 'vite';
+import { BETWEEN_TEMPLATES } from '../src/ui/unpack.ts';
 
 /** As the bundler names a template before it shortens names: no name of ours begins so. */
-const TEMPLATE = /^var (root(?:_\d+)?(?:\$\d+)?) = (\/\* @__PURE__ \*\/ \w+\("(?:[^"\\]|\\.)*"(?:, \d+)?\));\n/gm;
+const TEMPLATE = /^var (root(?:_\d+)?(?:\$\d+)?) = \/\* @__PURE__ \*\/ (\w+)\(("(?:[^"\\]|\\.)*")\);\n/gm;
 const NAME = /\broot(?:_\d+)?(?:\$\d+)?(?![\w$])/g;
 const DELEGATED = /^delegate\(\[(.*?)\]\);\n/gm;
 
 /**
- * Keeps one of the templates that are alike in a file and puts those that begin alike beside one another, for gzip; listens
- * once to the events of all its components. 1 KB of all pages.
+ * Writes the templates of a file as one text: one of those that are alike, and those that begin alike beside one another,
+ * for gzip. Listens once to the events of all its components. 3 KB of all pages.
  */
 export function sharedTemplates(): Plugin {
   return {
@@ -18,8 +19,10 @@ export function sharedTemplates(): Plugin {
       const renamed = new Map<string, string>();
       const events = new Set([...code.matchAll(DELEGATED)].flatMap(([, list = '']) => list.split(', ')));
       let isFirst = true;
+      let fromPacked = '';
       const once = code
-        .replace(TEMPLATE, (_, name: string, template: string) => {
+        .replace(TEMPLATE, (_, name: string, callee: string, template: string) => {
+          fromPacked = callee;
           const first = kept.get(template);
           if (first === undefined) kept.set(template, name);
           else renamed.set(name, first);
@@ -31,9 +34,12 @@ export function sharedTemplates(): Plugin {
           return call;
         });
       // Components draw when all of the file is there, so that templates may come last.
-      const templates = [...kept].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([template, name]) => `var ${name} = ${template};\n`);
+      const templates = [...kept].toSorted(([a], [b]) => (a < b ? -1 : 1));
+      const names = templates.map(([, name]) => name).join(', ');
+      const all = templates.map(([template]) => JSON.parse(template) as string).join(BETWEEN_TEMPLATES);
       const end = once.lastIndexOf('\nexport {') + 1 || once.length;
-      const sorted = once.slice(0, end) + templates.join('') + once.slice(end);
+      const line = names && `var [${names}] = ${fromPacked}(${JSON.stringify(all)});\n`;
+      const sorted = once.slice(0, end) + line + once.slice(end);
       return { code: sorted.replace(NAME, (name) => renamed.get(name) ?? name), map: null };
     },
   };

@@ -1,11 +1,13 @@
 import { join } from 'node:path';
 import { parseAst, type Plugin } from 'vite';
-import { PLAIN_BUTTON, type Tree } from '../src/ui/unpack.ts';
+import { BETWEEN_TEMPLATES, PLAIN_BUTTON, SCOPE, type Tree } from '../src/ui/unpack.ts';
 
 /** Begins a text that is translated; `build/texts.ts` writes it into the markup. It is a private-use character, which no text has. */
 export const STATIC_TEXT = '\uE000';
-/** What the packed form is made of; a template with one of these in a text or a value stays as it is. */
-const MARKS = /[(|~^)"<]/;
+/** What the packed form is made of; a template with one of these in a text or a value cannot be packed. */
+const MARKS = new RegExp(`[(|~^)"<${BETWEEN_TEMPLATES}]`);
+/** The class of a component's styles (`shortHash`), which stands behind all others. */
+const OWN_CLASS = /(?:^| )s([0-9a-z]{1,2})$/;
 
 interface Node {
   type: string;
@@ -16,8 +18,10 @@ interface Node {
 
 /**
  * Writes the elements of each component as one text, a fifth shorter than the nested lists that Svelte writes:
- * `(td|=end(button|type=button)~^)` for `[['td', { class: 'end' }, ['button', { type: 'button' }], ' ', , ]]`.
- * A text to translate is `<Name` there, an attribute of that kind `|title>Name`.
+ * `(td|=end*2g(a*|href=/)~^)` for `[['td', { class: 'end s2g' }, ['a', { class: 's2g', href: '/' }], ' ', , ]]`.
+ * A text to translate is `<Name` there, an attribute of that kind `|title>Name`. How Svelte is to read a template shows by
+ * its number of elements, but for a drawing, which says it in front. `build/shared-templates.ts` makes one text of all
+ * those of a file.
  */
 export function packedTemplates(root: string): Plugin {
   const fromPacked = join(root, 'src/ui/from-packed.ts');
@@ -29,12 +33,16 @@ export function packedTemplates(root: string): Plugin {
       if (!id.endsWith('.svelte')) return null;
       // Which slots a component was given only those of Svelte 4 ask.
       let packed = code.replaceAll(/,\s*\$\$slots: \{[^{}]*\}/g, '');
-      for (const { callee, list } of callsIn(parseAst(packed) as unknown as Node).toReversed()) {
-        const text = pack(treeOf(list) as Tree);
+      for (const call of callsIn(parseAst(packed) as unknown as Node).toReversed()) {
+        const [list, flags] = call.arguments as [Node, Node | undefined];
+        const tree = treeOf(list) as Tree;
+        const text = pack(tree);
+        if (text === null) return this.error(`${id}: a template has a text or a value that cannot be packed: ${packed.slice(list.start, list.end)}`);
+        const how = flags ? Number(flags.value) : 0;
         // What is open at the end needs no mark that it ends.
-        if (text !== null) packed = `${packed.slice(0, callee.start)}/* @__PURE__ */ fromPacked(${JSON.stringify(text.replace(/\)+$/, ''))}${packed.slice(list.end)}`;
+        const whole = (how === Number(tree.length > 1) ? '' : String(how)) + text.replace(/\)+$/, '');
+        packed = `${packed.slice(0, call.start)}/* @__PURE__ */ fromPacked(${JSON.stringify(whole)})${packed.slice(call.end)}`;
       }
-      if (packed.includes(STATIC_TEXT)) this.error(`${id}: a text is in a template that cannot be packed`);
       return packed === code ? null : { code: `import { fromPacked } from ${JSON.stringify(fromPacked)};\n${packed}`, map: null };
     },
   };
@@ -42,30 +50,45 @@ export function packedTemplates(root: string): Plugin {
 
 /** Null where it cannot be packed. */
 export function pack(tree: Tree): string | null {
-  const parts = tree.map((item) => {
-    if (item === undefined) return '^';
-    if (item === ' ') return '~';
-    if (typeof item === 'string') return MARKS.test(item) || !item ? null : item.includes(STATIC_TEXT) ? `<${item.replace(STATIC_TEXT, '')}` : `"${item}`;
-    const [name, attributes, ...children] = item;
-    const inside = pack(children as Tree);
-    const isPlainButton = name === 'button' && attributes?.type === 'button';
-    const entries = Object.entries(attributes ?? {}).filter(([key]) => !isPlainButton || key !== 'type');
-    if (inside === null || name.startsWith('/') || entries.some(([key, value]) => typeof value !== 'string' || MARKS.test(value) || /[=>]/.test(key))) return null;
-    return `(${isPlainButton ? PLAIN_BUTTON : name}${entries.map(([key, value]) => `|${key === 'class' ? '' : key}${value.startsWith(STATIC_TEXT) ? `>${value.slice(1)}` : `=${value}`}`).join('')}${inside})`;
-  });
-  return parts.includes(null) ? null : parts.join('');
+  let scope = '';
+  /** Classes, with a sign for the component's own, which is named the first time alone. */
+  const signed = (words: string) =>
+    words.replace(OWN_CLASS, (_, own: string) => {
+      const id = own === scope ? '' : own;
+      scope = own;
+      return SCOPE + id;
+    });
+  const packed = (items: Tree): string | null => {
+    const parts = items.map((item) => {
+      if (item === undefined) return '^';
+      if (item === ' ') return '~';
+      if (typeof item === 'string') return MARKS.test(item) || !item ? null : item.includes(STATIC_TEXT) ? `<${item.replace(STATIC_TEXT, '')}` : `"${item}`;
+      const [name, attributes, ...children] = item;
+      const { class: words = '', ...others } = attributes ?? {};
+      const classes = signed(words);
+      const isPlainButton = name === 'button' && others.type === 'button';
+      const entries = Object.entries(others).filter(([key]) => !isPlainButton || key !== 'type');
+      const inside = packed(children as Tree);
+      const isOdd = entries.some(([key, value]) => typeof value !== 'string' || MARKS.test(value) || /[=>]/.test(key));
+      if (inside === null || isOdd || name.startsWith('/') || MARKS.test(words) || words.includes(SCOPE)) return null;
+      const head = (isPlainButton ? PLAIN_BUTTON : name) + (classes.startsWith(SCOPE) ? classes : classes && `|=${classes}`);
+      return `(${head}${entries.map(([key, value]) => `|${key}${value.startsWith(STATIC_TEXT) ? `>${value.slice(1)}` : `=${value}`}`).join('')}${inside})`;
+    });
+    return parts.includes(null) ? null : parts.join('');
+  };
+  return packed(tree);
 }
 
-/** Each call of `$.from_tree`, in their order, with its first argument. */
-function callsIn(tree: Node): { callee: Node; list: Node }[] {
-  const found: { callee: Node; list: Node }[] = [];
+/** Each call of `$.from_tree`, in their order. */
+function callsIn(tree: Node): Node[] {
+  const found: Node[] = [];
   for (const node of walk(tree)) {
     const callee = node.callee as Node | undefined;
     if (node.type !== 'CallExpression' || callee?.type !== 'MemberExpression') continue;
     const { object, property } = callee as unknown as { object: { name?: string }; property: { name?: string } };
-    if (object.name === '$' && property.name === 'from_tree') found.push({ callee, list: (node.arguments as Node[])[0] as Node });
+    if (object.name === '$' && property.name === 'from_tree') found.push(node);
   }
-  return found.toSorted((a, b) => a.list.start - b.list.start);
+  return found.toSorted((a, b) => a.start - b.start);
 }
 
 /** The value of a literal, or of a list or an object of them. */

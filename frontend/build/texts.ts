@@ -13,7 +13,7 @@ const RUSSIAN = /\/src\/i18n\/ru\/index\.ts$/;
 export type Text = string | { other: string; [form: string]: string };
 type Texts = ReadonlyMap<string, Text>;
 /** What means something in markup. A text with one of these, or with a mark of packed templates, stays a call. */
-const NOT_MARKUP = /[&{}<>(|~^)"]/;
+const NOT_MARKUP = /[&{}<>(|~^)"`]/;
 /** Attributes that people read. */
 const READ_ATTRIBUTES = new Set(['alt', 'aria-label', 'data-label', 'placeholder', 'title']);
 /** The few members of a syntax tree's nodes that are asked for. */

@@ -201,10 +201,23 @@ test('a file is checked, imported, and its refused rows are named', async ({ pag
   await expect(page.getByRole('heading', { level: 1 }), 'the number of cards on one page is known').toHaveText('Cards 1');
 });
 
-test('a file with an unknown column says what may be done with it', async ({ page }) => {
+test('columns that cards do not have become attributes, or are left out', async ({ page }) => {
+  const sku = uniqueSku();
   await page.goto('/admin/import');
-  await page.getByLabel('Choose a file').setInputFiles({ name: 'colours.csv', mimeType: 'text/csv', buffer: Buffer.from('title,sku,colour\nLamp,L-1,red\n') });
-  await expect(page.getByText('Rename it to attributes.colour to import it as an attribute, or remove it.')).toBeVisible();
+  const csv = `Name;sku;colour;"our; notes"\n"Lamp; tall";${sku};red;"buy\nmore"\n`;
+  await page.getByLabel('Choose a file').setInputFiles({ name: 'colours.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) });
+  await expect(page.getByRole('heading', { name: '3 columns have no place in a card' })).toBeVisible();
+  await expect(page.getByLabel('Name')).toHaveValue('title');
+  await expect(page.getByLabel('colour')).toHaveValue('attribute');
+  await page.getByLabel('our; notes').selectOption('Not imported');
+  await expectAccessible(page);
+  await expectReflows(page);
+  await page.getByRole('button', { name: 'Check again' }).click();
+  await expect(page.getByText('Columns that are not imported: our; notes')).toBeVisible();
+  await page.getByRole('button', { name: 'Import 1 row' }).click();
+  await expect(page.getByText('colours.csv has been imported')).toBeVisible();
+  const { items } = await signedIn<{ items: { title: string; attributes: object }[] }>(page, 'GET', `/master-cards?q=${sku}&fields=title,attributes`);
+  expect(items.map(({ title, attributes }) => ({ title, attributes }))).toEqual([{ title: 'Lamp; tall', attributes: { colour: 'red', sources: {} } }]);
 });
 
 test('a dropped file is imported, and a cancel ends this import and no other', async ({ page }) => {

@@ -39,4 +39,16 @@ test('a plugin is uploaded, each check says its own, and a stranger’s signatur
   await expectReflows(page);
   await dialog.getByRole('link', { name: 'Open plugin' }).click();
   await expect(page).toHaveURL(/\/admin\/plugins\/quick$/);
+
+  // What does not serve can be removed again.
+  await expect(page.getByRole('button', { name: 'Remove package' })).toHaveCount(0);
+  await page.getByRole('button', { name: 'Disable' }).click();
+  await dialog.getByRole('button', { name: 'Disable' }).click();
+  await page.getByRole('button', { name: 'Remove package' }).click();
+  await expect(dialog.getByText('Its file leaves the plugins folder of this host.')).toBeVisible();
+  await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Remove package' }).click();
+  await expect(page.getByText('Package of Quick removed')).toBeVisible();
+  await page.goto('/admin/plugins');
+  await expect(page.getByRole('link', { name: 'Quick', exact: true })).toHaveCount(0);
 });

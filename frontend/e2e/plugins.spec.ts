@@ -48,6 +48,8 @@ test('a refused plugin says why, what was found and expected, and what to do', a
   const broken = entry(page, 'broken');
   await expect(broken).toContainText('Refused');
   await expect(page.getByRole('row').nth(1), 'what needs attention stands first').toContainText('broken');
+  // On every page, by the rule of the first one.
+  await expect(page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Plugins 1 needs attention' })).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
   await page.getByRole('button', { name: 'Needs attention (1)' }).click();

@@ -23,7 +23,7 @@ export function rescanPlugins(): Promise<Registry> {
   return request('/plugin-registry/rescan', { method: 'POST' });
 }
 
-export type PluginAct = 'enable' | 'disable' | 'reload' | 'rollback' | 'release' | 'confirm-migration' | 'accept-signer';
+export type PluginAct = 'enable' | 'disable' | 'reload' | 'rollback' | 'release' | 'confirm-migration' | 'accept-signer' | 'remove';
 
 /** What is agreed to for one package alone, so that no other one slips in between. */
 const FOR_ONE_PACKAGE: ReadonlySet<PluginAct> = new Set(['confirm-migration', 'accept-signer']);
@@ -33,6 +33,11 @@ export async function actOnPlugin({ name, pending, sha256 }: RegisteredPlugin, a
   const chosen = FOR_ONE_PACKAGE.has(act) ? (pending?.sha256 ?? sha256) : to;
   const body = chosen ? { body: { sha256: chosen } } : {};
   return (await request<{ item: RegisteredPlugin }>(`${pluginPath(name)}/${act}`, { method: 'POST', ...body })).item;
+}
+
+/** Takes its package out of the plugins folder of the host that answers. */
+export function removePluginPackage(name: string): Promise<void> {
+  return request(`${pluginPath(name)}/package`, { method: 'DELETE' });
 }
 
 /** Everything that the plugin has in the database, for good. What it wrote to cards stays. */

@@ -3,10 +3,12 @@ import { catalogue } from './catalogue.svelte.ts';
 /** Importing cards from a file. */
 export const texts = {
   another: 'Choose another file',
+  asAttribute: 'Attribute',
   atomic: 'All rows or none',
   cancel: 'Cancel',
   cancelled: 'Cancelled. Rows written before that stay.',
   changed: 'Changed',
+  checkAgain: 'Check again',
   checking: 'Checking {name}…',
   choose: 'Choose a file',
   created: 'New',
@@ -18,8 +20,10 @@ export const texts = {
   existingRefuse: 'Refuse the row',
   existingUpdate: 'Update the card',
   field: 'Field',
+  fileStays: 'Your file stays as it is.',
   firstErrors: 'The first {n} are shown. Download the file for all of them.',
   ignored: 'Columns that are not imported: {names}',
+  leftOut: 'Not imported',
   line: 'Line',
   notChecked: 'The file could not be checked',
   notImported: 'The file was not imported',
@@ -34,6 +38,7 @@ export const texts = {
   showCards: 'Show cards',
   sku: 'SKU',
   title: 'Import',
+  unknownColumns: { one: '{n} column has no place in a card', other: '{n} columns have no place in a card' },
 } as const;
 
 export const t = catalogue('import', texts);

@@ -93,11 +93,6 @@ function formatUnit(n: number, unit: string, locale: string): string {
   return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'long' }).format(n);
 }
 
-/** "1 route", "1,204 calls". */
-export function plural(n: number, word: string): string {
-  return `${formatCount(n)} ${word}${n === 1 ? '' : 's'}`;
-}
-
 export function formatCount(n: number, locale = uiLocale()): string {
   return new Intl.NumberFormat(locale).format(n);
 }

@@ -108,6 +108,7 @@ const CASES: &[Case] = &[
     Case("PUT", "/v1/admin/plugin-registry/{name}/settings", Scope("plugins:manage"), 400),
     // Off unless the operator has switched it on: plugin_upload.rs.
     Case("POST", "/v1/admin/plugin-registry/upload", Scope("plugins:manage"), 403),
+    Case("DELETE", "/v1/admin/plugin-registry/{name}/package", Scope("plugins:manage"), 404),
     Case("DELETE", "/v1/admin/plugin-registry/{name}/data", Scope("plugins:manage"), 400),
     Case("POST", "/v1/admin/plugin-registry/{name}/confirm-migration", Scope("plugins:manage"), 400),
     Case("POST", "/v1/admin/plugin-registry/{name}/accept-signer", Scope("plugins:manage"), 400),

@@ -111,3 +111,12 @@ async fn screens_look_as_they_did_in_chromium() {
     let host = Host::settings().plugins(plugins).start().await;
     playwright(&host, &["e2e/pictures.spec.ts"], &[("CARDINAL_PICTURES", "1")]).await;
 }
+
+#[tokio::test]
+async fn the_bundled_plugins_work_on_ten_thousand_cards_in_chromium() {
+    let host = Host::settings_of_shared()
+        .set("PLUGIN_SETTINGS_SUPPLIER", json!({"allow_private_addresses": true, "delay_ms": 0}).to_string())
+        .start()
+        .await;
+    playwright(&host, &["e2e/ten-thousand-cards.spec.ts"], &[("CARDINAL_MANY_CARDS", "1")]).await;
+}

@@ -190,6 +190,11 @@ async fn records_of_csv_have_columns_of_attributes() {
     assert_eq!(job["args"]["columns"], columns, "{job}");
     let one = by_sku(owner, &format!("{word}-1")).await.unwrap();
     assert_eq!(one["attributes"]["size"], json!({"w": 12.5, "h": 3}));
+    // Nor do columns that are left out, whatever is in them, and however often they have one name.
+    let body = [format!("sku,ignored.a,ignored.a\n{word}-1,x,").as_bytes(), b"\xff\n"].concat();
+    let job = import(owner, "mode=upsert", "text/csv", body).await;
+    let columns = json!({"imported": ["sku"], "ignored": ["ignored.a", "ignored.a"]});
+    assert_eq!((&job["counts"]["unchanged"], &job["args"]["columns"]), (&json!(1), &columns), "{job}");
     assert_eq!((&one["attributes"]["gtin"], &one["status"]), (&json!("0012345678905"), &json!("active")));
 }
 

@@ -82,6 +82,28 @@ async fn a_signed_plugin_is_taken_served_and_replaced() {
 }
 
 #[tokio::test]
+async fn what_does_not_serve_is_taken_out_of_the_folder_again() {
+    let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+    let keys = tempfile::tempdir().unwrap();
+    let host = taking(&pair, keys.path()).start().await;
+    let owner = host.owner().await;
+    let package = "/v1/admin/plugin-registry/quick/package";
+    owner.delete(package).await.refused(404, "not-found");
+    let quick = library("quick");
+    upload(owner, quick.clone(), &signature(&pair, &quick)).await.expect(201);
+    let problem = owner.delete(package).await.refused(409, "conflict");
+    assert!(problem["detail"].as_str().unwrap().contains("Disable it first"), "{problem}");
+    owner.post("/v1/admin/plugin-registry/quick/disable", &Value::Null).await.expect(200);
+    owner.make_user("viewer").await.delete(package).await.refused(403, "insufficient-scope");
+    owner.delete(package).await.expect(204);
+    assert_eq!(lying(&host), Vec::<String>::new());
+    owner.delete(package).await.refused(404, "not-found");
+    let line =
+        owner.get("/v1/admin/audit?limit=1&action=plugin.remove&outcome=ok").await.expect(200)["items"][0].clone();
+    assert_eq!(line["target"], "quick", "{line}");
+}
+
+#[tokio::test]
 async fn what_is_not_signed_or_no_plugin_leaves_nothing_behind() {
     let [pair, stranger] = [(); 2].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
     let keys = tempfile::tempdir().unwrap();

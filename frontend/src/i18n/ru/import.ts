@@ -3,10 +3,12 @@ import type { Translation } from '../catalogue.svelte.ts';
 
 const importing: Translation<typeof texts> = {
   another: 'Выбрать другой файл',
+  asAttribute: 'Атрибут',
   atomic: 'Все строки или ни одной',
   cancel: 'Остановить',
   cancelled: 'Остановлено. Записанное до этого остаётся.',
   changed: 'Изменятся',
+  checkAgain: 'Проверить снова',
   checking: 'Проверка {name}…',
   choose: 'Выбрать файл',
   created: 'Новые',
@@ -18,8 +20,10 @@ const importing: Translation<typeof texts> = {
   existingRefuse: 'Отклонить строку',
   existingUpdate: 'Обновить карточку',
   field: 'Поле',
+  fileStays: 'Сам файл не меняется.',
   firstErrors: 'Показаны первые {n}. В файле есть все.',
   ignored: 'Столбцы, которые не импортируются: {names}',
+  leftOut: 'Не импортировать',
   line: 'Строка',
   notChecked: 'Файл не проверен',
   notImported: 'Файл не импортирован',
@@ -34,5 +38,6 @@ const importing: Translation<typeof texts> = {
   showCards: 'Показать карточки',
   sku: 'Артикул',
   title: 'Импорт',
+  unknownColumns: { one: '{n} столбцу нет места в карточке', few: '{n} столбцам нет места в карточке', many: '{n} столбцам нет места в карточке', other: '{n} столбца нет в карточке' },
 };
 export default importing;

@@ -2,6 +2,7 @@ import { asApiError } from '../../api/error.ts';
 import { cancelJob, findJob, getJob, importCards, type ImportOptions, type Job } from '../../api/jobs.ts';
 import { queryClient } from '../../api/query-client.ts';
 import { randomId } from '../../ui/random-id.ts';
+import { readHead, renamed, unknownColumns, type UnknownColumn, type Use } from './columns.ts';
 
 type Step = 'choose' | 'checking' | 'checked' | 'running' | 'over';
 
@@ -20,6 +21,8 @@ class Importer {
   /** How far the import is, and what came of it. */
   job = $state.raw<Job | null>(null);
   error = $state.raw<unknown>(null);
+  /** Columns that the server refused, for which another name helps. */
+  unknown = $state.raw<UnknownColumn[]>([]);
   #abort: AbortController | null = null;
   /** Names the request of this import, and so its job: somebody else may import at the same time. */
   #requestId = '';
@@ -37,16 +40,22 @@ class Importer {
   /** Finds out what the file would do. */
   async examine(file: File): Promise<void> {
     this.#abort?.abort();
-    Object.assign(this, { file, step: 'checking', check: null, job: null, error: null });
+    Object.assign(this, { file, step: 'checking', check: null, job: null, error: null, unknown: [] });
     const abort = (this.#abort = new AbortController());
     try {
       this.check = await importCards(file, this.format, { ...this.options, atomic: false, dryRun: true }, randomId(), abort.signal);
       this.step = 'checked';
     } catch (thrown) {
       if (abort.signal.aborted) return;
+      if (this.format === 'csv') this.unknown = unknownColumns(await readHead(file), asApiError(thrown).errors);
       this.error = thrown;
       this.step = 'checked';
     }
+  }
+
+  /** Checks the file once more, with other names for columns that cards do not have. */
+  async rename(uses: ReadonlyMap<number, Use>): Promise<void> {
+    if (this.file) await this.examine(renamed(this.file, await readHead(this.file), uses));
   }
 
   async run(): Promise<void> {
@@ -87,7 +96,7 @@ class Importer {
 
   reset(): void {
     this.#abort?.abort();
-    Object.assign(this, { step: 'choose', file: null, check: null, job: null, error: null });
+    Object.assign(this, { step: 'choose', file: null, check: null, job: null, error: null, unknown: [] });
   }
 
   /** The answer comes when the whole file was read; until then the job is in the list of jobs. */

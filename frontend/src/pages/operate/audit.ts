@@ -98,7 +98,7 @@ export function outcomeWord(outcome: string): string {
 /** Every act that the log knows by name, for the filter. */
 export const ACTIONS = [
   'api_key.create', 'api_key.revoke', 'api_key.rotate', 'api_key.update', 'approval.approve', 'approval.ask', 'approval.deny', 'approval.use', 'auth.login', 'auth.logout', 'auth.password', 'card.import', 'card.purge', 'job.cancel', 'job.start',
-  'plugin.accept_signer', 'plugin.confirm_migration', 'plugin.disable', 'plugin.drop_object', 'plugin.enable', 'plugin.purge', 'plugin.release', 'plugin.reload', 'plugin.rescan', 'plugin.rollback', 'plugin.settings', 'plugin.upload',
+  'plugin.accept_signer', 'plugin.confirm_migration', 'plugin.disable', 'plugin.drop_object', 'plugin.enable', 'plugin.purge', 'plugin.release', 'plugin.reload', 'plugin.remove', 'plugin.rescan', 'plugin.rollback', 'plugin.settings', 'plugin.upload',
   'proxy.routes', 'session.end', 'session.end_all', 'system.log-level', 'tool.call', 'tool.run_unattended', 'user.bootstrap', 'user.create', 'user.delete', 'user.update',
 ] as const;
 

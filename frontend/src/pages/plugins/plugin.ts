@@ -82,6 +82,11 @@ export function actsFor(plugin: Pick<RegisteredPlugin, 'state' | 'refusal' | 've
   return plugin.refusal?.code === 'signer-changed' ? ['accept-signer', ...usual] : usual;
 }
 
+/** An upload that does not serve. */
+export function isRemovable({ name, package: file, state }: Pick<RegisteredPlugin, 'name' | 'package' | 'state'>): boolean {
+  return file === `${name}.so` && ['disabled', 'refused', 'failed', 'quarantined'].includes(state);
+}
+
 export interface Exchange {
   kind: string;
   /** Active plugins at the other end, but for this one. */

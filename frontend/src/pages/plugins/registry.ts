@@ -1,5 +1,7 @@
 import { createQuery } from '../../api/create-query.svelte.ts';
 import { listRegisteredPlugins } from '../../api/plugins.ts';
+import { session } from '../../api/session.svelte.ts';
+import { getSystem } from '../../api/system.ts';
 
 /** Changes of plugins are told by events; calls and faults are counted without any. */
 const COUNTERS_EVERY_MS = 10_000;
@@ -12,4 +14,14 @@ export function registryQuery(enabled: () => boolean = () => true) {
     refetchInterval: COUNTERS_EVERY_MS,
     enabled: enabled(),
   }));
+}
+
+/** Whether the host takes uploads, and has packages removed; who may not ask for it hears it from the host. */
+export function uploadsQuery() {
+  const system = createQuery(() => ({ queryKey: ['system'], queryFn: getSystem, enabled: session.can('plugins:manage') && session.can('system:read') }));
+  return {
+    get isOff() {
+      return system.data?.settings.PLUGIN_UPLOAD === 'off';
+    },
+  };
 }

@@ -38,6 +38,7 @@ actions! {
     RollBackPlugin = "plugin.rollback";
     ReleasePlugin = "plugin.release";
     UploadPlugin = "plugin.upload";
+    RemovePlugin = "plugin.remove";
     PurgePlugin = "plugin.purge";
     DropPluginObject = "plugin.drop_object";
     ConfirmMigration = "plugin.confirm_migration";

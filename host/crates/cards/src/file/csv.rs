@@ -69,7 +69,7 @@ impl Records {
     pub(super) fn columns(&self) -> Option<Columns> {
         let State::Rows(_, head) = &self.state else { return None };
         let is_ignored = |column: &&Column| match column {
-            Column::Passed(_) => true,
+            Column::Passed(_) | Column::Ignored(_) => true,
             Column::Id => !self.terms.keeps_sources,
             _ => false,
         };
@@ -225,7 +225,7 @@ fn fields(record: &Record<'_>) -> Result<Fields, CardError> {
         return Err(CardError::field("", format!("The header names {columns} columns; this row has {cells}.")));
     }
     let mut fields = Fields::default();
-    for (column, cell) in record.cells() {
+    for (column, cell) in record.cells().filter(|(column, _)| !matches!(column, Column::Ignored(_))) {
         let cell = std::str::from_utf8(cell)
             .map_err(|_| CardError::field(format!("/{}", column.name()), "This is not UTF-8."))?;
         if !cell.is_empty() {
@@ -251,7 +251,7 @@ fn take(fields: &mut Fields, column: &Column, cell: &str) -> Result<(), CardErro
         Column::Attribute { path, .. } => {
             value(cell).and_then(|value| put(&mut fields.set, path, value))?;
         }
-        Column::Passed(_) => {}
+        Column::Passed(_) | Column::Ignored(_) => {}
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use tokio::{sync::MutexGuard, task::spawn_blocking};
 use super::{
     Registry,
     candidate::{Candidate, PackageSummary},
+    report::PluginReport,
 };
 use crate::error::RegistryError;
 use cardinal_base::secret_file::sync_folder;
@@ -22,6 +23,7 @@ use cardinal_package::{
     package::{self, LIBRARY_LIMIT, Package},
     signature::{Keys, SUFFIX, SignatureState, signer_number},
     stages::Examined,
+    state::State,
     trust::check_owner,
 };
 use cardinal_store::plugin_owners;
@@ -64,6 +66,34 @@ impl Registry {
         let made = spawn_blocking(move || begin(&plugins_dir)).await.map_err(RegistryError::internal)?;
         let (folder, file) = made.map_err(not_written)?;
         Ok((Draft { registry: self, folder, _lock: raw }, file))
+    }
+
+    /// Whether a package of this plugin lies in the plugins folder as an upload puts it there.
+    pub fn has_upload(&self, plugin: &str) -> bool {
+        self.uploaded(plugin).is_some()
+    }
+
+    /// Takes the package of a plugin that does not serve out of the plugins folder.
+    pub async fn remove_upload(&self, plugin: &str) -> Result<PluginReport, RegistryError> {
+        let removed = {
+            let _alone = self.scanning.lock().await;
+            let report = self.uploaded(plugin).ok_or(RegistryError::NotFound("package"))?;
+            if !matches!(report.state, State::Disabled | State::Refused | State::Failed | State::Quarantined) {
+                let detail = format!("{plugin} is in service. Disable it first, or roll it back.");
+                return Err(RegistryError::Conflict(detail));
+            }
+            let place = self.watcher.folder().join(&report.package);
+            let taken = spawn_blocking(move || take_out(&place)).await.map_err(RegistryError::internal)?;
+            taken.map_err(not_written)?;
+            report
+        };
+        self.scan_for(plugin).await;
+        Ok(removed)
+    }
+
+    fn uploaded(&self, plugin: &str) -> Option<PluginReport> {
+        let package = format!("{plugin}.so");
+        self.reports().into_iter().find(|report| report.name == plugin && report.package == package)
     }
 }
 
@@ -181,6 +211,15 @@ fn put(from: &Path, plugins_dir: &Path, origin: &str) -> io::Result<()> {
     fs::rename(signature_path(&library), signature_path(&place))?;
     fs::rename(&library, &place)?;
     sync_folder(&place)
+}
+
+/// The library first: a host that is killed in between has a signature of nothing, and never a library without one.
+fn take_out(library: &Path) -> io::Result<()> {
+    fs::remove_file(library)?;
+    match fs::remove_file(signature_path(library)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => sync_folder(library),
+    }
 }
 
 /// What the plugins folder did not take.

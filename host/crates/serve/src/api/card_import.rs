@@ -32,9 +32,10 @@ pub(super) fn routes() -> Vec<Route> {
         op.named("importCards", "cards", "Import cards from a file, as a job")
             .notes(
                 "A row has `title` and `sku`, and optionally `status` and `attributes`; a CSV column \
-                 `attributes.<name>` is one attribute. Rows are written as they arrive; the answer comes when the \
-                 whole body has been read, and bad rows are errors of the job, with their lines. `args.columns` of \
-                 the job lists the columns of a CSV file that are `imported` and those that are `ignored`.",
+                 `attributes.<name>` is one attribute, `ignored.<name>` is left out. Rows are written as they arrive; \
+                 the answer comes when the whole body has been read, and bad rows are errors of the job, with their \
+                 lines. `args.columns` of the job lists the columns of a CSV file that are `imported` and those that \
+                 are `ignored`.",
             )
             .param(
                 "mode",

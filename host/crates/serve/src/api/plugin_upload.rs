@@ -1,5 +1,6 @@
 //! `POST /v1/admin/plugin-registry/upload`: a signed plugin over the network, where an operator has allowed it. The
-//! body is the one file that `cardinal plugin pack` makes; the minisign file beside it comes in a header.
+//! body is the one file that `cardinal plugin pack` makes; the minisign file beside it comes in a header. And its
+//! counterpart, `DELETE /v1/admin/plugin-registry/{name}/package`, for one that does not serve.
 
 use std::{sync::Arc, time::Duration};
 
@@ -50,7 +51,44 @@ pub(super) fn routes() -> Vec<Route> {
                     .fails(&[408, 413])
                     .refuses(&[&codes::CONFLICT, &codes::FORBIDDEN, &codes::VALIDATION_FAILED, &codes::STORAGE_FULL]);
             }),
+        Route::delete("/v1/admin/plugin-registry/{name}/package", remove)
+            .scope("plugins:manage")
+            .audits(AuditAction::RemovePlugin)
+            .describe(|op| {
+                op.named("removePluginPackage", "plugins", "Remove a plugin's package from this host's folder")
+                    .notes(
+                        "For a package that lies there as an upload puts it there, `<name>.so`, and that does not \
+                         serve: disabled, refused, failed or quarantined. Its data, its settings and what it wrote \
+                         into cards stay. Off unless the operator has set PLUGIN_UPLOAD=on.",
+                    )
+                    .param("name", "The plugin's name.", json!({}))
+                    .no_content()
+                    .refuses(&[&codes::CONFLICT, &codes::FORBIDDEN]);
+            }),
     ]
+}
+
+async fn remove(app: &Arc<App>, call: Call<NoQuery>) -> ApiResult<Reply> {
+    let name = call.params.get("name").unwrap_or_default().to_owned();
+    app.wait_for_plugins(None).await;
+    if !app.plugins.has_upload(&name) {
+        return Err(ApiError::not_found("package"));
+    }
+    allowed(app)?;
+    let removed = app.plugins.remove_upload(&name).await?;
+    let detail = json!({"version": removed.version, "sha256": removed.sha256});
+    app.audit.done(&call, Some(name), Some(detail)).await;
+    Ok(reply::no_content())
+}
+
+/// The operator's leave, which is off by default.
+fn allowed(app: &App) -> ApiResult<()> {
+    if app.config.plugins.upload && !app.config.plugins.trust_keys.is_empty() {
+        return Ok(());
+    }
+    let detail =
+        "Plugins can't be uploaded to this host or removed: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";
+    Err(ApiError::new(&codes::FORBIDDEN).detail(detail))
 }
 
 async fn upload(app: &Arc<App>, call: Call<NoQuery, RawBody>) -> ApiResult<Reply> {
@@ -62,11 +100,7 @@ async fn upload(app: &Arc<App>, call: Call<NoQuery, RawBody>) -> ApiResult<Reply
 }
 
 async fn receive(app: &App, call: &CallHead, stream: &mut RequestBody) -> ApiResult<UploadReport> {
-    if !app.config.plugins.upload || app.config.plugins.trust_keys.is_empty() {
-        let detail =
-            "Plugins can't be uploaded to this host: PLUGIN_UPLOAD=on and a key in PLUGIN_TRUST_KEYS allow it.";
-        return Err(ApiError::new(&codes::FORBIDDEN).detail(detail));
-    }
+    allowed(app)?;
     let signature = signature(call)?;
     if stream.size_hint().lower() > UPLOAD_LIMIT {
         return Err(too_large());

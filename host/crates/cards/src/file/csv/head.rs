@@ -10,6 +10,8 @@ use crate::{
 use cardinal_base::input::escape;
 
 const ATTRIBUTES: &str = "attributes";
+/// What the name of a column begins with that is to be left out.
+const IGNORED: &str = "ignored.";
 
 /// What a column holds.
 pub(super) enum Column {
@@ -26,6 +28,8 @@ pub(super) enum Column {
     Id,
     /// What an export has and an import can't bring back.
     Passed(String),
+    /// What the file's owner leaves out.
+    Ignored(String),
 }
 
 impl Column {
@@ -36,7 +40,7 @@ impl Column {
             Self::Status => "status",
             Self::Attributes => ATTRIBUTES,
             Self::Id => "id",
-            Self::Attribute { name, .. } | Self::Passed(name) => name,
+            Self::Attribute { name, .. } | Self::Passed(name) | Self::Ignored(name) => name,
         }
     }
 
@@ -48,6 +52,7 @@ impl Column {
             ATTRIBUTES => Self::Attributes,
             "id" => Self::Id,
             passed @ ("version" | "created_at" | "updated_at" | "deleted_at") => Self::Passed(passed.to_owned()),
+            _ if name.starts_with(IGNORED) => Self::Ignored(name.to_owned()),
             _ => {
                 let path: Vec<String> = name.strip_prefix("attributes.")?.split('.').map(str::to_owned).collect();
                 if path.iter().any(String::is_empty) || path[0] == "sources" || path.len() > 60 {
@@ -64,6 +69,7 @@ impl Column {
             (Self::Attribute { path: one, .. }, Self::Attribute { path: two, .. }) => {
                 one.starts_with(two) || two.starts_with(one)
             }
+            (Self::Ignored(_), _) | (_, Self::Ignored(_)) => false,
             _ => self.name() == other.name(),
         }
     }
@@ -86,7 +92,8 @@ impl Head {
                 let detail = match name.strip_prefix("attributes.") {
                     None if name.is_empty() => format!("Column {} has no name.", at + 1),
                     None => format!(
-                        "Unknown column. Rename it to attributes.{name} to import it as an attribute, or remove it."
+                        "Unknown column. Rename it to attributes.{name} to import it as an attribute, or to \
+                         {IGNORED}{name} to leave it out."
                     ),
                     Some(_) => "Unknown column. No attribute can have this name: rename it, or remove it.".to_owned(),
                 };
