@@ -52,7 +52,10 @@ function type(schema, indent) {
   if (schema.$ref) return String(schema.$ref).slice(POINTER.length);
   if ('const' in schema) return JSON.stringify(schema.const);
   if (schema.enum) return union(schema.enum.map((/** @type {unknown} */ value) => JSON.stringify(value)));
-  if (schema.anyOf ?? schema.oneOf) return union((schema.anyOf ?? schema.oneOf).map((/** @type {Schema} */ part) => type(part, indent)));
+  if (schema.anyOf ?? schema.oneOf) {
+    const either = union((schema.anyOf ?? schema.oneOf).map((/** @type {Schema} */ part) => type(part, indent)));
+    return schema.properties ? `${object(schema, indent)} & (${either})` : either;
+  }
   if (schema.allOf) return schema.allOf.map((/** @type {Schema} */ part) => type(part, indent)).join(' & ');
   if (Array.isArray(schema.type)) return union(schema.type.map((/** @type {string} */ one) => type({ ...schema, type: one }, indent)));
   if (schema.type === 'array') return `${wrapped(type(schema.items ?? true, indent))}[]`;

@@ -5,11 +5,11 @@ import type { Json, ListColumn } from './types.ts';
 const BATCH = 50;
 
 /** A column whose values a route answers with. */
-export interface RoutedColumn extends ListColumn {
+export type RoutedColumn = ListColumn & {
   route: string;
   /** Where the plugin's routes are. */
   prefix: string;
-}
+};
 
 /** What a plugin says of these cards, by card. Those that it says nothing of are not among them. */
 export async function columnValues({ prefix, route }: RoutedColumn, ids: readonly string[], signal: AbortSignal): Promise<Map<string, Json>> {

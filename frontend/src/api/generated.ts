@@ -6,6 +6,36 @@ export interface JsonObject {
   [member: string]: Json;
 }
 
+export type ActionPlace = "card" | "selection";
+
+/** Below the plugin's prefix. */
+export type ActionRoute = {
+  method: string;
+  path: string;
+};
+
+/** An active plugin, as the Admin UI draws it. */
+export type ActivePlugin = {
+  api_prefix: string | null;
+  card_actions: CardAction[];
+  description: string | null;
+  /** None where it brings no files of its own. */
+  frontend: PluginFrontend | null;
+  list_columns: ListColumn[];
+  name: string;
+  pages: PluginPage[];
+  provides_kinds: string[];
+  reads_kinds: string[];
+  tabs: CardTab[];
+  title: string;
+  version: string;
+};
+
+/** The active plugins that the caller may read. */
+export type ActivePlugins = {
+  items: ActivePlugin[];
+};
+
 /** Who did something. */
 export type Actor = {
   id: string | null;
@@ -136,6 +166,19 @@ export type AuditLinePage = {
   next_cursor: string | null;
 };
 
+export type BlockingHandler = {
+  handler: string;
+  longest_ms: number;
+};
+
+/** What becomes of a plugin whose calls go wrong again and again. */
+export type BreakerMode = "on" | "observe";
+
+export type BudgetShare = {
+  most: number;
+  used: number;
+};
+
 /** A card as the API shows it. */
 export type Card = {
   /** As PostgreSQL wrote it: nobody on the way to the reader needs to know what is in it. */
@@ -148,6 +191,18 @@ export type Card = {
   title: string;
   updated_at: string;
   version: number;
+};
+
+/** A button on a card's page, for the cards that are selected in the list, or both. */
+export type CardAction = {
+  /** What the user is asked before the route is called. */
+  confirm: string | null;
+  icon: string | null;
+  id: string;
+  label: string;
+  on: ActionPlace[];
+  /** What the Admin UI sends; without it the plugin's frontend draws a dialog. */
+  route: ActionRoute | null;
 };
 
 /** One object, alone in its reply. */
@@ -170,6 +225,14 @@ export type CardPart = {
   id: string;
 } & Record<string, unknown>;
 
+export type CardTab = {
+  /** Drawn in a sandboxed frame of its own, apart from the page. */
+  frame: boolean;
+  icon: string | null;
+  id: string;
+  label: string;
+};
+
 export type ChangedMember = {
   /** Absent where it is removed. */
   after: Json;
@@ -178,10 +241,41 @@ export type ChangedMember = {
   pointer: string;
 };
 
+export type ColumnFormat = "text" | "number" | "date" | "percent";
+
 /** Which package would run. */
 export type ConfirmedPlugin = {
   name: string;
   /** Of the package; another one voids the approval. */
+  sha256: string;
+  version: string;
+};
+
+/** A worker that ended on its own. */
+export type Crash = {
+  at: string;
+  cause: CrashCause;
+  /** As a shell would say it. */
+  ended: string;
+  in_flight: PluginAtCrash[];
+  /** Whose code ended it, when that is known. */
+  plugin: CrashCulprit | null;
+  /** Whose code ran at that moment, and on how many threads (`calls`). Of a standstill, on the host's own threads. */
+  running: PluginAtCrash[];
+  /** The thread that ended it. */
+  thread: string | null;
+  uptime_ms: number;
+};
+
+export type CrashCause = "segfault" | "stack-overflow" | "abort" | "fault" | "exit" | "hang" | "killed" | "stopped" | "descriptors" | "blocked";
+
+/** The plugin that did it. */
+export type CrashCulprit = {
+  /** The route or handler that was at work; none in a thread of its own and while the plugin was loaded. */
+  handler: string | null;
+  name: string;
+  /** Where in its library, for addr2line. */
+  offset: string | null;
   sha256: string;
   version: string;
 };
@@ -198,6 +292,9 @@ export type Difference = {
   /** The card's version that was compared with. */
   version: number | null;
 };
+
+/** Where a plugin's calls run. */
+export type ExecutionMode = "auto" | "inline" | "lane";
 
 /** What an error code means. */
 export type Explained = {
@@ -343,6 +440,21 @@ export type LinePage = {
   next_cursor: string | null;
 };
 
+/** A column of the card list. */
+export type ListColumn = {
+  format: ColumnFormat;
+  id: string;
+  label: string;
+} & ({
+  /** One of the plugin's own; of several sources of it, the one written last counts. */
+  kind: string;
+  /** A JSON pointer into the source's data. */
+  value: string;
+} | {
+  /** Below the plugin's prefix. */
+  route: string;
+});
+
 export type ListedSource = {
   /** Of `data`, as JSON text. */
   bytes: number;
@@ -380,6 +492,144 @@ export type NewApiKey = {
   key: string;
 };
 
+/** A package that does not get into service. */
+export type PendingPackage = {
+  sha256: string | null;
+  signed_by: string | null;
+  version: string | null;
+};
+
+/** What a plugin had under way. */
+export type PluginAtCrash = {
+  calls: number;
+  plugin: string;
+  sha256: string;
+  version: string;
+};
+
+/** What an operator sees. */
+export type PluginBreaker = {
+  /** Of the last minute. */
+  faults: number;
+  mode: BreakerMode;
+  /** How often it has opened. */
+  opened: number;
+  retry_after_seconds: number | null;
+  /** `closed`, `open` or `half-open`. */
+  state: string;
+};
+
+/** A call over one of the first two waits or gets 503, over the times 504, over the size 502; no other call does. */
+export type PluginBudgets = {
+  calls: BudgetShare;
+  /** Of its own pool; none when it has no database. */
+  connections: BudgetShare | null;
+  /** Open files and sockets that it alone can have opened; those opened while others had calls, too, count for none. Not limited. */
+  descriptors: number;
+  library_bytes: number;
+  /** Bytes that its code holds, if its library counts them, and that the library takes by itself. Not limited. */
+  memory_bytes: number | null;
+  /** Of a reply that is not streamed. */
+  reply_bytes: number;
+  statement_timeout_ms: number;
+  timeout_ms: number;
+};
+
+/** What the guard has seen. */
+export type PluginCounters = {
+  breaker: PluginBreaker;
+  calls: number;
+  /** Calls that went wrong, by whose fault it was. */
+  causes: Record<string, number>;
+  /** Failures of its frontend that browsers have reported. */
+  client_errors: number;
+  /** Those among them in which it held up the page, or its frame, for seconds. */
+  client_hangs: number;
+  errors: number;
+  /** Where its handlers run, and which of them have blocked a thread. */
+  execution: PluginExecution | null;
+  in_flight: number;
+  /** Lines that it has written, and lines too many that were dropped. */
+  log_lines: number;
+  log_lines_dropped: number;
+  panics: number;
+  /** The last ones, the newest first. */
+  recent_faults: PluginFault[];
+  refused: number;
+  timeouts: number;
+};
+
+/** What operators see of it. */
+export type PluginExecution = {
+  /** Polls that did not return in time: on the core's threads, and on the lane's. */
+  blocked_core: number;
+  blocked_lane: number;
+  /** Handlers that have blocked a thread, and for how long at most; a poll that goes on counts with what it took so far. */
+  blocking: BlockingHandler[];
+  execution: ExecutionMode;
+  handlers: number;
+  /** Threads of its own that polls hold right now which do not return, and the most that it may have. */
+  held_threads: BlockingHandler[];
+  /** Handlers whose polls run on the core's threads. */
+  inline: number;
+  lane_threads: number;
+  most_threads: number;
+};
+
+/** A call that went wrong. */
+export type PluginFault = {
+  at: string;
+  cause: string;
+  /** The route, or a tool's handler. */
+  handler: string;
+  kind: string;
+  ms: number;
+  request_id: string;
+};
+
+/** What the Admin UI loads a plugin by. */
+export type PluginFrontend = {
+  /** For `integrity`: `sha384-…` of the entry point. */
+  integrity: string;
+  main_url: string;
+};
+
+/** One instance, as operators see it. */
+export type PluginGeneration = {
+  /** Its memory is given back but for the library, which stays. */
+  freed: boolean;
+  generation: number;
+  in_flight: number;
+  /** Bytes that the library takes, shared by all generations of the same content. */
+  library_bytes: number;
+  /** Bytes that the library's code holds, if it counts them. */
+  memory_bytes: number | null;
+  retired_at: string | null;
+  sha256: string;
+  since: string;
+  state: PluginState;
+  /** Threads of its lane. */
+  threads: number;
+  version: string;
+};
+
+/** A job of `backend.jobs`. */
+export type PluginJob = {
+  name: string;
+  resumable: boolean;
+  /** When the host starts it by itself. */
+  schedule: PluginSchedule | null;
+  scope: string;
+  timeout_minutes: number;
+  title: string | null;
+};
+
+/** What the library was made with. */
+export type PluginLibrary = {
+  rustc: string;
+  sdk: string;
+};
+
 /** What a line says of itself. */
 export type PluginLine = {
   at: string;
@@ -393,6 +643,82 @@ export type PluginLine = {
   /** `plugin`, `host` (what it says of the plugin) or `browser` (the plugin's frontend). */
   source: string;
   trace_id: string | null;
+};
+
+/** A page in the navigation, drawn by the plugin's frontend. */
+export type PluginPage = {
+  icon: string | null;
+  id: string;
+  label: string;
+};
+
+/** Everything that an operator may want to know of a plugin that was found. */
+export type PluginReport = {
+  api_prefix: string | null;
+  author: string | null;
+  /** Of a plugin in service: what it may use, and uses. */
+  budgets: PluginBudgets | null;
+  card_actions: CardAction[];
+  core_version: string | null;
+  counters: PluginCounters | null;
+  /** The last time that it ended the worker of this host. */
+  crash: Crash | null;
+  description: string | null;
+  generation: number | null;
+  /** The instances of this worker, the newest first; old ones are inert and stay until the worker ends. */
+  generations: PluginGeneration[];
+  jobs: PluginJob[];
+  library: PluginLibrary | null;
+  list_columns: ListColumn[];
+  name: string;
+  /** The name of its folder or file in the plugins folder. */
+  package: string;
+  pages: PluginPage[];
+  /** The files that lie there now, when what was loaded before serves in their place; `refusal` is theirs. */
+  pending: PendingPackage | null;
+  plugin_api_version: string | null;
+  provides_kinds: string[];
+  /** Why it was set aside, and the crash that did it. */
+  quarantine: QuarantinedPackage | null;
+  reads_kinds: string[];
+  /** In one sentence, whatever keeps the plugin from serving. */
+  reason: string | null;
+  /** Of a plugin in service: why the files that lie there now do not replace what serves. */
+  refusal: Refusal | null;
+  /** Of a plugin in service: what its library exports. */
+  routes: PluginRoute[];
+  sha256: string | null;
+  /** The number of the key that signed it, when that is one of the operator's. */
+  signed_by: string | null;
+  state: PluginState;
+  tabs: CardTab[];
+  /** Threads of all its generations. */
+  threads: number;
+  title: string | null;
+  tools: PluginTool[];
+  version: string | null;
+  /** What this host can go back to and what was rolled back, the one that was put into service last first. */
+  versions: PluginVersion[];
+  warnings: string[];
+};
+
+export type PluginRoute = {
+  max_body_bytes: number;
+  method: string;
+  path: string;
+  scope: string;
+  timeout_ms: number;
+};
+
+/** The times of a job. What is not declared is the same for all hosts of the database; the registry does not know it. */
+export type PluginSchedule = {
+  cron: string;
+  jitter_seconds: number;
+  last_at: string | null;
+  /** The job of that time, and how far it is or how it ended. */
+  last_job: string | null;
+  last_state: string | null;
+  next_at: string | null;
 };
 
 /** A plugin's settings. Secrets that are set are `{"set": true}`. */
@@ -412,6 +738,30 @@ export type PluginSettings = {
   unreadable: string[];
   /** Of what is stored; also in `ETag`. */
   version: number;
+};
+
+/** The states of a plugin (contract 5.3). */
+export type PluginState = "discovered" | "checked" | "loaded" | "migrated" | "active" | "draining" | "retired" | "disabled" | "refused" | "failed" | "quarantined";
+
+export type PluginTool = {
+  description: string;
+  handler: string;
+  name: string;
+  requires_confirmation: boolean;
+  scope: string;
+  title: string | null;
+};
+
+/** A package of a plugin. */
+export type PluginVersion = {
+  activated_at: string | null;
+  can_roll_back: boolean;
+  /** It was rolled back: when, by whom, why. */
+  set_aside: SetAside | null;
+  sha256: string;
+  /** `active`, `kept`, or `absent` from this host. */
+  state: string;
+  version: string;
 };
 
 /** One pool of connections. */
@@ -470,9 +820,50 @@ export type ProxyRoutes = {
   warnings: string[];
 };
 
+/** A package that is not loaded until an operator releases it. Another package of the same plugin is. */
+export type QuarantinedPackage = {
+  /** The crash that did it. */
+  crash: Crash;
+  plugin: string;
+  sha256: string;
+  since: string;
+  /** Nobody saw it do anything: it alone had code running, or calls under way, at each of several unattributed crashes. */
+  suspected: boolean;
+  version: string;
+};
+
 export type RateShown = {
   burst: number | null;
   per_minute: number;
+};
+
+/** A plugin turned away: what for, both values, and what to do about it. */
+export type Refusal = {
+  code: RefusalCode;
+  expected?: string | null;
+  fix: string;
+  found?: string | null;
+  /** What would be lost: an operator may agree to exactly this. */
+  losses?: string[];
+  /** One plain sentence. */
+  reason: string;
+};
+
+/** Why a plugin was refused. Stable: tests, scripts and the Admin UI know them by name. */
+export type RefusalCode = "bad-manifest" | "bad-name" | "reserved-name" | "bad-tool-name" | "unsupported-api-version" | "core-out-of-range" | "duplicate-name" | "duplicate-prefix" | "duplicate-tool" | "duplicate-tab" | "duplicate-contribution" | "manifest-mismatch" | "library-missing" | "several-libraries" | "wrong-platform" | "wrong-architecture" | "not-a-plugin" | "truncated" | "panic-abort" | "layout-mismatch" | "not-loadable" | "constructor-panicked" | "probe-failed" | "create-panicked" | "create-failed" | "route-not-declared" | "route-missing" | "route-invalid" | "tool-handler-missing" | "job-handler-missing" | "frontend-invalid" | "too-large" | "unreadable" | "link-refused" | "world-writable" | "untrusted-owner" | "hash-not-trusted" | "signature-missing" | "signature-invalid" | "signer-changed" | "schema-failed" | "schema-unsafe" | "schema-taken" | "package-changed" | "destructive-migration" | "settings-invalid" | "feature-missing" | "rolled-back" | "lower-version";
+
+/** Every plugin that was found, as this host sees it. */
+export type Registry = {
+  host_id: string;
+  items: PluginReport[];
+};
+
+/** One plugin, as this host sees it. */
+export type RegistryItem = {
+  host_id: string;
+  item: PluginReport;
+  /** Once it is disabled: what other plugins lack without it. */
+  warnings?: string[] | null;
 };
 
 /** A login that has not ended. */
@@ -494,6 +885,14 @@ export type SessionPage = {
   items: Session[];
   /** Where the next page begins; null is the end. */
   next_cursor: string | null;
+};
+
+/** Why a package is not put into service again by itself. */
+export type SetAside = {
+  at: string;
+  /** `{kind, id, name}`. */
+  by: Actor;
+  reason: string;
 };
 
 /** How bad it is. Errors alone make the command fail. */

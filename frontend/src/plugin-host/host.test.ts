@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { PluginHost } from '../../plugin-host.d.ts';
 import { ApiError } from '../api/error.ts';
+import { activePlugin } from '../api/fixtures.ts';
 import type { ActivePlugin } from '../api/types.ts';
 import { PluginFailure } from './failure.ts';
 import { PluginHostRuntime, type Report } from './host.ts';
@@ -10,18 +11,12 @@ import { pluginInStack, type PluginModule } from './load.ts';
 const CARD = { id: '1', title: 'Lamp', sku: 'L-1', status: 'draft' as const, attributes: {}, version: 1, created_at: '', updated_at: '' };
 
 function plugin(name = 'demo', rest: Partial<ActivePlugin> = {}): ActivePlugin {
-  return {
-    name,
-    version: '1.0.0',
-    title: null,
+  return activePlugin(name, {
     api_prefix: name,
-    tabs: [{ id: 'main', label: 'Main' }],
-    pages: [],
-    list_columns: [],
-    card_actions: [],
+    tabs: [{ id: 'main', label: 'Main', icon: null, frame: false }],
     frontend: { main_url: `/admin/assets/plugins/${name}/aa/plugin.js`, integrity: 'sha256-x' },
     ...rest,
-  };
+  });
 }
 
 function setUp(module: PluginModule | ((attempt: number) => Promise<PluginModule>)) {
@@ -215,7 +210,7 @@ describe('the host object', () => {
   it('draws pages and actions beside tabs, each by its own id and with its own detail', async () => {
     const drawn: unknown[] = [];
     const keep = (what: string) => (_: HTMLElement, detail: unknown) => void drawn.push([what, detail]);
-    const which = plugin('demo', { pages: [{ id: 'main', label: 'P' }], card_actions: [{ id: 'main', label: 'A', on: ['card'], route: null, confirm: null }] });
+    const which = plugin('demo', { pages: [{ id: 'main', label: 'P', icon: null }], card_actions: [{ id: 'main', label: 'A', icon: null, on: ['card'], route: null, confirm: null }] });
     const env = setUp({
       activate: (host: PluginHost) => {
         host.registerCardTabRenderer('main', keep('tab'));

@@ -44,11 +44,11 @@ export function cellAt(attributes: Attributes, path: string): Cell {
 }
 
 /** What a plugin's column shows: the value in the source of its kind that was written last. */
-export function cellOf(attributes: Attributes, { kind, value: pointer, format }: ListColumn): Cell {
+export function cellOf(attributes: Attributes, { kind, value: pointer, format }: Extract<ListColumn, { kind: string }>): Cell {
   const [newest] = sourcesOf(attributes)
     .filter(([, source]) => source.kind === kind)
     .toSorted(([, a], [, b]) => (b.updated_at ?? '').localeCompare(a.updated_at ?? ''));
-  const value = newest && atPointer(newest[1].data, pointer ?? '');
+  const value = newest && atPointer(newest[1].data, pointer);
   return value === undefined || value === null ? { text: '' } : { ...cellIn(format, value), source: newest?.[0] ?? '' };
 }
 

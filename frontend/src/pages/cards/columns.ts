@@ -19,7 +19,7 @@ export function pluginColumns(plugins: readonly ActivePlugin[] = []): Map<string
 /** Those of the columns in the list that a plugin's route has the values of, by their ids in the list. */
 export function routedColumns(shown: readonly string[], plugins: readonly ActivePlugin[] = []): Map<string, RoutedColumn> {
   const routed = plugins.flatMap(({ api_prefix, list_columns }) =>
-    list_columns.flatMap((column) => (column.route !== undefined && api_prefix !== null ? [[PLUGIN_COLUMN + column.id, { ...column, route: column.route, prefix: api_prefix }] as const] : [])),
+    list_columns.flatMap((column) => ('route' in column && api_prefix !== null ? [[PLUGIN_COLUMN + column.id, { ...column, prefix: api_prefix }] as const] : [])),
   );
   return new Map(routed.filter(([id]) => shown.includes(id)));
 }

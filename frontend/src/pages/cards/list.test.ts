@@ -1,5 +1,6 @@
 import { expect, it, vi } from 'vitest';
 import { columnValues } from '../../api/column-values.ts';
+import { activePlugin } from '../../api/fixtures.ts';
 import type { View } from '../../api/views.ts';
 import { cellAt, cellIn, cellOf, kindsOf, picturesOf, valueAt } from './cell.ts';
 import { choosable, columnLabel, isNumeric, pluginColumns, routedColumns } from './columns.ts';
@@ -55,7 +56,7 @@ it('a plugin’s column shows the value of its newest source, formatted', () => 
 
 it('values of a plugin’s route are asked for in batches, and only in columns that are shown', async () => {
   const column = { id: 'score', label: 'Complete', route: '/scores', format: 'percent' } as const;
-  const plugin = { name: 'completeness', version: '1.0.0', title: null, api_prefix: 'full', tabs: [], pages: [], list_columns: [column], card_actions: [], frontend: null };
+  const plugin = activePlugin('completeness', { api_prefix: 'full', list_columns: [column] });
   expect(routedColumns(['title'], [plugin]).size).toBe(0);
   const [[id, routed] = []] = routedColumns(['attributes.column:score'], [plugin]);
   if (!id || !routed) throw new Error('the column is not found');
@@ -72,7 +73,7 @@ it('values of a plugin’s route are asked for in batches, and only in columns t
 
 it('plugins’ columns can be chosen, and keep a name without their plugin', () => {
   const column = { id: 'score', label: 'Complete', kind: 'c', value: '/score', format: 'percent' } as const;
-  const own = pluginColumns([{ name: 'completeness', version: '1.0.0', title: null, api_prefix: null, tabs: [], pages: [], list_columns: [column], card_actions: [], frontend: null }]);
+  const own = pluginColumns([activePlugin('completeness', { list_columns: [column] })]);
   const [id = ''] = own.keys();
   expect(choosable(['title'], [], own)).toContain(id);
   expect([columnLabel(id, own), columnLabel(id, new Map()), isNumeric(id, own), isNumeric('sku', own)]).toEqual(['Complete', 'score', true, false]);

@@ -1,26 +1,27 @@
 import { expect, it } from 'vitest';
+import { pluginCounters, pluginVersion, registeredPlugin, setAsideBy } from '../../api/fixtures.ts';
 import type { Job } from '../../api/jobs.ts';
 import type { ApiKey, RegisteredPlugin } from '../../api/types.ts';
 import { inOrder, ofApprovals, ofJobs, ofKeys, ofKinds, ofPlugins, ofProxy } from './attention.ts';
 
 const NOW = Date.parse('2026-11-23T12:00:00Z');
-const plugin = (more: Partial<RegisteredPlugin>): RegisteredPlugin => ({ name: 'supplier', title: 'Supplier', package: 'supplier', state: 'active', ...more });
-const counters = { calls: 100, errors: 8, panics: 0, timeouts: 0, refused: 0, in_flight: 0 };
+const plugin = (more: Partial<RegisteredPlugin>): RegisteredPlugin => registeredPlugin('supplier', { title: 'Supplier', ...more });
+const counters = pluginCounters({ calls: 100, errors: 8 });
 const counts = (calls: number, failed: number) => ({ calls, failed, durations: new Map() });
 const sample = (at: number, calls: number, failed: number) => ({ at, host: counts(0, 0), plugins: new Map([['supplier', counts(calls, failed)]]), routes: new Map() });
 
 it('a plugin waits when it is out of service, paused, or failing', () => {
   expect(ofPlugins([plugin({})], [])).toEqual([]);
-  expect(ofPlugins([plugin({ state: 'refused', refusal: { code: 'x', reason: 'No manifest.', fix: '' } })], [])[0]).toMatchObject({ tone: 'bad', text: 'Supplier: Refused', more: 'No manifest.' });
-  expect(ofPlugins([plugin({ counters: { ...counters, breaker: { mode: 'on', state: 'open', opened: 1, faults: 9 } } })], [])[0]?.text).toBe('Supplier: calls are paused');
+  expect(ofPlugins([plugin({ state: 'refused', refusal: { code: 'bad-manifest', reason: 'No manifest.', fix: '' } })], [])[0]).toMatchObject({ tone: 'bad', text: 'Supplier: Refused', more: 'No manifest.' });
+  expect(ofPlugins([plugin({ counters: { ...counters, breaker: { mode: 'on', state: 'open', opened: 1, faults: 9, retry_after_seconds: null } } })], [])[0]?.text).toBe('Supplier: calls are paused');
   const failing = ofPlugins([plugin({ counters })], [sample(0, 0, 0), sample(60_000, 100, 4)]);
   expect(failing[0]).toMatchObject({ text: 'Supplier: 4% of calls fail', href: '/admin/plugins/supplier?tab=faults' });
   expect(ofPlugins([plugin({ counters: { ...counters, errors: 2 } })], [sample(0, 0, 0), sample(60_000, 100, 2)]), 'too few to say').toEqual([]);
 });
 
 it('nothing waits where somebody has gone back on purpose', () => {
-  const aside = { version: '2.0.0', sha256: 'new', state: 'kept', can_roll_back: true, set_aside: { by: { kind: 'user' } } };
-  const back = plugin({ version: '1.0.0', refusal: { code: 'rolled-back', reason: 'No.', fix: '' }, pending: { sha256: 'new' }, versions: [aside] });
+  const aside = pluginVersion('2.0.0', { sha256: 'new', set_aside: setAsideBy('user') });
+  const back = plugin({ version: '1.0.0', refusal: { code: 'rolled-back', reason: 'No.', fix: '' }, pending: { version: '2.0.0', sha256: 'new', signed_by: null }, versions: [aside] });
   expect(ofPlugins([back], [])).toEqual([]);
   expect(ofPlugins([{ ...back, versions: [] }], [])[0]?.text).toBe('Supplier: new package refused');
 });

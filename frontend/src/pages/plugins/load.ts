@@ -20,7 +20,7 @@ function loadOf(samples: readonly Sample[], pick: (sample: Sample) => Counts | u
 
 /** When the generation that serves began to count. */
 function since({ generations, generation }: RegisteredPlugin): number | null {
-  const serving = generations?.find((one) => one.generation === generation);
+  const serving = generations.find((one) => one.generation === generation);
   return serving ? Date.parse(serving.since) : null;
 }
 

@@ -24,8 +24,8 @@ const LOOKS: Record<State, Pick<Standing, 'tone' | 'shape'>> = {
 
 /** What lies in the folder is out because somebody went back from it, and not for what the host found. */
 function wentBack({ refusal, pending, versions }: Pick<RegisteredPlugin, 'refusal' | 'pending' | 'versions'>): boolean {
-  const aside = versions?.find(({ sha256 }) => sha256 === pending?.sha256)?.set_aside;
-  return refusal?.code === 'rolled-back' && Boolean(aside) && aside?.by?.kind !== 'host';
+  const aside = versions.find(({ sha256 }) => sha256 === pending?.sha256)?.set_aside;
+  return refusal?.code === 'rolled-back' && Boolean(aside) && aside?.by.kind !== 'host';
 }
 
 export function standingOf(plugin: Pick<RegisteredPlugin, 'state' | 'refusal' | 'pending' | 'versions' | 'version'>): Standing {
@@ -42,7 +42,7 @@ export function titleOf(plugin: Pick<RegisteredPlugin, 'name' | 'title'>): strin
 }
 
 export function isBroken(counters: PluginCounters | null | undefined): boolean {
-  return (counters?.breaker?.state ?? 'closed') !== 'closed';
+  return (counters?.breaker.state ?? 'closed') !== 'closed';
 }
 
 /** Whether an operator should look at it. */
@@ -63,12 +63,12 @@ export function failuresOf(counters: PluginCounters): number {
 
 /** Faults of server and browser together. */
 export function faultsOf(counters: PluginCounters | null | undefined): number {
-  return counters ? failuresOf(counters) + (counters.client_errors ?? 0) : 0;
+  return counters ? failuresOf(counters) + counters.client_errors : 0;
 }
 
 /** The versions that it can go back to, the newest first. */
 export function wayBack(plugin: Pick<RegisteredPlugin, 'versions'>): PluginVersion[] {
-  return (plugin.versions ?? []).filter((version) => version.can_roll_back);
+  return plugin.versions.filter((version) => version.can_roll_back);
 }
 
 /** What can be done with it, the most wanted first. */
@@ -99,17 +99,17 @@ function active(all: readonly RegisteredPlugin[], but: string): RegisteredPlugin
 
 /** The kinds that it writes, each with who reads it. */
 export function readersOf(plugin: RegisteredPlugin, all: readonly RegisteredPlugin[]): Exchange[] {
-  return (plugin.provides_kinds ?? []).map((kind) => ({ kind, others: active(all, plugin.name).filter((other) => other.reads_kinds?.includes(kind)) }));
+  return plugin.provides_kinds.map((kind) => ({ kind, others: active(all, plugin.name).filter((other) => other.reads_kinds.includes(kind)) }));
 }
 
 /** The kinds that it reads, each with who writes it. */
 export function writersOf(plugin: RegisteredPlugin, all: readonly RegisteredPlugin[]): Exchange[] {
-  return (plugin.reads_kinds ?? []).map((kind) => ({ kind, others: active(all, plugin.name).filter((other) => other.provides_kinds?.includes(kind)) }));
+  return plugin.reads_kinds.map((kind) => ({ kind, others: active(all, plugin.name).filter((other) => other.provides_kinds.includes(kind)) }));
 }
 
 /** The kinds that nobody writes any more once it is out of service, and who reads them. */
 export function unmetKinds(plugin: RegisteredPlugin, all: readonly RegisteredPlugin[]): Exchange[] {
-  const writes = (other: RegisteredPlugin, kind: string) => other.provides_kinds?.includes(kind) ?? false;
+  const writes = (other: RegisteredPlugin, kind: string) => other.provides_kinds.includes(kind);
   return readersOf(plugin, all).filter(({ kind, others }) => others.length > 0 && !active(all, plugin.name).some((other) => writes(other, kind)));
 }
 
@@ -138,7 +138,7 @@ export function phaseInWords(phase: string): string {
 
 /** Where its calls run. */
 export function executionInWords(execution: NonNullable<PluginCounters['execution']>): string {
-  const { inline, handlers, most_threads: most = 0 } = execution;
+  const { inline, handlers, most_threads: most } = execution;
   if (execution.execution === 'inline' || (handlers > 0 && inline === handlers)) return t('runsInline');
   if (execution.execution === 'lane' || inline === 0) return t('runsLane', { n: most || execution.lane_threads });
   return t('runsMixed', { inline, handlers, n: most || execution.lane_threads });
