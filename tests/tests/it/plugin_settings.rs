@@ -185,6 +185,31 @@ async fn settings_that_the_plugin_itself_refuses_are_not_stored() {
     assert_eq!(greeting(owner).await, "kind");
 }
 
+#[tokio::test]
+async fn settings_that_fail_in_service_show_no_secret_and_the_next_ones_are_tried() {
+    let host = Host::settings().plugins(folder(schema())).start().await;
+    let owner = host.owner().await;
+    put(owner, &json!({"greeting": "hi", "token": "such greeting"})).await.expect(200);
+    // As if these had passed the trial.
+    let row = r#"UPDATE plugin_state SET settings = '{"greeting": "panic"}' WHERE plugin = 'echo'"#;
+    host.database().await.execute(row, &[]).await.unwrap();
+    owner.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
+    let report = owner.get("/v1/admin/plugin-registry/echo").await.expect(200)["item"].clone();
+    let refusal = &report["refusal"];
+    assert_eq!((&report["state"], &refusal["code"]), (&json!("active"), &json!("create-panicked")), "{report}");
+    assert!(refusal["found"].as_str().unwrap().starts_with("there is no [secret]"), "{report}");
+    let log = host.log();
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains("a plugin was refused")).collect();
+    assert!(!refused.is_empty() && refused.iter().all(|line| !line.contains("such greeting")), "{refused:?}");
+
+    // It is the package that serves, so that it can be asked.
+    let problem = put(owner, &json!({"greeting": "rude"})).await.refused(422, "validation-failed");
+    assert_eq!(pointers(&problem), ["/greeting"]);
+    assert_eq!(greeting(owner).await, "hi");
+    put(owner, &json!({"greeting": "kind"})).await.expect(200);
+    assert_eq!(greeting(owner).await, "kind");
+}
+
 /// Looks into every probe that there is, again and again; says of each look what opened, and what can be read there.
 const SPY: &str = r#"
 while :; do

@@ -28,7 +28,10 @@ use self::{
     started::ProbeProcess,
     starter::ProbeStarter,
 };
-use super::exports::{self, Export};
+use super::{
+    exports::{self, Export},
+    settings::quoted::{READ_LIMIT, Secrets},
+};
 use cardinal_package::state::{Code, Refusal};
 
 /// How long a library may take to open, and its `routes` to return.
@@ -36,19 +39,16 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// How long the rest of its complaints, and then its end, is waited for, once the child has closed its output.
 const COMPLAINT_GRACE: Duration = Duration::from_secs(1);
 const END_GRACE: Duration = Duration::from_secs(1);
-/// The longest line that is read (a list of handlers has up to 1 MiB), and how much of the child's complaints is kept.
+/// The longest line that is read (a list of handlers has up to 1 MiB).
 const LINE_LIMIT: usize = 4 << 20;
-const COMPLAINT_LIMIT: usize = 4 << 10;
 /// How much of a child's output is read.
 const OUTPUT_LIMIT: u64 = 64 << 20;
+/// By these signals others end processes, and the system does when it has no memory.
+const SENT_BY_OTHERS: [Signal; 5] = [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 /// How long a child may wait for its turn to begin.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of the complaints a refusal shows.
 const MAX_SHOWN_CHARS: usize = 300;
-/// A shorter secret stands in every other word.
-const MIN_HIDDEN: usize = 3;
-/// Stands in the place of a secret.
-const HIDDEN: &str = "[secret]";
 /// Settings that are longer are not handed to a child that is a program of its own: they are a variable of its
 /// environment, and the system bounds those. An argument could be read by everybody on the machine.
 const VARIABLE_LIMIT: usize = 64 << 10;
@@ -142,6 +142,16 @@ pub(crate) enum SettingsTrial {
     NotTried(Refusal),
 }
 
+impl ProbeOutcome {
+    /// The same without these in what it says.
+    fn without(self, secrets: &Secrets) -> Self {
+        let Self::NotMade { refusal, wrong_settings } = self else { return self };
+        let hide = |(pointer, detail): (String, String)| (secrets.hide(&pointer), secrets.hide(&detail));
+        let wrong_settings = wrong_settings.into_iter().map(hide).collect();
+        Self::NotMade { refusal: secrets.without(refusal), wrong_settings }
+    }
+}
+
 impl Prober {
     /// Starts them itself.
     pub fn from_current_exe() -> Self {
@@ -160,7 +170,7 @@ impl Prober {
         library: BorrowedFd<'_>,
         settings: &Map<String, Value>,
     ) -> Result<ProbeOutcome, Refusal> {
-        self.run(library, settings, &[]).await.map_err(|failure| failure.refusal)
+        self.run(library, settings, &Secrets::default()).await.map_err(|failure| failure.refusal)
     }
 
     /// The same with a library that can be opened, to learn of the settings. `secrets` are those among them.
@@ -168,16 +178,13 @@ impl Prober {
         &self,
         library: BorrowedFd<'_>,
         settings: &Map<String, Value>,
-        secrets: &[String],
+        secrets: &Secrets,
     ) -> SettingsTrial {
         match self.run(library, settings, secrets).await {
             Ok(ProbeOutcome::Made(_)) => SettingsTrial::Taken,
-            Ok(ProbeOutcome::NotMade { refusal, wrong_settings }) => {
-                let hidden = |(pointer, detail): (String, String)| (pointer, hide(&detail, secrets));
-                SettingsTrial::Refused(without(refusal, secrets), wrong_settings.into_iter().map(hidden).collect())
-            }
-            Err(Failure { refusal, by_routes: true }) => SettingsTrial::Broke(without(refusal, secrets)),
-            Err(Failure { refusal, by_routes: false }) => SettingsTrial::NotTried(without(refusal, secrets)),
+            Ok(ProbeOutcome::NotMade { refusal, wrong_settings }) => SettingsTrial::Refused(refusal, wrong_settings),
+            Err(Failure { refusal, by_routes: true }) => SettingsTrial::Broke(refusal),
+            Err(Failure { refusal, by_routes: false }) => SettingsTrial::NotTried(refusal),
         }
     }
 
@@ -185,7 +192,7 @@ impl Prober {
         &self,
         library: BorrowedFd<'_>,
         settings: &Map<String, Value>,
-        secrets: &[String],
+        secrets: &Secrets,
     ) -> Result<ProbeOutcome, Failure> {
         let not_by_routes = |refusal| Failure { refusal, by_routes: false };
         let mut child = self.start(library, settings).map_err(|error| not_by_routes(no_child(&error)))?;
@@ -196,10 +203,10 @@ impl Prober {
         }
         let (report, complaint) = self.listen(&mut child).await;
         match report {
-            ProbeReport::ProbeOutcome(tried) => Ok(tried),
-            ProbeReport::Refused(refusal) => Err(not_by_routes(refusal)),
+            ProbeReport::ProbeOutcome(tried) => Ok(tried.without(secrets)),
+            ProbeReport::Refused(refusal) => Err(not_by_routes(secrets.without(refusal))),
             ProbeReport::RoutesHang => Err(Failure { refusal: routes_hang(self.limit), by_routes: true }),
-            ProbeReport::Ended(step) => Err(ended(&mut child, step, &hide(&complaint, secrets)).await),
+            ProbeReport::Ended(step) => Err(ended(&mut child, step, &secrets.hide(&complaint)).await),
         }
     }
 
@@ -216,7 +223,7 @@ impl Prober {
         }
     }
 
-    /// What came of it, and the beginning of what was written to standard error.
+    /// What came of it, and the beginning of what was written to standard error, secrets included.
     async fn listen(&self, child: &mut ProbeProcess) -> (ProbeReport, String) {
         let Some((output, errors)) = child.outputs() else { return (ProbeReport::Ended(Step::Open), String::new()) };
         let mut complaint = Vec::new();
@@ -282,7 +289,7 @@ async fn answer(output: &mut (impl AsyncBufRead + Unpin)) -> Option<Answer> {
             return None;
         }
         if let Some(text) = line.strip_prefix(ANSWER.as_bytes()) {
-            return serde_json::from_slice(text).ok();
+            return Answer::read(text);
         }
     }
 }
@@ -291,31 +298,33 @@ async fn answer(output: &mut (impl AsyncBufRead + Unpin)) -> Option<Answer> {
 async fn keep_beginning(mut errors: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
     let mut chunk = [0; 4096];
     while let Ok(read @ 1..) = errors.read(&mut chunk).await {
-        let room = COMPLAINT_LIMIT.saturating_sub(kept.len());
+        let room = READ_LIMIT.saturating_sub(kept.len());
         kept.extend_from_slice(&chunk[..read.min(room)]);
     }
 }
 
 async fn ended(child: &mut ProbeProcess, step: Step, complaint: &str) -> Failure {
-    // Others end processes by this signal, and the system does when it has no memory.
-    let mut by_routes = matches!(step, Step::Routes);
-    let how = match tokio::time::timeout(END_GRACE, child.wait()).await {
+    let (how, by_itself) = match tokio::time::timeout(END_GRACE, child.wait()).await {
         Ok(Ok(status)) => {
-            by_routes &= status.signal() != Some(Signal::KILL.as_raw());
-            how_it_ended(status)
+            (how_it_ended(status), !SENT_BY_OTHERS.iter().any(|signal| status.signal() == Some(signal.as_raw())))
         }
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "closed its output and went on".to_owned(),
+        // Whoever started it has ended, or has not heard of its end.
+        Ok(Err(error)) => (error.to_string(), false),
+        Err(_) => ("closed its output and went on".to_owned(), false),
     };
+    let by_routes = by_itself && matches!(step, Step::Routes);
     tracing::warn!(how, complaint, "a library ended the process that tried it");
     let last = complaint.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let last_lines: String = last.chars().take(MAX_SHOWN_CHARS).collect();
     let found = if last_lines.is_empty() { how } else { format!("{how}; it said: {last_lines}") };
     let refusal = match step {
         Step::Open => failed("Opening the library ended the process that tried it.").expected("a library that opens"),
-        Step::Routes => failed("The plugin's `routes` function ended the process that tried it.")
+        Step::Routes if by_itself => failed("The plugin's `routes` function ended the process that tried it.")
             .expected("a `routes` that returns a router")
             .fix("Correct the plugin's `routes` function; `cardinal plugin check --open` tries it again."),
+        Step::Routes => failed("The process that tried the plugin's `routes` function gave no answer.")
+            .expected("a `routes` that returns a router")
+            .fix("Try again later."),
     }
     .found(found);
     Failure { refusal, by_routes }
@@ -344,26 +353,6 @@ fn queue_full() -> Refusal {
         .fix("Try again later.")
 }
 
-/// A refusal in whose texts these do not stand.
-fn without(refusal: Refusal, secrets: &[String]) -> Refusal {
-    let found = refusal.found.as_deref().map(|text| hide(text, secrets));
-    Refusal { found, ..refusal }
-}
-
-/// The text without these, also where they stand as JSON.
-fn hide(text: &str, secrets: &[String]) -> String {
-    let mut shown = text.to_owned();
-    for secret in secrets {
-        let json = serde_json::to_string(secret).unwrap_or_default();
-        for form in [secret.as_str(), json.trim_matches('"')] {
-            if form.len() >= MIN_HIDDEN {
-                shown = shown.replace(form, HIDDEN);
-            }
-        }
-    }
-    shown
-}
-
 fn no_child(error: &io::Error) -> Refusal {
     failed("The process that tries libraries could not be started.")
         .found(error.to_string())
@@ -374,6 +363,7 @@ fn no_child(error: &io::Error) -> Refusal {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use rustix::process::Pid;
+    use serde_json::json;
 
     use super::*;
     use crate::library::SealedLibrary;
@@ -387,9 +377,11 @@ mod tests {
         prober(script, limit).try_out(SealedLibrary::seal(b"bytes").unwrap().fd(), &Map::new()).await
     }
 
-    async fn tried(script: &str, secrets: &[String]) -> SettingsTrial {
+    async fn tried(script: &str, secrets: &[&str]) -> SettingsTrial {
         let library = SealedLibrary::seal(b"bytes").unwrap();
-        prober(script, LONG).try_settings(library.fd(), &Map::new(), secrets).await
+        let (schema, settings) = (json!({"properties": {"secrets": {"writeOnly": true}}}), json!({"secrets": secrets}));
+        let secrets = Secrets::from_settings(Some(&schema), &settings, []);
+        prober(script, LONG).try_settings(library.fd(), &Map::new(), &secrets).await
     }
 
     /// A shell's line that gives an answer.
@@ -421,19 +413,63 @@ mod tests {
 
     #[tokio::test]
     async fn secrets_that_a_plugin_quotes_are_not_passed_on() {
-        let secrets = ["OPERATORS-SECRET".to_owned(), "line\nbreak".to_owned(), "a".to_owned()];
+        let secrets = ["OPERATORS-SECRET", "line\nbreak", "a"];
         let refusal = Refusal::new(Code::CreateFailed, "It failed.").found("OPERATORS-SECRET is no good");
-        let wrong = vec![("/token".to_owned(), r#"of "line\nbreak" a part is bad"#.to_owned())];
+        let wrong = vec![("/OPERATORS-SECRET".to_owned(), r#"of "line\nbreak" a part is bad"#.to_owned())];
         let answer = answering(&Answer::Opened) + &answering(&Answer::NotMade(refusal, wrong));
         let SettingsTrial::Refused(refusal, wrong) = tried(&answer, &secrets).await else { panic!("its own answer") };
         assert_eq!(refusal.found.as_deref(), Some("[secret] is no good"));
-        assert_eq!(wrong[0].1, r#"of "[secret]" a part is bad"#);
+        assert_eq!(wrong, [("/[secret]".to_owned(), r#"of "[secret]" a part is bad"#.to_owned())]);
         let ended = answering(&Answer::Opened) + "echo 'boom: OPERATORS-SECRET' >&2; exit 3";
         let SettingsTrial::Broke(refusal) = tried(&ended, &secrets).await else { panic!("it ended by itself") };
         assert_eq!(refusal.found.as_deref(), Some("exited with status 3; it said: boom: [secret]"));
-        for not_by_routes in ["kill -SEGV $$".to_owned(), answering(&Answer::Opened) + "kill -KILL $$"] {
-            assert!(matches!(tried(&not_by_routes, &secrets).await, SettingsTrial::NotTried(_)), "{not_by_routes}");
+        // Whatever the library itself may write as an answer.
+        let mut forged = Refusal::new(Code::ProbeFailed, "OPERATORS-SECRET");
+        (forged.expected, forged.fix) = (Some("OPERATORS-SECRET".to_owned()), "OPERATORS-SECRET".to_owned());
+        forged.losses = Box::new(["OPERATORS-SECRET".to_owned()]);
+        let SettingsTrial::NotTried(refusal) = tried(&answering(&Answer::Refused(forged)), &secrets).await else {
+            panic!("it did not open")
+        };
+        assert!(!format!("{refusal:?}").contains("OPERATORS"), "{refusal:?}");
+    }
+
+    #[tokio::test]
+    async fn a_secret_behind_a_lot_of_noise_is_not_shown_in_part() {
+        let lines: Vec<String> = (0..26).map(|line| format!("{line:02}").repeat(32)).collect();
+        let pem = format!("-----BEGIN KEY-----\n{}\n-----END KEY-----\n", lines.join("\n"));
+        for noise in (2_400..4_100).step_by(17) {
+            let mut complaint = Vec::new();
+            let written = format!("{}\n{pem}", "n".repeat(noise));
+            keep_beginning(written.as_bytes(), &mut complaint).await;
+            let schema = json!({"properties": {"key": {"writeOnly": true}}});
+            let secrets = Secrets::from_settings(Some(&schema), &json!({"key": pem}), []);
+            let shown = secrets.hide(&String::from_utf8_lossy(&complaint));
+            assert!(!shown.contains(['0', '1', '2', 'K']), "{noise}: {shown}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_others_did_to_the_process_is_not_the_plugins_answer() {
+        let opened = answering(&Answer::Opened);
+        for ended in ["kill -KILL $$", "kill -TERM $$", "exec >&- 2>&-; sleep 1000"] {
+            let tried = tried(&(opened.clone() + ended), &[]).await;
+            assert!(matches!(tried, SettingsTrial::NotTried(_)), "{ended}: {tried:?}");
+        }
+        assert!(matches!(tried("kill -SEGV $$", &[]).await, SettingsTrial::NotTried(_)), "it did not open");
+        for ended in ["kill -ABRT $$", "kill -SEGV $$", "exit 0", "exit 3"] {
+            let tried = tried(&(opened.clone() + ended), &[]).await;
+            assert!(matches!(tried, SettingsTrial::Broke(_)), "{ended}: {tried:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_starter_that_has_ended_is_not_the_plugins_answer() {
+        let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
+        let pipe = || tokio::net::unix::pipe::pipe().unwrap().1;
+        let mut child = ProbeProcess::elsewhere(pipe(), pipe(), ours);
+        drop(theirs);
+        let failure = ended(&mut child, Step::Routes, "").await;
+        assert!(!failure.by_routes, "{}", failure.refusal);
     }
 
     #[tokio::test]

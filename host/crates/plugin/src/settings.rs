@@ -16,6 +16,7 @@ use cardinal_package::{
     state::{Code, Refusal},
 };
 
+pub(crate) mod quoted;
 pub mod secret;
 
 /// What is stored for a plugin, opened.

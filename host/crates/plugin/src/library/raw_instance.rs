@@ -42,8 +42,8 @@ pub fn resident() -> usize {
 }
 
 /// Bytes of an error's details that are read, and how many of the fields that it names are kept.
-const DETAILS_LIMIT: usize = 64 << 10;
-const MAX_FIELDS: usize = 64;
+pub(crate) const DETAILS_LIMIT: usize = 64 << 10;
+pub(crate) const MAX_FIELDS: usize = 64;
 const LOCATION_LIMIT: usize = 1 << 10;
 
 /// Why `routes` gave no router.

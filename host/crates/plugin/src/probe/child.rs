@@ -9,13 +9,16 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{failed, unanswered};
-use crate::library::{self, SealedLibrary, trial};
+use crate::library::{self, SealedLibrary, raw_instance, trial};
 use cardinal_package::state::Refusal;
 
 /// What the answer's line begins with. A library may write to the same output.
 pub(super) const ANSWER: &str = "cardinal-probe:";
 
-/// What it says, a line each.
+/// The longest answer that lists no handlers: what of a plugin's error is kept, with room for how it is written.
+const SAID_LIMIT: usize = 2 * raw_instance::DETAILS_LIMIT;
+
+/// What it says, a line each. The library could write such a line as well.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Opened,
@@ -24,6 +27,21 @@ pub(super) enum Answer {
     Made(String),
     /// `routes` ended without a router, perhaps because of these settings: a JSON pointer and what is wrong with it.
     NotMade(Refusal, Vec<(String, String)>),
+}
+
+impl Answer {
+    /// `None` is what no probe writes.
+    pub(super) fn read(line: &[u8]) -> Option<Self> {
+        let is_list = line.starts_with(br#"{"Made":"#);
+        if line.len() > SAID_LIMIT && !is_list {
+            return None;
+        }
+        let mut answer = serde_json::from_slice(line).ok()?;
+        if let Self::NotMade(_, fields) = &mut answer {
+            fields.truncate(raw_instance::MAX_FIELDS);
+        }
+        Some(answer)
+    }
 }
 
 /// Opens the library, makes an instance of it, and says on standard output how that went.
@@ -70,4 +88,32 @@ pub(super) fn read_whole(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?];
     std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use cardinal_package::state::Code;
+
+    #[test]
+    fn an_answer_is_bounded_where_it_is_read() {
+        let refusal = || Refusal::new(Code::CreateFailed, "It failed.");
+        let said = |fields: usize, detail: &str| {
+            let fields = vec![("/a".to_owned(), detail.to_owned()); fields];
+            Answer::read(&serde_json::to_vec(&Answer::NotMade(refusal(), fields)).unwrap())
+        };
+        let Some(Answer::NotMade(_, fields)) = said(5_000, "") else { panic!("it is short enough") };
+        assert_eq!(fields.len(), raw_instance::MAX_FIELDS);
+        // The most that an honest one says.
+        let most = "x".repeat(raw_instance::DETAILS_LIMIT);
+        assert!(matches!(said(1, &most), Some(Answer::NotMade(_, fields)) if fields[0].1 == most));
+        for (fields, detail) in [(280_000, String::new()), (1, most.repeat(2))] {
+            assert!(said(fields, &detail).is_none(), "{fields}");
+        }
+        let long = Refusal { found: Some(most.repeat(2)), ..refusal() };
+        assert!(Answer::read(&serde_json::to_vec(&Answer::Refused(long)).unwrap()).is_none());
+        let list = serde_json::to_vec(&Answer::Made("x".repeat(1 << 20))).unwrap();
+        assert!(matches!(Answer::read(&list), Some(Answer::Made(_))));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use crate::{frontend::Bundle, schema::check_sql};
+use crate::{frontend::Bundle, schema::check_sql, settings::quoted::Secrets};
 use cardinal_package::{
     manifest::{self, Hints, Manifest, Warning},
     package::{self, MANIFEST, Package},
@@ -55,6 +55,17 @@ pub(super) enum PackageError {
 impl From<Refusal> for PackageError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
+    }
+}
+
+impl PackageError {
+    /// The same without these in what is said.
+    pub(super) fn without(self, secrets: impl FnOnce() -> Secrets) -> Self {
+        match self {
+            Self::Refused(refusal) => Self::Refused(secrets().without(refusal)),
+            Self::Failed(reason) => Self::Failed(secrets().hide(&reason)),
+            Self::Unsettled => Self::Unsettled,
+        }
     }
 }
 
@@ -186,5 +197,22 @@ impl Candidate {
 
     pub(super) fn frontend(&self) -> Option<Arc<Bundle>> {
         self.frontend.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn why_a_plugin_does_not_serve_has_no_secret_in_it() {
+        let (schema, settings) = (json!({"properties": {"token": {"writeOnly": true}}}), json!({"token": "hunter2"}));
+        let refusal = Refusal::new(Code::CreateFailed, "It failed.").found("no server takes hunter2");
+        for error in [PackageError::Refused(refusal), PackageError::Failed("hunter2".to_owned())] {
+            let shown = format!("{:?}", error.without(|| Secrets::from_settings(Some(&schema), &settings, [])));
+            assert!(shown.contains("[secret]") && !shown.contains("hunter2"), "{shown}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use super::Registry;
 use crate::error::RegistryError;
 use crate::probe::SettingsTrial;
-use crate::settings::{self, StoredSettings, secret};
+use crate::settings::{self, StoredSettings, quoted::Secrets, secret};
 use cardinal_base::input::escape;
 use cardinal_package::manifest;
 use cardinal_store::{
@@ -94,7 +94,8 @@ impl Registry {
         precondition.check(before.version)?;
         let tried = self.accept(plugin, schema.as_ref(), Value::Object(sent.clone()), &before)?;
         if !tried.changed.is_empty() {
-            self.try_settings(plugin, schema.as_ref(), &tried.whole).await?;
+            let secrets = Secrets::from_settings(schema.as_ref(), &tried.whole, before.sealed.keys());
+            self.try_settings(plugin, &tried.whole, &secrets).await?;
         }
         let mut changed = Vec::new();
         let change = |before: &Settings| {
@@ -140,7 +141,7 @@ impl Registry {
 
     /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service
     /// keeps the plugin out of it from the host's next start on.
-    async fn try_settings(&self, plugin: &str, schema: Option<&Value>, new: &Value) -> Result<(), RegistryError> {
+    async fn try_settings(&self, plugin: &str, new: &Value, secrets: &Secrets) -> Result<(), RegistryError> {
         // What lies in the folder and does not serve may be waiting for just these.
         let Some(service) = self.snapshot().served_from_folder(plugin) else { return Ok(()) };
         let (Some(new), Some(now)) = (new.as_object(), service.settings.as_object()) else { return Ok(()) };
@@ -150,10 +151,8 @@ impl Registry {
             .await
             .map_err(|_| not_tried("Other settings of this plugin are being tried and take long.".to_owned()))?;
         let library = service.active.instance.library().fd();
-        let trial = async |settings: &Map<String, Value>| {
-            let secrets = schema.map(|schema| secret_values(schema, settings)).unwrap_or_default();
-            self.activation.loader.services.prober.try_settings(library, settings, &secrets).await
-        };
+        let prober = &self.activation.loader.services.prober;
+        let trial = async |settings: &Map<String, Value>| prober.try_settings(library, settings, secrets).await;
         let (refusal, fields) = match trial(new).await {
             SettingsTrial::Taken => return Ok(()),
             SettingsTrial::NotTried(refusal) => return Err(not_tried(refusal.to_string())),
@@ -206,26 +205,6 @@ impl Registry {
 
 fn not_tried(detail: String) -> RegistryError {
     RegistryError::SettingsNotTried { detail, retry_after: RETRY_AFTER }
-}
-
-/// The texts that must not be shown, the longest first.
-fn secret_values(schema: &Value, settings: &Map<String, Value>) -> Vec<String> {
-    let document = Value::Object(settings.clone());
-    let mut texts = Vec::new();
-    let values =
-        secret::pointers(schema, &document).into_iter().filter_map(|pointer| document.pointer(&pointer).cloned());
-    let mut left: Vec<Value> = values.collect();
-    while let Some(value) = left.pop() {
-        match value {
-            Value::String(text) => texts.push(text),
-            Value::Array(items) => left.extend(items),
-            Value::Object(members) => left.extend(members.into_iter().map(|(_, value)| value)),
-            Value::Number(number) => texts.push(number.to_string()),
-            Value::Bool(_) | Value::Null => {}
-        }
-    }
-    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-    texts
 }
 
 /// What must not be shown of a document: what the schema marks, and what was stored as a secret when an older one did.

@@ -33,7 +33,7 @@ use crate::{
     probe,
     quarantine::Quarantine,
     schema::{self, ProvisionError},
-    settings,
+    settings::{self, quoted::Secrets},
 };
 use cardinal_base::clock::Clock;
 use cardinal_control::{
@@ -122,9 +122,9 @@ impl Loader {
 
     /// From an approved candidate to a plugin that can be called. The turn is given back while the database works.
     pub(super) async fn load(&self, approved: Approved) -> Result<Service, PackageError> {
-        let Approved { candidate, settings, .. } = approved;
+        let Approved { candidate, settings, sealed, .. } = approved;
         let manifest = candidate.manifest();
-        let name = manifest.name.clone();
+        let (name, schema) = (manifest.name.clone(), manifest.settings_schema.clone());
         let tag = shm::register(&manifest.name, &manifest.version.to_string(), candidate.sha256());
         let permit = self.acquire_permit(&name).await;
         let loaded = self.open(self.probe(candidate, tag).await?).await?;
@@ -134,6 +134,12 @@ impl Loader {
         drop(permit);
         let migrated = self.migrate(loaded).await?;
         let _permit = self.acquire_permit(&name).await;
+        let made = self.serve(migrated, settings.clone()).await;
+        // From here on it has the operator's settings, and may quote them.
+        made.map_err(|error| error.without(|| Secrets::from_settings(schema.as_ref(), &settings, &sealed)))
+    }
+
+    async fn serve(&self, migrated: Migrated, settings: Value) -> Result<Service, PackageError> {
         self.activate(self.create(migrated, settings).await?).await
     }
 

@@ -45,6 +45,8 @@ use cardinal_store::{
 pub(super) struct Approved {
     pub about: PackageSummary,
     pub settings: Value,
+    /// What was stored as a secret, by JSON pointer.
+    pub sealed: Vec<String>,
     pub candidate: Candidate,
     /// The entry of the package in the folder that this one stands in for.
     pub instead_of: Option<Box<Entry>>,
@@ -52,8 +54,9 @@ pub(super) struct Approved {
 }
 
 impl Approved {
-    fn new(about: PackageSummary, settings: Value, candidate: Candidate) -> Self {
-        Self { about, settings, candidate, instead_of: None, _by_policy: () }
+    fn new(about: PackageSummary, settings: Value, state: Option<&PluginState>, candidate: Candidate) -> Self {
+        let sealed = state.map(|state| state.settings.sealed.keys().cloned().collect()).unwrap_or_default();
+        Self { about, settings, sealed, candidate, instead_of: None, _by_policy: () }
     }
 }
 
@@ -224,7 +227,7 @@ impl Policy {
         }
         match before.unchanged(&about, candidate.sha256(), &settings) {
             Some(service) if !is_reload => Step::Keep(Entry::in_service(about, Arc::clone(service))),
-            _ => Step::Load(Box::new(Approved::new(about, settings, candidate))),
+            _ => Step::Load(Box::new(Approved::new(about, settings, state, candidate))),
         }
     }
 
@@ -288,7 +291,7 @@ impl Policy {
         let about = PackageSummary { origin, ..found.about };
         let (state, owner) = (decided.states.get(&about.name), decided.owners.get(&about.name));
         let settings = self.allow(&about, state, owner).map_err(|refusal| refusal.to_string())?;
-        Ok(Approved::new(about, settings, candidate))
+        Ok(Approved::new(about, settings, state, candidate))
     }
 
     /// The settings of a package that may have its name.

@@ -151,10 +151,11 @@ impl Snapshot {
         Some(entry.pending.as_deref().unwrap_or(&entry.about))
     }
 
-    /// What serves under this name, when it is what lies in the folder.
+    /// What serves under this name, when it is what lies in the folder; that may have been refused with other settings.
     pub(super) fn served_from_folder(&self, name: &str) -> Option<Arc<Service>> {
-        let entry = self.entries.iter().find(|entry| entry.about.name == name && entry.pending.is_none())?;
-        entry.service.clone()
+        let entry = self.entries.iter().find(|entry| entry.about.name == name)?;
+        let service = entry.service.as_ref()?;
+        lies_there(entry.pending.as_deref(), &service.sha256).then(|| Arc::clone(service))
     }
 
     /// The package of this name that is refused for this.
@@ -199,5 +200,25 @@ impl<'s> Before<'s> {
     pub(super) fn unchanged(&self, now: &PackageSummary, sha256: &str, settings: &Value) -> Option<&'s Arc<Service>> {
         let (_, service) = self.serving(now)?;
         (service.sha256 == sha256 && service.settings == *settings).then_some(service)
+    }
+}
+
+/// Whether the package that serves is the one in the folder, although something may keep it from serving anew.
+fn lies_there(pending: Option<&PackageSummary>, serving: &str) -> bool {
+    pending.is_none_or(|pending| pending.sha256.as_deref() == Some(serving))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_that_was_refused_with_other_settings_lies_there_all_the_same() {
+        let pending = |sha256: Option<&str>| PackageSummary {
+            sha256: sha256.map(str::to_owned),
+            ..PackageSummary::absent("echo")
+        };
+        assert!(lies_there(None, "a") && lies_there(Some(&pending(Some("a"))), "a"));
+        assert!(!lies_there(Some(&pending(Some("b"))), "a") && !lies_there(Some(&pending(None)), "a"));
     }
 }
