@@ -144,10 +144,10 @@ async fn it_sets_and_removes_an_attribute_of_each() {
     assert_eq!(changes(&remove).await, shown);
 
     let wrong = [
-        (json!({"action": "set_attribute", "key": "a/b"}), "/args/value"),
-        (json!({"action": "set_attribute", "key": "sources", "value": {}}), "/args/key"),
-        (json!({"action": "remove_attribute"}), "/args/key"),
-        (json!({"action": "archive", "key": "n"}), "/args/key"),
+        (json!({"action": "set_attribute", "key": "a/b"}), "\n/value: "),
+        (json!({"action": "set_attribute", "key": "sources", "value": {}}), "\n/key: "),
+        (json!({"action": "remove_attribute"}), "\n/key: "),
+        (json!({"action": "archive", "key": "n"}), "\n/key: "),
     ];
     for (mut wanted, place) in wrong {
         wanted["ids"] = json!(ids);
@@ -299,8 +299,8 @@ async fn what_makes_no_sense_or_is_not_allowed_asks_nobody() {
         (json!({"action": "archive", "filter": {"updated_since": "yesterday"}}), "/filter"),
         (json!({"action": "purge", "ids": ids}), "/action"),
         (json!({"action": "plugin_tool", "ids": ids}), "/action"),
-        (json!({"action": "remove_source", "ids": ids}), "/args/source_key"),
-        (json!({"action": "archive", "source_key": "x", "ids": ids}), "/args/source_key"),
+        (json!({"action": "remove_source", "ids": ids}), "\n/source_key: "),
+        (json!({"action": "archive", "source_key": "x", "ids": ids}), "\n/source_key: "),
         (json!({"action": "archive", "ids": ids, "confirm": true}), "confirm"),
     ];
     for (arguments, names) in wrong {

@@ -280,9 +280,10 @@ async fn a_person_approves_what_a_client_cannot_ask_its_user() {
     message["params"]["_meta"] = json!({"progressToken": "t"});
     let mut stream = agent.open(&session, &message).await;
     let heard = event(&read_until(&mut stream, "notifications/progress").await, "progressToken");
-    assert!(heard["params"]["message"].as_str().unwrap().contains(APPROVALS), "{heard}");
     let waiting = pending(owner, &agent).await;
     let two = waiting.iter().find(|approval| approval["arguments"]["note"] == "two").unwrap();
+    let page = format!("/admin/approvals?call={}", two["id"].as_str().unwrap());
+    assert!(heard["params"]["message"].as_str().unwrap().ends_with(&page), "{heard}");
     decide(owner, &format!("{APPROVALS}/{}", two["id"].as_str().unwrap()), "approve").await.expect(200);
     ran(&last(stream).await);
     let denied = waits(&agent.call("three").await);

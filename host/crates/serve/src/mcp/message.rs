@@ -111,7 +111,7 @@ impl Message {
     fn check_params(&mut self, params: Option<&Value>) -> Result<(), (i32, String)> {
         let invalid = |text: String| Err((INVALID_PARAMS, format!("Invalid params: {text}")));
         let params = match params {
-            // Some clients write down that they have none.
+            // Some clients send that they have none.
             None | Some(Value::Null) => &Value::Null,
             Some(params @ Value::Object(_)) => params,
             Some(_) => return invalid("`params` is not an object".to_owned()),
