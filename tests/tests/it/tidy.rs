@@ -181,6 +181,19 @@ fn no_file_is_too_long_to_know_its_way_in() {
 }
 
 /// Private words for what the field has a word for (`host/README.md`, Glossary).
+/// Lines of code of a bundled plugin, without its tests. What it reads pages with is a library of its own.
+const MAX_PLUGIN: usize = 1_200;
+
+#[test]
+fn a_bundled_plugin_is_short_enough_to_learn_from() {
+    for plugin in ["plugins/supplier", "plugins/gallery", "plugins/completeness"] {
+        let code: Vec<Source> =
+            sources().into_iter().filter(|source| source.is_of(plugin) && !source.is_test()).collect();
+        let lines = code.iter().flat_map(Source::code).filter(|(_, line)| !line.trim().is_empty()).count();
+        assert!((1..=MAX_PLUGIN).contains(&lines), "{plugin}: {lines} lines of code, of {MAX_PLUGIN}");
+    }
+}
+
 #[test]
 fn names_are_the_fields_words() {
     const TYPES: &str = "\
