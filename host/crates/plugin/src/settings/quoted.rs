@@ -216,8 +216,6 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use cardinal_package::state::Code;
     use serde_json::json;
 
@@ -238,8 +236,9 @@ mod tests {
         assert_eq!(secrets(json!([])).hide("as it is"), "as it is");
     }
 
+    /// Each of these took minutes, or all memory, when one secret was taken out after the other.
     #[test]
-    fn many_secrets_take_no_time_and_the_text_stays_short() {
+    fn many_secrets_leave_the_text_short() {
         let all = [
             json!(Vec::from_iter((0..1_000).flat_map(|at| [format!("sec{at}"), "sec".to_owned(), "ret".to_owned()]))),
             json!(Vec::from_iter((3..1_000).map(|length| "a".repeat(length)))),
@@ -249,13 +248,11 @@ mod tests {
         ];
         let texts = ["secret".repeat(1 << 12), "a".repeat(1 << 15), "aab".repeat(1 << 12), "12345 ".repeat(1 << 12)];
         for values in all {
-            let begun = Instant::now();
             let secrets = secrets(values);
             for text in &texts {
                 let shown = secrets.hide(text);
                 assert!(shown.len() <= SHOWN_LIMIT + CUT.len_utf8(), "{}", shown.len());
             }
-            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         }
     }
 
