@@ -8,7 +8,7 @@ const DELEGATED = /^delegate\(\[(.*?)\]\);\n/gm;
 
 /**
  * Writes the templates of a file as one text: one of those that are alike, and those that begin alike beside one another,
- * for gzip. Listens once to the events of all its components. 3 KB of all pages.
+ * for gzip. Listens once to the events of all its components.
  */
 export function sharedTemplates(): Plugin {
   return {
