@@ -22,6 +22,9 @@ const PAST_LINES: u32 = 200;
 /// Fields that the message has already, or that are for programs.
 const LEFT_OUT: [&str; 8] = ["panic", "location", "thread", "backtrace", "kind", "cause", "ms", "target"];
 
+/// What the host says of a package, and this command says by itself.
+const SAID_ALREADY: [&str; 2] = ["a plugin was refused", "the version that was loaded before stays in service"];
+
 /// Follows the log of one plugin beside the work; ends with its owner.
 #[derive(Default)]
 pub(super) struct Lines {
@@ -83,6 +86,9 @@ impl Printer {
         if line["source"] == "host" && fields["kind"] == "panic" && request.is_some() && request == self.panicked {
             return None;
         }
+        if line["source"] == "host" && line["message"].as_str().is_some_and(|said| SAID_ALREADY.contains(&said)) {
+            return None;
+        }
         if is_panic {
             self.panicked = request;
         }
@@ -116,6 +122,8 @@ mod tests {
         assert_eq!(shown, "12:00:00 ERROR panicked at src/a.rs:1:2: no");
         let ended = json!({"handler": "GET /a", "kind": "panic", "cause": "plugin", "ms": 1});
         assert_eq!(printer.shown(&line(now, "host", "a call failed: panic: no", &ended)), None);
+        let refused = line(now, "host", SAID_ALREADY[0], &json!({"refusal": "route-missing"}));
+        assert_eq!(printer.shown(&refused), None, "this command says why by itself");
         let failed = json!({"handler": "GET /a", "kind": "error", "cause": "plugin", "ms": 1});
         let shown = printer.shown(&line(now, "host", "a call failed: error: no disk (at src/a.rs:3:4)", &failed));
         let expected = "12:00:00 ERROR a call failed: error: no disk (at src/a.rs:3:4)  (host)  handler=\"GET /a\"";
