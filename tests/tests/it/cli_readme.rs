@@ -140,7 +140,7 @@ async fn the_plugin_of_the_page_is_asked_confirmed_and_signed_as_it_says() {
     let keys = walk.notes().join("vendor.key.pub");
     let settings = Host::settings().set("PLUGIN_TRUST", "signed").set("PLUGIN_TRUST_KEYS", keys.to_str().unwrap());
     let (_host, variables) = walk.host(settings).await;
-    let out = walk.run("and with the signature beside it taken", &variables);
+    let out = walk.run("Then the library alone is refused", &variables);
     let states: Vec<&str> = out.lines().filter(|line| line.starts_with("notes ")).collect();
     assert_eq!(states.len(), 2, "{out}");
     assert!(states[0].contains("refused") && states[0].contains("signature-missing"), "{out}");
