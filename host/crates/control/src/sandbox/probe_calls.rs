@@ -5,12 +5,11 @@
 
 use libc::{c_int, c_long};
 use rustix::process::getpid;
-use seccompiler::{SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 use anyhow::Context as _;
 
 use super::{
-    filter::{Rules, allow_only, filter},
+    filter::{Rules, allow_only, any_of, differs, each, filter, has, is, masked},
     system_calls::SOCKET_KIND,
 };
 
@@ -227,23 +226,20 @@ fn allowed() -> anyhow::Result<Rules> {
     let groups: [&[c_long]; 10] =
         [&MEMORY, &THREADS, &QUESTIONS, &TIME, &SIGNAL_HANDLING, &FILES, &EVENTS, &OLD, &SIGNALS, &REFUSED];
     let mut rules: Rules = groups.into_iter().flatten().map(|call| (*call, Vec::new())).collect();
-    let argument = |number, value| -> anyhow::Result<SeccompRule> {
-        Ok(SeccompRule::new(vec![SeccompCondition::new(number, Dword, SeccompCmpOp::Eq, value)?])?)
-    };
-    let commands = |known: &[u64]| known.iter().map(|command| argument(1, *command)).collect::<anyhow::Result<_>>();
-    rules.insert(libc::SYS_fcntl, commands(&DESCRIPTOR_COMMANDS.map(|command| u64::from(command.unsigned_abs())))?);
-    rules.insert(libc::SYS_ioctl, commands(&DEVICE_COMMANDS)?);
-    let of_itself = PROCESS_COMMANDS.iter().map(|command| argument(0, u64::from(command.unsigned_abs())));
-    rules.insert(libc::SYS_prctl, of_itself.collect::<anyhow::Result<_>>()?);
+    let number = |command: c_int| u64::from(command.unsigned_abs());
+    let one_of = |argument, known: &[u64]| any_of(each(known, |value| Ok(vec![is(argument, *value)?]))?);
+    rules.insert(libc::SYS_fcntl, one_of(1, &DESCRIPTOR_COMMANDS.map(number))?);
+    rules.insert(libc::SYS_ioctl, one_of(1, &DEVICE_COMMANDS)?);
+    rules.insert(libc::SYS_prctl, one_of(0, &PROCESS_COMMANDS.map(number))?);
     // A thread, and no process: `programs.rs` refuses that, too.
-    let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
-    rules.insert(libc::SYS_clone, vec![masked(0, thread, thread)?]);
+    rules.insert(libc::SYS_clone, any_of([vec![has(0, number(libc::CLONE_THREAD))?]])?);
     // Datagrams of a pair can be sent to any path. These go to the other end alone.
-    rules.insert(libc::SYS_socketpair, vec![masked(1, SOCKET_KIND, u64::from(libc::SOCK_STREAM.unsigned_abs()))?]);
+    let streams = masked(1, SOCKET_KIND, number(libc::SOCK_STREAM))?;
+    rules.insert(libc::SYS_socketpair, any_of([vec![streams]])?);
     // What is shared counts for no limit of this process. A file's pages may be, as long as they are only read.
-    let private = masked(3, MAPPING_KIND, u64::from(libc::MAP_PRIVATE.unsigned_abs()))?;
-    let read_only = masked(2, u64::from(libc::PROT_WRITE.unsigned_abs()), 0)?;
-    rules.insert(libc::SYS_mmap, vec![private, read_only]);
+    let private = masked(3, MAPPING_KIND, number(libc::MAP_PRIVATE))?;
+    let read_only = masked(2, number(libc::PROT_WRITE), 0)?;
+    rules.insert(libc::SYS_mmap, any_of([vec![private], vec![read_only]])?);
     Ok(rules)
 }
 
@@ -251,20 +247,12 @@ fn refused() -> anyhow::Result<Rules> {
     let mut rules: Rules = REFUSED.into_iter().map(|call| (call, Vec::new())).collect();
     let own = u64::try_from(getpid().as_raw_nonzero().get())?;
     for call in SIGNALS {
-        let another = SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, own)?;
-        rules.insert(call, vec![SeccompRule::new(vec![another])?]);
+        rules.insert(call, any_of([vec![differs(0, own)?]])?);
     }
     // It ends with its parent.
-    let outlives = u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs());
-    let outlives = SeccompCondition::new(0, Dword, SeccompCmpOp::Eq, outlives)?;
-    rules.insert(libc::SYS_prctl, vec![SeccompRule::new(vec![outlives])?]);
+    let outlives = is(0, u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs()))?;
+    rules.insert(libc::SYS_prctl, any_of([vec![outlives]])?);
     Ok(rules)
-}
-
-/// The bits of `mask` in this argument are those of `value`.
-fn masked(argument: u8, mask: u64, value: u64) -> anyhow::Result<SeccompRule> {
-    let condition = SeccompCondition::new(argument, Dword, SeccompCmpOp::MaskedEq(mask), value)?;
-    Ok(SeccompRule::new(vec![condition])?)
 }
 
 #[cfg(test)]

@@ -10,13 +10,9 @@
 
 use anyhow::Context as _;
 use libc::{c_int, c_long};
-use seccompiler::{
-    BpfProgram,
-    SeccompCmpArgLen::{Dword, Qword},
-    SeccompCmpOp, SeccompCondition, SeccompRule, sock_filter,
-};
+use seccompiler::{BpfProgram, SeccompCmpArgLen::Qword, SeccompCmpOp, SeccompCondition, sock_filter};
 
-use super::filter::{Rules, filter};
+use super::filter::{Rules, any_of, differs, each, filter, has, is, masked};
 
 /// PostgreSQL holds a small segment by which it finds out whether an older server of its folder still lives, and
 /// keyrings are a user's.
@@ -179,8 +175,7 @@ fn rules(unix_sockets: bool) -> anyhow::Result<Rules> {
     rules.insert(libc::SYS_socket, any_of([others])?);
     if !unix_sockets {
         // A datagram of a pair can be sent to any path.
-        let kind = SeccompCmpOp::MaskedEq(SOCKET_KIND);
-        let datagrams = SeccompCondition::new(1, Dword, kind, u64::from(libc::SOCK_DGRAM.unsigned_abs()))?;
+        let datagrams = masked(1, SOCKET_KIND, u64::from(libc::SOCK_DGRAM.unsigned_abs()))?;
         rules.insert(libc::SYS_socketpair, any_of([vec![datagrams]])?);
     }
     rules.insert(libc::SYS_clone, any_of([vec![has(0, CLONE_INTO_NEW_USERS)?]])?);
@@ -190,27 +185,6 @@ fn rules(unix_sockets: bool) -> anyhow::Result<Rules> {
     let outlives = vec![is(0, u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs()))?, is(1, 0)?];
     rules.insert(libc::SYS_prctl, any_of([opens, outlives])?);
     Ok(rules)
-}
-
-/// A call is refused where all conditions of one of these hold.
-fn any_of(rules: impl IntoIterator<Item = Vec<SeccompCondition>>) -> anyhow::Result<Vec<SeccompRule>> {
-    each(rules, |conditions| Ok(SeccompRule::new(conditions)?))
-}
-
-fn each<A, B>(items: impl IntoIterator<Item = A>, make: impl Fn(A) -> anyhow::Result<B>) -> anyhow::Result<Vec<B>> {
-    items.into_iter().map(make).collect()
-}
-
-fn has(argument: u8, bit: u64) -> anyhow::Result<SeccompCondition> {
-    Ok(SeccompCondition::new(argument, Dword, SeccompCmpOp::MaskedEq(bit), bit)?)
-}
-
-fn is(argument: u8, value: u64) -> anyhow::Result<SeccompCondition> {
-    Ok(SeccompCondition::new(argument, Dword, SeccompCmpOp::Eq, value)?)
-}
-
-fn differs(argument: u8, value: u64) -> anyhow::Result<SeccompCondition> {
-    Ok(SeccompCondition::new(argument, Dword, SeccompCmpOp::Ne, value)?)
 }
 
 #[cfg(test)]

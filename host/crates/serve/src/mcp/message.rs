@@ -41,7 +41,7 @@ pub(super) struct Message {
 
 /// Of a message, the id alone.
 #[derive(Deserialize)]
-struct Identified {
+struct MessageId {
     id: Value,
 }
 
@@ -78,7 +78,7 @@ impl Message {
                 ),
             };
             // The id may be read where something else of the message cannot.
-            let id = serde_json::from_slice::<Identified>(bytes).map_or(Value::Null, |message| id(message.id));
+            let id = serde_json::from_slice::<MessageId>(bytes).map_or(Value::Null, |message| id(message.id));
             Box::new(rpc_error(StatusCode::BAD_REQUEST, &id, code, text))
         })?;
         let mut message = Self { id: value.get("id").cloned().map_or(Value::Null, id), ..Self::default() };
