@@ -1,10 +1,10 @@
 //! Messages that no client should send: each is answered, and none gets what it would not have got otherwise.
 
-use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, eventually};
+use cardinal_tests::{Answer, Client, Host, eventually};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::mcp_sessions::{BOTH, MODERN, REVISION, echo, list, send, session};
+use super::mcp_sessions::{BOTH, MODERN, REVISION, calls_under_way, echo, echo_that_sleeps, list, send, session};
 
 const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 
@@ -45,11 +45,7 @@ async fn a_handshake_that_names_a_revision_without_one_begins_nothing() {
 
 #[tokio::test]
 async fn a_session_has_one_call_at_a_time_of_one_id() {
-    let slow = Package::fixture("echo").manifest(|manifest| {
-        let tool = json!({"name": "plugin_echo_sleep", "description": "Sleeps.", "handler": "sleep"});
-        manifest["mcp"]["tools"].as_array_mut().unwrap().push(tool);
-    });
-    let host = Host::settings().plugins(PluginsFolder::default().with("echo", &slow)).start().await;
+    let host = Host::settings().plugins(echo_that_sleeps()).start().await;
     let owner = host.owner().await;
     let key = owner.key(&["mcp:use", "plugin:echo:read"]).await;
     let (id, sibling) = (session(&key).await, session(&key).await);
@@ -57,13 +53,7 @@ async fn a_session_has_one_call_at_a_time_of_one_id() {
         let params = json!({"name": "plugin_echo_sleep", "arguments": {"ms": ms}});
         json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
     };
-    let under_way = async |wanted: u64| {
-        eventually("the plugin's calls under way", async || {
-            let item = owner.get("/v1/admin/plugin-registry/echo").await.expect(200);
-            (item["item"]["counters"]["in_flight"] == wanted).then_some(())
-        })
-        .await;
-    };
+    let under_way = async |wanted| calls_under_way(owner, wanted).await;
     let refused = |answer: Answer| {
         let error = answer.json();
         assert_eq!((answer.status.as_u16(), &error["id"]), (400, &json!(7)), "{answer}");

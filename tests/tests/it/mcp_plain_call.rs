@@ -4,8 +4,8 @@ use cardinal_tests::{Answer, Client, Host, Package, PluginsFolder, User, eventua
 use http::Method;
 use serde_json::{Value, json};
 
-const BOTH: &str = "application/json, text/event-stream";
-const MODERN: &str = "2026-07-28";
+use super::mcp_sessions::{BOTH, MODERN, echo_that_sleeps};
+
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"tester","version":"7.1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}},"traceparent":"00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"},"#;
 /// What the protocol library does not mind, and the short way does not take.
 const ASIDE: &str = r#""aside":1,"#;
@@ -124,11 +124,7 @@ async fn both_ways_give_the_same_bytes_and_the_same_record() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_a_record() {
-    let echo = Package::fixture("echo").manifest(|manifest| {
-        let sleep = json!({"name": "plugin_echo_sleep", "description": "Takes its time.", "handler": "sleep"});
-        manifest["mcp"]["tools"].as_array_mut().unwrap().push(sleep);
-    });
-    let host = Host::settings().plugins(PluginsFolder::default().with("echo", &echo)).start().await;
+    let host = Host::settings().plugins(echo_that_sleeps()).start().await;
     let made =
         host.owner().await.make_key(json!({"name": unique("left"), "scopes": ["mcp:use", "plugin:echo:read"]})).await;
     let key = host.client().bearer(made["key"].as_str().unwrap());

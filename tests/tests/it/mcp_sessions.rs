@@ -16,6 +16,24 @@ pub(super) fn echo() -> PluginsFolder {
     PluginsFolder::default().with("echo", &Package::fixture("echo"))
 }
 
+/// With a tool that takes as long as its caller says.
+pub(super) fn echo_that_sleeps() -> PluginsFolder {
+    let slow = Package::fixture("echo").manifest(|manifest| {
+        let tool = json!({"name": "plugin_echo_sleep", "description": "Sleeps.", "handler": "sleep"});
+        manifest["mcp"]["tools"].as_array_mut().unwrap().push(tool);
+    });
+    PluginsFolder::default().with("echo", &slow)
+}
+
+/// Waits until the plugin has so many.
+pub(super) async fn calls_under_way(owner: &Client, wanted: u64) {
+    eventually("the plugin's calls under way", async || {
+        let item = owner.get("/v1/admin/plugin-registry/echo").await.expect(200);
+        (item["item"]["counters"]["in_flight"] == wanted).then_some(())
+    })
+    .await;
+}
+
 pub(super) fn kill_worker(host: &Host) {
     kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::KILL).unwrap();
 }
@@ -276,21 +294,11 @@ async fn a_session_of_each_older_revision_lists_and_calls() {
 
 #[tokio::test]
 async fn a_client_that_cancels_a_call_of_its_session_ends_it() {
-    let slow = Package::fixture("echo").manifest(|manifest| {
-        let tool = json!({"name": "plugin_echo_sleep", "description": "Sleeps.", "handler": "sleep"});
-        manifest["mcp"]["tools"].as_array_mut().unwrap().push(tool);
-    });
-    let host = Host::settings().plugins(PluginsFolder::default().with("echo", &slow)).start().await;
+    let host = Host::settings().plugins(echo_that_sleeps()).start().await;
     let owner = host.owner().await;
     let key = owner.key(&["mcp:use", "plugin:echo:read"]).await;
     let id = session(&key).await;
-    let in_flight = async |wanted: u64| {
-        eventually("the plugin's calls under way", async || {
-            let item = owner.get("/v1/admin/plugin-registry/echo").await.expect(200);
-            (item["item"]["counters"]["in_flight"] == wanted).then_some(())
-        })
-        .await;
-    };
+    let in_flight = async |wanted| calls_under_way(owner, wanted).await;
     let params = json!({"name": "plugin_echo_sleep", "arguments": {"ms": 600_000}});
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
     let cancel = async {
