@@ -22,6 +22,7 @@ use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::{
     call::{CallBody, CallParts},
     context::{PluginIdentity, Services},
+    deadline::Deadline,
     exports::ExportKind,
     instance::Instance,
     library::{SealedLibrary, open},
@@ -138,7 +139,7 @@ fn parts<'a>(caller: &Arc<Caller>, headers: &'a HeaderMap, body: &Bytes) -> Call
         caller: caller.clone(),
         request_id: RequestId::from_headers(&HeaderMap::new()),
         trace: None,
-        deadline: Instant::now() + Duration::from_secs(30),
+        deadline: Deadline::after(Duration::from_secs(30)),
         peer: Some([127, 0, 0, 1].into()),
         tool: None,
         progress: None,

@@ -21,6 +21,7 @@ use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::{
     call::{CallBody, CallParts, ReplyBody},
     context::{PluginIdentity, Services},
+    deadline::Deadline,
     exports::ExportKind,
     instance::{Call, Instance},
     library::{Library, SealedLibrary, open, raw_instance::resident},
@@ -89,7 +90,7 @@ fn call(instance: &Instance, route: &str, query: &str) -> Call {
         caller: Arc::new(caller),
         request_id: RequestId::named("req").unwrap(),
         trace: None,
-        deadline: Instant::now() + WAIT_TIMEOUT,
+        deadline: Deadline::after(WAIT_TIMEOUT),
         peer: None,
         tool: None,
         progress: None,

@@ -129,6 +129,7 @@ export const texts = {
   openLogs: 'Open logs',
   cause_plugin: 'Plugin',
   cause_database: 'Database',
+  cause_client: 'Client',
   cause_downstream: 'Other server',
   cause_host: 'Host',
   cause_browser: 'Browser',

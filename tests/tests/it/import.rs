@@ -22,14 +22,25 @@ pub(super) async fn send(user: &User, query: &str, format: &str, body: impl Into
     .await
 }
 
-/// The job as soon as it is over.
+/// The job as soon as it is over. It may take as long as it likes while it goes on.
 pub(super) async fn over(user: &User, id: &str) -> Value {
-    eventually("the import is over", async || {
-        let answer = user.call(Method::GET, &format!("/v1/admin/jobs/{id}")).try_send().await.ok()?;
-        let job = (answer.status == 200).then(|| answer.json()["item"].clone())?;
-        (!["queued", "running"].contains(&job["state"].as_str()?)).then_some(job)
-    })
-    .await
+    let mut done = Value::Null;
+    loop {
+        let job = eventually("the import goes on", async || {
+            let answer = user.call(Method::GET, &format!("/v1/admin/jobs/{id}")).try_send().await.ok()?;
+            let job = (answer.status == 200).then(|| answer.json()["item"].clone())?;
+            (!is_under_way(&job) || job["done"] != done).then_some(job)
+        })
+        .await;
+        if !is_under_way(&job) {
+            return job;
+        }
+        done = job["done"].clone();
+    }
+}
+
+fn is_under_way(job: &Value) -> bool {
+    ["queued", "running"].iter().any(|state| job["state"] == *state)
 }
 
 /// Imports, and gives the job at its end.

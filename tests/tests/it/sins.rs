@@ -9,6 +9,8 @@ use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
+use super::import_faults::fed;
+
 const UNRULY: &str = "/v1/admin/plugins/unruly";
 const REPORT: &str = "/v1/admin/plugin-registry/unruly";
 
@@ -189,7 +191,7 @@ async fn a_failure_is_put_down_to_who_caused_it() {
     let host = sinners().start().await;
     let owner = host.owner().await;
     let causes = async || report(owner).await["counters"]["causes"].clone();
-    assert_eq!(causes().await, json!({"plugin": 0, "database": 0, "downstream": 0, "host": 0}));
+    assert_eq!(causes().await, json!({"plugin": 0, "database": 0, "downstream": 0, "host": 0, "client": 0}));
     ask(owner, "/panic").await.refused(500, "plugin-panicked");
     ask(owner, "/odd-status").await.refused(502, "plugin-error");
     ask(owner, "/hang").await.refused(504, "plugin-timeout");
@@ -205,7 +207,7 @@ async fn a_failure_is_put_down_to_who_caused_it() {
     owner.post(&format!("{UNRULY}/enrich/{id}"), &note).await.refused(500, "internal-error");
     database.batch_execute("ALTER TABLE public.elsewhere RENAME TO card_source_index").await.unwrap();
     owner.post(&format!("{UNRULY}/enrich/{id}"), &note).await.expect(200);
-    assert_eq!(causes().await, json!({"plugin": 3, "database": 1, "downstream": 1, "host": 1}));
+    assert_eq!(causes().await, json!({"plugin": 3, "database": 1, "downstream": 1, "host": 1, "client": 0}));
     let counters = report(owner).await["counters"].take();
     let newest = &counters["recent_faults"][0];
     assert_eq!(
@@ -218,6 +220,28 @@ async fn a_failure_is_put_down_to_who_caused_it() {
         let line = format!("cardinal_plugin_fault_causes_total{{plugin=\"unruly\",cause=\"{cause}\"}} {count}");
         assert!(metrics.contains(&line), "no {line}");
     }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_slowly_is_no_fault_of_the_plugins() {
+    let host = sinners().start().await;
+    let owner = host.owner().await;
+    let send = |route: &str, body| {
+        let call = owner.call(Method::POST, &format!("{UNRULY}{route}")).stream("application/json", body);
+        tokio::spawn(call.try_send())
+    };
+    let ((first, rest), (pieces, body)) = (fed(), fed());
+    let (small, large) = (send("/take", rest), send("/take/large", body));
+    first.send(Ok("12345".to_owned())).await.unwrap();
+    pieces.send(Ok("12345".to_owned())).await.unwrap();
+    large.await.unwrap().unwrap().refused(408, "request-timeout");
+    // The plugin's time is over twice now, but it has only begun with a body that it gets whole.
+    first.send(Ok("6789".to_owned())).await.unwrap();
+    drop(first);
+    assert_eq!(small.await.unwrap().unwrap().expect(200), json!({"taken": 9}));
+    let counters = report(owner).await["counters"].take();
+    assert_eq!((&counters["causes"]["client"], &counters["causes"]["plugin"]), (&json!(1), &json!(0)), "{counters}");
+    assert_eq!(counters["recent_faults"][0]["cause"], "client", "{counters}");
 }
 
 #[tokio::test]

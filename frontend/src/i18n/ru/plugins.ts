@@ -123,6 +123,7 @@ const plugins: Translation<typeof texts> = {
   openLogs: 'Открыть журнал',
   cause_plugin: 'Плагин',
   cause_database: 'База данных',
+  cause_client: 'Клиент',
   cause_downstream: 'Другой сервер',
   cause_host: 'Сервер',
   cause_browser: 'Браузер',

@@ -120,7 +120,7 @@ export function crashInWords(cause: string): string {
   return known ? t(`crash_${known}`) : t('crash_other', { cause });
 }
 
-const CAUSES = ['plugin', 'database', 'downstream', 'host', 'browser'] as const;
+const CAUSES = ['plugin', 'database', 'downstream', 'host', 'client', 'browser'] as const;
 
 /** Where a fault came from. */
 export function causeInWords(cause: string): string {

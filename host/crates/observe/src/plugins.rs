@@ -42,10 +42,12 @@ pub enum Cause {
     Downstream,
     /// A function of the host's failed.
     Host,
+    /// Whose body came too slowly.
+    Client,
 }
 
 impl Cause {
-    pub const ALL: [Self; 4] = [Self::Plugin, Self::Database, Self::Downstream, Self::Host];
+    pub const ALL: [Self; 5] = [Self::Plugin, Self::Database, Self::Downstream, Self::Host, Self::Client];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,6 +55,7 @@ impl Cause {
             Self::Database => "database",
             Self::Downstream => "downstream",
             Self::Host => "host",
+            Self::Client => "client",
         }
     }
 }

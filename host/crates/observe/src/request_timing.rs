@@ -6,6 +6,7 @@
 use std::{
     cell::Cell,
     future::{Future, poll_fn},
+    ops::Sub,
     pin::Pin,
     sync::{
         Arc,
@@ -23,6 +24,8 @@ pub struct RequestTiming {
     pub plugin: Duration,
     /// Waiting for a connection and while one was held; waits that overlap count once.
     pub database: Duration,
+    /// In calls of plugins, waiting for the client's body.
+    client: Duration,
     /// The meter of a plugin's route, which only the registry's snapshot knows.
     pub meter: Option<&'static Meter>,
     waits: u32,
@@ -31,8 +34,8 @@ pub struct RequestTiming {
 
 thread_local! {
     static OPEN: Cell<RequestTiming> = const {
-        let (plugin, database) = (Duration::ZERO, Duration::ZERO);
-        Cell::new(RequestTiming { plugin, database, meter: None, waits: 0, since: None })
+        const NONE: Duration = Duration::ZERO;
+        Cell::new(RequestTiming { plugin: NONE, database: NONE, client: NONE, meter: None, waits: 0, since: None })
     };
 }
 
@@ -144,9 +147,38 @@ fn change(change: impl FnOnce(&mut RequestTiming)) {
     });
 }
 
-/// What the open account says of the database so far.
-pub fn database() -> Duration {
-    OPEN.try_with(|open| open.get().database).unwrap_or_default()
+/// For whom a request has waited, and how long.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WaitTimes {
+    pub database: Duration,
+    pub client: Duration,
+}
+
+impl Sub for WaitTimes {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            database: self.database.saturating_sub(before.database),
+            client: self.client.saturating_sub(before.client),
+        }
+    }
+}
+
+/// What the open account says of waits so far.
+pub fn waits() -> WaitTimes {
+    let read = |open: &Cell<RequestTiming>| {
+        let RequestTiming { database, client, .. } = open.get();
+        WaitTimes { database, client }
+    };
+    OPEN.try_with(read).unwrap_or_default()
+}
+
+/// Time that a plugin's call waited for the client's body.
+pub fn add_client(waited: Duration) {
+    if !waited.is_zero() {
+        change(|timing| timing.client += waited);
+    }
 }
 
 /// Time that a plugin's call waited for the database.

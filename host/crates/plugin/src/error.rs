@@ -17,6 +17,9 @@ pub enum CallError {
     /// The text is for the log, as are the next ones.
     #[error("{0}")]
     Timeout(String),
+    /// The same, after it had waited mostly for the client's body.
+    #[error("{0}")]
+    SlowClient(String),
     #[error("{0}")]
     Panicked(String),
     #[error("{0}")]

@@ -4,12 +4,7 @@
 mod clean;
 mod faults;
 
-use std::{
-    collections::BTreeSet,
-    future::Future,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
 
@@ -22,12 +17,12 @@ use super::{
     breaker::{Breaker, Pass},
     call::{CallFault, PluginReply},
 };
-use crate::error::CallError;
+use crate::{deadline::Deadline, error::CallError};
 use cardinal_base::{codes, config::Breaking, request_id::RequestId};
 use cardinal_observe::{
     log::tail::Tail,
     plugins::{Cause, Fault, PluginMeter},
-    request_timing,
+    request_timing::{self, WaitTimes},
     shard::Counter,
 };
 
@@ -54,7 +49,7 @@ pub(crate) struct CallContext<'a> {
     pub request_id: RequestId,
     /// Calls and reply streams that are under way already.
     pub in_flight: usize,
-    pub deadline: Instant,
+    pub deadline: Deadline,
 }
 
 /// Error codes that are not the host's and that this plugin has answered with.
@@ -127,15 +122,15 @@ impl Guard {
     {
         self.counters.calls.count();
         let admitted = self.admit(called.in_flight, stuck)?;
-        let (started, waited_before) = (Instant::now(), request_timing::database());
-        let outcome = tokio::time::timeout_at(called.deadline.into(), call()).await;
-        let took = started.elapsed();
+        let (ends, waited_before) = (called.deadline.at(), request_timing::waits());
+        let outcome = tokio::time::timeout_at(ends.into(), call()).await;
+        let took = called.deadline.started().elapsed();
         // A handler that waits for its end hears of it at the deadline, and answers before the timer is looked at.
-        let in_time = outcome.ok().filter(|_| started + took < called.deadline);
+        let in_time = outcome.ok().filter(|_| called.deadline.started() + took < ends);
         self.meter.called(took);
         // The call has put its waits for the database on the request's account by now.
-        let waited = request_timing::database().saturating_sub(waited_before);
-        request_timing::add_plugin(took.saturating_sub(waited));
+        let waited = request_timing::waits() - waited_before;
+        request_timing::add_plugin(took.saturating_sub(waited.database));
         match in_time {
             Some(Ok(mut reply)) => {
                 admitted.well();
@@ -144,11 +139,16 @@ impl Guard {
             }
             Some(Err(fault)) => Err(self.fault(admitted, &called, fault, took)),
             None => {
-                // A call that mostly waited for the database was not slow by itself.
-                let cause = if waited * 2 > took { Cause::Database } else { Cause::Plugin };
+                // A call that mostly waited for others was not slow by itself.
+                let cause = match waited {
+                    WaitTimes { client, .. } if client * 2 > took => Cause::Client,
+                    WaitTimes { database, .. } if database * 2 > took => Cause::Database,
+                    _ => Cause::Plugin,
+                };
                 self.note(admitted, &called, CallFailure { fault: Fault::Timeout, cause, reason: "" }, took);
                 let (name, handler, ms) = (&self.name, called.handler, took.as_millis());
-                Err(CallError::Timeout(format!("the plugin {name} reached its deadline in {handler} after {ms} ms")))
+                let reason = format!("the plugin {name} reached its deadline in {handler} after {ms} ms");
+                Err(if cause == Cause::Client { CallError::SlowClient(reason) } else { CallError::Timeout(reason) })
             }
         }
     }

@@ -144,7 +144,7 @@ impl Instance {
         let lease = InstanceLease::take(self)?;
         let head = request::head(&call, &self.generation);
         let body = std::mem::replace(&mut call.body, CallBody::Full(bytes::Bytes::new()));
-        let scope = CallScope::new(self.ctx(), call.caller.clone(), call.request_id, call.trace, call.deadline);
+        let scope = CallScope::new(self.ctx(), call.caller.clone(), call.request_id, call.trace, call.deadline.at());
         let scope = scope.with_progress(call.progress.take()).with_job(call.job.as_ref().map(|job| job.handle.clone()));
         let (scope, full) = match body {
             CallBody::Full(bytes) => (scope, Some(bytes)),

@@ -37,7 +37,10 @@ pub struct CallScope {
     pub request_id: RequestId,
     pub trace: Option<Trace>,
     pub deadline: Instant,
+    /// For the database.
     pub(crate) waits: Waits,
+    /// For the client's body.
+    pub(super) body_waits: Waits,
     progress: Option<ProgressSender>,
     job: Option<Arc<JobHandle>>,
     /// A streamed request body. It stands here so that it goes with the call, whoever still holds
@@ -64,6 +67,7 @@ impl CallScope {
             trace,
             deadline,
             waits: Waits::default(),
+            body_waits: Waits::default(),
             progress: None,
             job: None,
             body: Mutex::new(None),
@@ -144,9 +148,10 @@ impl CallScope {
         token
     }
 
-    /// Puts the waits for the database on the account of the request that is being polled.
+    /// Puts the waits on the account of the request that is being polled.
     pub(crate) fn report_waits(&self) {
         request_timing::add_database(self.waits.take());
+        request_timing::add_client(self.body_waits.take());
     }
 
     fn end(&self) {

@@ -31,9 +31,13 @@ impl Source for RequestBody {
             let Some(body) = slot.as_mut() else {
                 return Poll::Ready(Some(Err(Error::new(error::CANCELLED, "the call is over"))));
             };
+            self.call.body_waits.end();
             loop {
                 let ended = match body.as_mut().poll_frame(cx) {
-                    Poll::Pending => return Poll::Pending,
+                    Poll::Pending => {
+                        self.call.body_waits.begin();
+                        return Poll::Pending;
+                    }
                     Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                         Ok(data) => return Poll::Ready(Some(Ok(Bytes::from_owner(data)))),
                         Err(_trailers) => continue,

@@ -1,4 +1,4 @@
-//! How long a call waits for the database. Its doors' work runs in tasks of their own, so it is kept with the call and
+//! How long a call waits for others. Its doors' work runs in tasks of their own, so it is kept with the call and
 //! put on the request's account when the call ends.
 
 use std::time::{Duration, Instant};

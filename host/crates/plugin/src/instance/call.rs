@@ -4,7 +4,6 @@ use std::{
     borrow::Cow,
     net::IpAddr,
     sync::{Arc, LazyLock},
-    time::Instant,
 };
 
 use bytes::Bytes;
@@ -15,7 +14,7 @@ pub use super::{
     reply::{PluginReply, ReplyBody},
 };
 pub use crate::bridge::call::{BodyError, BodyStream};
-use crate::{job::JobCall, progress::ProgressSender};
+use crate::{deadline::Deadline, job::JobCall, progress::ProgressSender};
 use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::trace::Trace;
@@ -39,7 +38,7 @@ pub struct CallParts<'a> {
     pub request_id: RequestId,
     /// The request's place in its trace, the parent of the call's.
     pub trace: Option<Trace>,
-    pub deadline: Instant,
+    pub deadline: Deadline,
     pub peer: Option<IpAddr>,
     /// The name of the tool that is called; `body` holds its arguments.
     pub tool: Option<&'a str>,
@@ -51,7 +50,7 @@ pub struct CallParts<'a> {
 
 impl CallParts<'_> {
     /// A call that no request to the plugin's routes makes: of a tool, or of a job's handler. `arguments` are JSON.
-    pub fn from_arguments(arguments: Bytes, caller: Arc<Caller>, request_id: RequestId, deadline: Instant) -> Self {
+    pub fn from_arguments(arguments: Bytes, caller: Arc<Caller>, request_id: RequestId, deadline: Deadline) -> Self {
         static NO_HEADERS: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
         Self {
             method: "",

@@ -4,7 +4,6 @@
 use std::{
     io::{Cursor, Write},
     sync::Arc,
-    time::Instant,
 };
 
 use cardinal_plugin_abi::{Bytes, Request, Stream, pairs, record, record::attr};
@@ -35,7 +34,7 @@ pub(super) fn head(call: &CallParts<'_>, generation: &str) -> Bytes {
     let caller = &*call.caller;
     let mut user_id = [0; uuid::fmt::Hyphenated::LENGTH];
     let user_id = caller.user_id.as_hyphenated().encode_lower(&mut user_id);
-    let left = call.deadline.saturating_duration_since(Instant::now()).as_millis();
+    let left = call.deadline.left().as_millis();
     let (mut deadline, mut peer, mut length) = (Text::new(), Text::new(), Text::new());
     let parent = call.trace.map(|trace| trace.parent());
     let announced = match &call.body {

@@ -1,6 +1,6 @@
 //! What the steps of every job share: whose rights they have, and when one that failed is tried again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::{caller::SharedCaller, credential::Credential};
 use cardinal_observe::trace::Trace;
-use cardinal_plugin_host::call::CallParts;
+use cardinal_plugin_host::{call::CallParts, deadline::Deadline};
 use cardinal_store::jobs::{self, Job, JobPlace};
 
 /// A step that failed is tried again so often before the job is given up; the wait between grows to [`MAX_WAIT`].
@@ -47,7 +47,7 @@ pub(super) async fn pause(time: Duration, cancelled: &CancellationToken) {
 pub(super) fn call_parts<'c>(job: &Job, caller: SharedCaller, arguments: &Value, timeout: Duration) -> CallParts<'c> {
     let no_headers = HeaderMap::new();
     let request_id = RequestId::named(&job.id.to_string()).unwrap_or_else(|| RequestId::from_headers(&no_headers));
-    let deadline = Instant::now() + timeout;
+    let deadline = Deadline::after(timeout);
     CallParts {
         trace: Some(Trace::from_headers(&no_headers, &mut rand::rng())),
         ..CallParts::from_arguments(arguments.to_string().into(), caller, request_id, deadline)

@@ -1,9 +1,6 @@
 //! Plugins' tools: as they are declared to clients, and calling one.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use bytes::Bytes;
@@ -18,6 +15,7 @@ use cardinal_base::exact;
 use cardinal_plugin_host::{
     arguments,
     call::{CallParts, ReplyBody},
+    deadline::Deadline,
     error::CallError,
     registry::ToolEntry,
 };
@@ -63,7 +61,7 @@ pub(super) fn complaints(entry: &ToolEntry, arguments: &JsonObject) -> Option<St
 /// Calls the tool. Every failure of the plugin is a result that the model can read.
 pub(super) async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject) -> CallToolResult {
     let body = visit.exact_arguments.clone().unwrap_or_else(|| Value::Object(arguments).to_string().into());
-    let deadline = Instant::now() + entry.timeout;
+    let deadline = Deadline::after(entry.timeout);
     match entry.call(parts(entry, visit, body, deadline)).await {
         Err(error) => {
             tracing::warn!(tool = entry.tool.name, request_id = %visit.request_id, error = ?error, "a tool call failed");
@@ -83,7 +81,7 @@ pub(super) async fn run(entry: &ToolEntry, visit: &Visit, arguments: JsonObject)
 }
 
 /// What a call of the tool gets: its arguments, and who calls.
-fn parts<'c>(entry: &'c ToolEntry, visit: &Visit, arguments: Bytes, deadline: Instant) -> CallParts<'c> {
+fn parts<'c>(entry: &'c ToolEntry, visit: &Visit, arguments: Bytes, deadline: Deadline) -> CallParts<'c> {
     CallParts {
         trace: Some(visit.trace),
         peer: Some(visit.peer),
@@ -102,7 +100,7 @@ pub(super) async fn preview(
     limit: usize,
 ) -> Result<Bytes, String> {
     let Some(handler) = entry.preview else { return Err("the tool has no preview.".to_owned()) };
-    let deadline = Instant::now() + timeout;
+    let deadline = Deadline::after(timeout);
     let reply = entry.plugin.call(handler, parts(entry, visit, arguments, deadline)).await;
     let reply = reply.map_err(|error| match error {
         CallError::Timeout(_) => format!("plugin-timeout: the preview took longer than {} s.", timeout.as_secs_f64()),
@@ -117,14 +115,14 @@ pub(super) async fn preview(
 }
 
 /// The whole of a result. A client waits for all of it, so the call's deadline holds for a streamed one, too.
-async fn collect(entry: &ToolEntry, body: ReplyBody, deadline: Instant, limit: usize) -> Result<Bytes, String> {
+async fn collect(entry: &ToolEntry, body: ReplyBody, deadline: Deadline, limit: usize) -> Result<Bytes, String> {
     let too_large = || format!("plugin-error: the result is over {limit} bytes.");
     match body {
         ReplyBody::Full(bytes) if bytes.len() > limit => Err(too_large()),
         ReplyBody::Full(bytes) => Ok(bytes),
         ReplyBody::Stream(stream) => {
             let whole = http_body_util::Limited::new(stream, limit).collect();
-            match tokio::time::timeout_at(deadline.into(), whole).await {
+            match tokio::time::timeout_at(deadline.at().into(), whole).await {
                 Err(_) => Err(timed_out(entry)),
                 Ok(Ok(whole)) => Ok(whole.to_bytes()),
                 Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),

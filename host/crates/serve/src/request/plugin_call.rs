@@ -1,7 +1,5 @@
 //! A call of a plugin's route: the request as plugins get it, and their reply.
 
-use std::time::Instant;
-
 use http::{HeaderMap, Method, Request, header};
 use http_body_util::{BodyExt, Limited};
 
@@ -19,6 +17,7 @@ use cardinal_observe::trace;
 use cardinal_plugin_host::{
     active::{Active, RouteEntry},
     call::{CallBody, CallParts, PathParams, PluginReply, ReplyBody},
+    deadline::Deadline,
 };
 
 /// What is called, and by whom.
@@ -41,8 +40,8 @@ impl PluginCall<'_> {
                 ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail("Send the body without a Content-Encoding.")
             );
         }
-        let deadline = Instant::now() + self.route.timeout;
         let body = read_body(body, self.route.max_body, &headers).await?;
+        let deadline = Deadline::after(self.route.timeout); // how long a client takes to send is not the plugin's fault
         let span = cx.begin_plugin_span(&self.plugin.manifest.name);
         let trace = span.as_ref().map_or(cx.trace, |span| span.trace);
         if headers.contains_key(trace::PARENT) || headers.contains_key(trace::STATE) {

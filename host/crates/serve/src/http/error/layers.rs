@@ -122,6 +122,7 @@ impl From<CallError> for ApiError {
                 }
             }
             CallError::Timeout(reason) => cause(&codes::PLUGIN_TIMEOUT, reason),
+            CallError::SlowClient(reason) => cause(&codes::REQUEST_TIMEOUT, reason),
             CallError::Panicked(reason) => cause(&codes::PLUGIN_PANICKED, reason),
             CallError::BadReply(reason) => cause(&codes::PLUGIN_ERROR, reason),
             CallError::Internal(reason) => cause(&codes::INTERNAL_ERROR, reason),
