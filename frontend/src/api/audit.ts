@@ -1,22 +1,8 @@
 import { query, request } from './client.ts';
 import type { Page } from './page.ts';
-import type { Json } from './types.ts';
+import type { AuditLine } from './generated.ts';
 
-export interface AuditLine {
-  id: string;
-  at: string;
-  actor: { kind: string; id: string | null; name: string | null };
-  action: string;
-  target: string | null;
-  /** `ok` or `refused`. */
-  outcome: string;
-  ip: string | null;
-  request_id: string | null;
-  detail: Json;
-  /** Refused attempts of one caller that this line stands for. */
-  count: number;
-  first_at: string;
-}
+export type { AuditLine };
 
 export interface AuditFilter {
   actor?: string | null;

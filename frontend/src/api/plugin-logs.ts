@@ -1,24 +1,7 @@
 import { query, request } from './client.ts';
-import type { JsonObject } from './types.ts';
+import type { LinePage, PluginLine } from './generated.ts';
 
-/** A line of a plugin's log. */
-export interface PluginLine {
-  /** Grows with every line of the plugin. */
-  id: number;
-  at: string;
-  level: string;
-  /** `plugin`, `host` (what it says of the plugin) or `browser` (the plugin's frontend). */
-  source: string;
-  message: string;
-  fields?: JsonObject | null;
-  request_id?: string | null;
-}
-
-export interface LinePage {
-  items: PluginLine[];
-  next_cursor: string | null;
-  host_id: string;
-}
+export type { PluginLine };
 
 export const LINE_LEVELS = ['error', 'warn', 'info', 'debug', 'trace'] as const;
 export type LineLevel = (typeof LINE_LEVELS)[number];

@@ -1,16 +1,11 @@
 import { request } from './client.ts';
 import type { ActivePlugin, JsonObject, PluginSettings, RegisteredPlugin } from './types.ts';
+import type { Registry } from './generated.ts';
 
 /** Asked by several pages: one answer for all. */
 export const activePlugins = () => ({ queryKey: ['plugins'], queryFn: fetchActive, staleTime: 60_000 });
 
 const fetchActive = async (signal: AbortSignal) => (await request<{ items: ActivePlugin[] }>('/plugins', { signal })).items;
-
-export interface Registry {
-  items: RegisteredPlugin[];
-  /** States, counters and crashes are those of this host. */
-  host_id?: string;
-}
 
 export function listRegisteredPlugins(signal: AbortSignal): Promise<Registry> {
   return request('/plugin-registry', { signal });

@@ -1,19 +1,7 @@
 import { request } from './client.ts';
+import type { ProxyRoute, ProxyRoutes } from './generated.ts';
 
-export interface ProxyRoute {
-  prefix: string;
-  upstream: string;
-  /** It stands in `PROXY_ROUTES` and is changed there. */
-  read_only: boolean;
-  /** `PROXY_ROUTES` has its prefix, too, and that one counts. */
-  shadowed: boolean;
-}
-
-export interface ProxyRoutes {
-  items: ProxyRoute[];
-  version: number;
-  warnings: string[];
-}
+export type { ProxyRoute, ProxyRoutes };
 
 export function getProxyRoutes(signal: AbortSignal): Promise<ProxyRoutes> {
   return request('/proxy-routes', { signal });

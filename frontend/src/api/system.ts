@@ -1,16 +1,8 @@
 import { request } from './client.ts';
-import type { SystemCheck } from './generated.ts';
+import type { PoolReport, SystemCheck, Traffic, TrafficSpan } from './generated.ts';
 import type { Json, JsonObject } from './types.ts';
 
-export interface PoolReport {
-  /** `core`, `reaper` or `plugin`. */
-  pool: string;
-  plugin: string | null;
-  max: number;
-  size: number;
-  idle: number;
-  waiting: number;
-}
+export type { PoolReport, Traffic, TrafficSpan };
 
 export interface LevelChange {
   target: string;
@@ -50,22 +42,6 @@ export function getSystem(signal: AbortSignal): Promise<System> {
 /** Asks other servers, too, so it may take some seconds. */
 export function checkSystem(signal: AbortSignal): Promise<SystemCheck> {
   return request('/system/check', { signal });
-}
-
-/** What happened from one time to another. */
-export interface TrafficSpan {
-  from: string;
-  to: string;
-  requests: number;
-  /** Those of them that were answered with a status of 5xx. */
-  failed: number;
-}
-
-/** The last hour of the host that answers, or since it started. */
-export interface Traffic extends TrafficSpan {
-  /** Null without requests. */
-  p99_ms: number | null;
-  spans: TrafficSpan[];
 }
 
 export function getTraffic(signal: AbortSignal): Promise<Traffic> {

@@ -1,5 +1,8 @@
 import { query, request } from './client.ts';
 import { allPages, type Page } from './page.ts';
+import type { Session } from './generated.ts';
+
+export type { Session };
 
 export type Role = 'owner' | 'admin' | 'editor' | 'viewer';
 /** From the one that may do most. */
@@ -18,20 +21,6 @@ export interface User {
   identity: { issuer: string; subject: string } | null;
   created_at: string;
   updated_at: string;
-}
-
-/** A login that has not ended. */
-export interface Session {
-  id: string;
-  user_id: string;
-  username: string;
-  created_at: string;
-  expires_at: string;
-  last_seen_at: string | null;
-  ip: string | null;
-  user_agent: string | null;
-  /** The one that this page is signed in with. */
-  current: boolean;
 }
 
 const PER_REQUEST = 200;

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { PluginLine } from '../../api/plugin-logs.ts';
 import { groupFaults } from './faults.ts';
 
-const line = (id: number, more: Partial<PluginLine>): PluginLine => ({ id, at: '2026-11-23T03:00:00Z', level: 'error', source: 'host', message: '', ...more });
+const line = (id: number, more: Partial<PluginLine>): PluginLine => ({ id, at: '2026-11-23T03:00:00Z', level: 'error', source: 'host', message: '', fields: null, request_id: null, trace_id: null, ...more });
 
 it('a panic that ended a call is one fault', () => {
   const panic = { message: 'panicked at src/lib.rs:4: no price', fields: { panic: true, thread: 'lane-1', backtrace: '0: a\n1: b' } };

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { PluginLine } from '../../api/plugin-logs.ts';
 import { appended, fieldsInWords, matching, MOST_LINES } from './log-lines.ts';
 
-const line = (id: number, message = '', more: Partial<PluginLine> = {}): PluginLine => ({ id, at: '', level: 'info', source: 'plugin', message, ...more });
+const line = (id: number, message = '', more: Partial<PluginLine> = {}): PluginLine => ({ id, at: '', level: 'info', source: 'plugin', message, fields: null, request_id: null, trace_id: null, ...more });
 
 it('lines are kept once, in order, and not without end', () => {
   expect(appended([line(1), line(2)], [line(2), line(3)]).map(({ id }) => id)).toEqual([1, 2, 3]);
