@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use super::{
     lane::{HELD_AFTER, PluginThreads, PollObserver, Relief},
-    watchdog::{Blamed, Place, Polling, Watchdog},
+    watchdog::{BlockObserver, Place, Polling, Watchdog},
 };
 use cardinal_base::config::Execution;
 use cardinal_control::crash::PluginTag;
@@ -153,9 +153,9 @@ impl Placement {
             runtime,
             Arc::clone(&handlers) as Arc<dyn PollObserver>,
         );
-        let blamed: Arc<dyn Blamed> = Arc::clone(&handlers) as Arc<dyn Blamed>;
-        let blamed: Weak<dyn Blamed> = Arc::downgrade(&blamed);
-        watchdog.blame(ctx, blamed);
+        let observer: Arc<dyn BlockObserver> = Arc::clone(&handlers) as Arc<dyn BlockObserver>;
+        let observer: Weak<dyn BlockObserver> = Arc::downgrade(&observer);
+        watchdog.observe(ctx, observer);
         Self { handlers, threads, watchdog, ctx }
     }
 
@@ -248,7 +248,7 @@ impl PollObserver for Handlers {
     }
 }
 
-impl Blamed for Handlers {
+impl BlockObserver for Handlers {
     fn blocks(&self, handler: u32, place: Place, so_far: Duration) {
         let ms = so_far.as_millis() as u64;
         self.blocks[place as usize].fetch_add(1, Ordering::Relaxed);

@@ -48,7 +48,7 @@ const GROUP: usize = 8;
 const SLOTS: usize = 256;
 
 /// Learns that a plugin's code blocks a thread.
-pub(crate) trait Blamed: Send + Sync {
+pub(crate) trait BlockObserver: Send + Sync {
     /// The poll of a handler has not returned for `so_far`. Told once per poll.
     fn blocks(&self, handler: u32, place: Place, so_far: Duration);
     /// It still has not, and had not at `before`.
@@ -67,7 +67,7 @@ struct Shared {
     groups: Vec<CachePadded<Group>>,
     slots: Vec<CachePadded<Slot>>,
     plugin_threads: Mutex<Vec<Arc<Slot>>>,
-    blamed: Mutex<HashMap<CtxId, Weak<dyn Blamed>>>,
+    observers: Mutex<HashMap<CtxId, Weak<dyn BlockObserver>>>,
     blocked: [AtomicUsize; 2],
     started: Instant,
     asleep: AtomicBool,
@@ -99,7 +99,7 @@ impl Watchdog {
             groups: (0..groups).map(group).collect(),
             slots: (0..SLOTS).map(|_| CachePadded::default()).collect(),
             plugin_threads: Mutex::default(),
-            blamed: Mutex::default(),
+            observers: Mutex::default(),
             blocked: Default::default(),
             started: Instant::now(),
             asleep: AtomicBool::new(false),
@@ -111,14 +111,14 @@ impl Watchdog {
         Ok(Self { shared, thread: thread.thread().clone() })
     }
 
-    /// Notifies `blamed` when code of `ctx` blocks a thread.
-    pub(crate) fn blame(&self, ctx: CtxId, blamed: Weak<dyn Blamed>) {
-        self.shared.blamed.lock().insert(ctx, blamed);
+    /// Notifies `observer` when code of `ctx` blocks a thread.
+    pub(crate) fn observe(&self, ctx: CtxId, observer: Weak<dyn BlockObserver>) {
+        self.shared.observers.lock().insert(ctx, observer);
     }
 
-    /// The end of [`blame`](Self::blame).
+    /// The end of [`observe`](Self::observe).
     pub fn forget(&self, ctx: CtxId) {
-        self.shared.blamed.lock().remove(&ctx);
+        self.shared.observers.lock().remove(&ctx);
     }
 
     /// A poll on this thread of the core, until what this gives is dropped. `None` when all threads
@@ -241,7 +241,7 @@ impl Shared {
             slot.ticks.store(0, Ordering::Relaxed);
             if ticks >= BLOCKED_TICKS {
                 let after = self.lasted(slot);
-                self.notify(slot, |blamed, handler| blamed.returned(handler, place, after));
+                self.notify(slot, |observer, handler| observer.returned(handler, place, after));
             }
             return 0;
         }
@@ -271,9 +271,9 @@ impl Shared {
         // Ticks are what it has had a chance to run for; a clock also counts what a busy machine did not give it.
         let so_far = self.lasted(slot).max(TICK * ticks);
         let before = Duration::from_millis(slot.reported_ms.swap(millis(so_far), Ordering::Relaxed));
-        self.notify(slot, |blamed, handler| match ticks {
-            BLOCKED_TICKS => blamed.blocks(handler, place, so_far),
-            _ => blamed.still_blocks(handler, place, before, so_far),
+        self.notify(slot, |observer, handler| match ticks {
+            BLOCKED_TICKS => observer.blocks(handler, place, so_far),
+            _ => observer.still_blocks(handler, place, before, so_far),
         });
     }
 
@@ -286,11 +286,11 @@ impl Shared {
         millis(self.started.elapsed())
     }
 
-    fn notify(&self, slot: &Slot, report: impl FnOnce(&dyn Blamed, u32)) {
+    fn notify(&self, slot: &Slot, report: impl FnOnce(&dyn BlockObserver, u32)) {
         let ctx = slot.seen_ctx.load(Ordering::Relaxed);
-        let blamed = self.blamed.lock().get(&ctx).and_then(Weak::upgrade);
-        if let Some(blamed) = blamed {
-            report(&*blamed, slot.seen_handler.load(Ordering::Relaxed));
+        let observer = self.observers.lock().get(&ctx).and_then(Weak::upgrade);
+        if let Some(observer) = observer {
+            report(&*observer, slot.seen_handler.load(Ordering::Relaxed));
         }
     }
 

@@ -82,7 +82,7 @@ fn a_thread_is_left_for_the_core() {
 #[derive(Default)]
 struct Reports(Mutex<Vec<(u32, Place, bool)>>);
 
-impl Blamed for Reports {
+impl BlockObserver for Reports {
     fn blocks(&self, handler: u32, place: Place, _: Duration) {
         self.0.lock().push((handler, place, true));
     }
@@ -98,11 +98,11 @@ impl Blamed for Reports {
 fn who_blocks_is_told_once_and_again_when_it_is_over() {
     let runtime = runtime(2);
     let watchdog = Watchdog::start(runtime.handle().clone()).unwrap();
-    let gone: Arc<dyn Blamed> = Arc::new(Reports::default());
+    let gone: Arc<dyn BlockObserver> = Arc::new(Reports::default());
     let seen = Arc::new(Reports::default());
-    let blamed: Arc<dyn Blamed> = seen.clone();
-    watchdog.blame(7, Arc::downgrade(&blamed));
-    watchdog.blame(8, Arc::downgrade(&gone));
+    let observer: Arc<dyn BlockObserver> = seen.clone();
+    watchdog.observe(7, Arc::downgrade(&observer));
+    watchdog.observe(8, Arc::downgrade(&gone));
     let poll = watchdog.poll_here(7, 3, false);
     while watchdog.blocked() != [1, 0] {
         thread::sleep(TICK);
