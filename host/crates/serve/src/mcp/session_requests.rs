@@ -99,7 +99,12 @@ impl Mcp {
                     let (mcp, session) = (Arc::clone(self), Arc::clone(session));
                     // The protocol library may keep what comes with `initialize` for as long as its session.
                     let (uri, visit) = (call.uri.clone(), Visit { call_id: None, frames: None, ..visit.clone() });
-                    to_the_end(async move { session.build(|client| mcp.build(client, &uri, visit)).await }).await?
+                    let build = async move {
+                        let inner = session.build(|client| mcp.build(client, &uri, visit)).await;
+                        mcp.sessions.library_sessions.note(&session);
+                        inner
+                    };
+                    to_the_end(build).await?
                 }
             };
             let response = self.pass_to(&inner, call, bytes.clone(), visit.clone()).await?;

@@ -4,6 +4,7 @@
 
 mod call_ids;
 mod displaced_streams;
+mod library_sessions;
 
 use std::{
     collections::HashMap,
@@ -26,14 +27,13 @@ use uuid::Uuid;
 
 pub(super) use self::call_ids::CallId;
 
-use self::{call_ids::CallIds, displaced_streams::DisplacedStreams};
+use self::{call_ids::CallIds, displaced_streams::DisplacedStreams, library_sessions::LibrarySessions};
 use super::list_view::{SeenView, View};
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{codes, seal::SealingKey};
 use cardinal_identity::auth::caller::Caller;
 
-/// Sessions of everybody in memory: some 3 kB each, and 80 kB more from a tool call on until it is idle
-/// (`scripts/bench --only memory`). Beyond it a caller has as many as it had, or one.
+/// Sessions of everybody in memory, some 3 kB each. Beyond it a caller has as many as it had, or one.
 const OPEN_LIMIT: usize = 1_000;
 /// Sessions of one caller in memory; a further one displaces its least recently used.
 const OPEN_PER_CALLER: usize = 32;
@@ -148,12 +148,13 @@ impl Session {
         Some(self.stay_away.load(Ordering::Relaxed)).filter(|ms| *ms > 0).map(Duration::from_millis)
     }
 
-    /// Ends the protocol library's session, unless a call is under way in it.
-    fn end_inner(&self) {
-        let Ok(mut inner) = self.inner.try_lock() else { return };
+    /// Ends the protocol library's session, unless a call is under way in it; whether there is none now.
+    fn end_inner(&self) -> bool {
+        let Ok(mut inner) = self.inner.try_lock() else { return false };
         if let Some(id) = inner.take_if(|id| Arc::strong_count(id) == 1) {
             close(&self.manager, id);
         }
+        inner.is_none()
     }
 
     /// Notes that something of the session has begun, which lasts as long as the result.
@@ -189,6 +190,7 @@ pub(super) struct Sessions {
     changing: Mutex<()>,
     ended: Mutex<HashMap<Uuid, Instant>>,
     displaced_streams: DisplacedStreams,
+    pub(super) library_sessions: LibrarySessions,
     started: Instant,
 }
 
@@ -201,6 +203,7 @@ impl Sessions {
             changing: Mutex::default(),
             ended: Mutex::default(),
             displaced_streams: DisplacedStreams::default(),
+            library_sessions: LibrarySessions::default(),
             started: Instant::now(),
         }
     }
@@ -317,7 +320,9 @@ impl Sessions {
         self.displaced_streams.sweep(Instant::now());
         let idle_for = |session: &Session| self.now().saturating_sub(session.used.load(Ordering::Relaxed));
         let open = self.open.load();
-        open.values().filter(|session| idle_for(session) >= millis(IDLE_LIBRARY_SESSION)).for_each(|it| it.end_inner());
+        for session in open.values().filter(|session| idle_for(session) >= millis(IDLE_LIBRARY_SESSION)) {
+            session.end_inner();
+        }
         self.retain(|session| session.is_in_use() || idle_for(session) < millis(IDLE));
     }
 
@@ -375,11 +380,11 @@ mod tests {
     use super::*;
     use cardinal_base::{config::Secret, scope::ScopeSet};
 
-    fn sessions(secret: &str) -> Sessions {
+    pub(super) fn sessions(secret: &str) -> Sessions {
         Sessions::new(SealingKey::derive(&Secret::new(secret)), Arc::default())
     }
 
-    fn caller() -> Caller {
+    pub(super) fn caller() -> Caller {
         Caller::new(Uuid::now_v7(), "somebody", ScopeSet::all())
     }
 
@@ -387,7 +392,7 @@ mod tests {
         InitializeRequestParams::new(Default::default(), Implementation::new("test", "1"))
     }
 
-    fn open(sessions: &Sessions, caller: &Caller) -> String {
+    pub(super) fn open(sessions: &Sessions, caller: &Caller) -> String {
         sessions.open(caller, client(), View { tools: 7, prompts: None }).unwrap()
     }
 
