@@ -20,9 +20,8 @@ use cardinal_base::{
 use cardinal_database::pool::Pools;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::{
-    call::{CallBody, CallParts},
+    call::{CallBody, CallParts, Deadline},
     context::{PluginIdentity, Services},
-    deadline::Deadline,
     exports::ExportKind,
     instance::Instance,
     library::{SealedLibrary, open},

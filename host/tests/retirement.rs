@@ -19,9 +19,8 @@ use cardinal_base::{
 use cardinal_database::pool::Pools;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_plugin_host::{
-    call::{CallBody, CallParts, ReplyBody},
+    call::{CallBody, CallParts, Deadline, ReplyBody},
     context::{PluginIdentity, Services},
-    deadline::Deadline,
     exports::ExportKind,
     instance::{Call, Instance},
     library::{Library, SealedLibrary, open, raw_instance::resident},

@@ -19,10 +19,9 @@ use cardinal_database::pool::Pools;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::trace::Trace;
 use cardinal_plugin_host::{
-    call::{CallBody, CallFault, CallParts, PluginError, PluginReply, ReplyBody},
+    call::{CallBody, CallFault, CallParts, Deadline, PluginError, PluginReply, ReplyBody},
     connection::PluginPool,
     context::{PluginIdentity, Services},
-    deadline::Deadline,
     exports::{Export, ExportKind},
     instance::Instance,
     library::{Libraries, Library, SealedLibrary},

@@ -224,22 +224,25 @@ async fn a_failure_is_put_down_to_who_caused_it() {
 
 #[tokio::test]
 async fn a_client_that_sends_slowly_is_no_fault_of_the_plugins() {
-    let host = sinners().start().await;
+    let reviews = Package::fixture("reviews").manifest(|manifest| manifest["limits"] = json!({"timeout_ms": 1_500}));
+    let host = Host::settings().plugins(PluginsFolder::default().with("reviews", &reviews)).start().await;
     let owner = host.owner().await;
-    let send = |route: &str, body| {
-        let call = owner.call(Method::POST, &format!("{UNRULY}{route}")).stream("application/json", body);
+    let send = |route: &str, content_type, body| {
+        let call = owner.call(Method::POST, &format!("/v1/admin/plugins/reviews{route}")).stream(content_type, body);
         tokio::spawn(call.try_send())
     };
-    let ((first, rest), (pieces, body)) = (fed(), fed());
-    let (small, large) = (send("/take", rest), send("/take/large", body));
-    first.send(Ok("12345".to_owned())).await.unwrap();
-    pieces.send(Ok("12345".to_owned())).await.unwrap();
-    large.await.unwrap().unwrap().refused(408, "request-timeout");
-    // The plugin's time is over twice now, but it has only begun with a body that it gets whole.
-    first.send(Ok("6789".to_owned())).await.unwrap();
-    drop(first);
-    assert_eq!(small.await.unwrap().unwrap().expect(200), json!({"taken": 9}));
-    let counters = report(owner).await["counters"].take();
+    let ((rows, large), (pieces, small)) = (fed(), fed());
+    let add = format!("/cards/{}/reviews", owner.card("Chair").await["id"].as_str().unwrap());
+    let (import, add) = (send("/import", "text/csv", large), send(&add, "application/json", small));
+    pieces.send(Ok(r#"{"author": "A", "stars": 5, "#.to_owned())).await.unwrap();
+    rows.send(Ok("card_id,author,stars,text\n".to_owned())).await.unwrap();
+    import.await.unwrap().unwrap().refused(408, "request-timeout");
+    // A body that the plugin gets whole has not begun to count by now.
+    pieces.send(Ok(r#""text": "Good"}"#.to_owned())).await.unwrap();
+    drop(pieces);
+    let added = add.await.unwrap().unwrap();
+    assert!(added.status.is_success(), "{added}");
+    let counters = owner.get("/v1/admin/plugin-registry/reviews").await.expect(200)["item"]["counters"].take();
     assert_eq!((&counters["causes"]["client"], &counters["causes"]["plugin"]), (&json!(1), &json!(0)), "{counters}");
     assert_eq!(counters["recent_faults"][0]["cause"], "client", "{counters}");
 }

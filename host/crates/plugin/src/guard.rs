@@ -15,9 +15,9 @@ use self::{
 };
 use super::{
     breaker::{Breaker, Pass},
-    call::{CallFault, PluginReply},
+    call::{CallFault, Deadline, PluginReply},
 };
-use crate::{deadline::Deadline, error::CallError};
+use crate::error::CallError;
 use cardinal_base::{codes, config::Breaking, request_id::RequestId};
 use cardinal_observe::{
     log::tail::Tail,

@@ -6,6 +6,7 @@
 
 pub mod call;
 mod call_future;
+mod deadline;
 mod fault;
 mod reply;
 mod request;

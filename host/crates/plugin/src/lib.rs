@@ -12,7 +12,6 @@ pub mod breaker;
 pub mod bridge;
 pub mod connection;
 pub mod context;
-pub mod deadline;
 pub mod error;
 pub mod exports;
 pub mod fault;

@@ -10,11 +10,12 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 pub use super::{
+    deadline::Deadline,
     fault::{CallFault, PluginError},
     reply::{PluginReply, ReplyBody},
 };
 pub use crate::bridge::call::{BodyError, BodyStream};
-use crate::{deadline::Deadline, job::JobCall, progress::ProgressSender};
+use crate::{job::JobCall, progress::ProgressSender};
 use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::trace::Trace;

@@ -12,7 +12,7 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::request_id::RequestId;
 use cardinal_identity::auth::{caller::SharedCaller, credential::Credential};
 use cardinal_observe::trace::Trace;
-use cardinal_plugin_host::{call::CallParts, deadline::Deadline};
+use cardinal_plugin_host::call::{CallParts, Deadline};
 use cardinal_store::jobs::{self, Job, JobPlace};
 
 /// A step that failed is tried again so often before the job is given up; the wait between grows to [`MAX_WAIT`].

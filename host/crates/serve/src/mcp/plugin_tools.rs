@@ -14,8 +14,7 @@ use crate::http::error::ApiError;
 use cardinal_base::exact;
 use cardinal_plugin_host::{
     arguments,
-    call::{CallParts, ReplyBody},
-    deadline::Deadline,
+    call::{CallParts, Deadline, ReplyBody},
     error::CallError,
     registry::ToolEntry,
 };

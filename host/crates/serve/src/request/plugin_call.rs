@@ -16,8 +16,7 @@ use cardinal_identity::auth::caller::SharedCaller;
 use cardinal_observe::trace;
 use cardinal_plugin_host::{
     active::{Active, RouteEntry},
-    call::{CallBody, CallParts, PathParams, PluginReply, ReplyBody},
-    deadline::Deadline,
+    call::{CallBody, CallParts, Deadline, PathParams, PluginReply, ReplyBody},
 };
 
 /// What is called, and by whom.
