@@ -60,6 +60,7 @@ pub(crate) async fn measure(file: Option<&Path>) {
 
 async fn measured(host: &Host, keys: &[User]) -> Resident {
     let resident = || host.worker_memory("VmRSS");
+    tokio::time::sleep(IDLE).await; // the warm-up leaves memory, too
     let before = resident();
     let mut sessions: Vec<(&User, String)> = Vec::with_capacity(SESSIONS);
     for key in keys {
