@@ -114,7 +114,10 @@ impl Draft<'_> {
             moved.map_err(not_written)?;
         }
         let UploadedPackage { package, name, version, signed } = examined;
-        self.registry.scan_for(&name).await;
+        let registry = self.registry;
+        // The next one need not wait for this library, which may take its time to open.
+        drop(self);
+        registry.scan_for(&name).await;
         Ok(UploadReport { name, version, sha256: package.sha256, signed_by: signed.signer().map(signer_number) })
     }
 
