@@ -151,7 +151,7 @@ impl Sandbox {
         }
         // A folder that cannot be listed is one whose entries are not ours to know.
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            // A link leads to a place that is allowed, or is not, by itself. A disk has all files, the hidden ones, too.
+            // A link leads to a place that is allowed, or is not, by itself. A disk has all files, hidden ones, too.
             let is_place = |kind: fs::FileType| !kind.is_symlink() && !kind.is_block_device();
             if allowed.len() < MAX_RULES && entry.file_type().is_ok_and(is_place) {
                 self.allow(&entry.path(), allowed);
