@@ -254,6 +254,12 @@ async fn routes_that_end_or_hold_their_process_are_refused_and_harm_nobody() {
         // Were what starts probes gone, the next ones would not be tried.
         ("r-owner", b"owner", "probe-failed", "SIGABRT"),
         ("r-crowd", b"crowd", "probe-failed", "SIGKILL"),
+        ("r-names", b"names", "probe-failed", "SIGKILL"),
+        // What comes to nothing aborts.
+        ("r-share", b"share", "probe-failed", "SIGABRT"),
+        ("r-grows", b"grows", "probe-failed", "SIGABRT"),
+        ("r-table", b"table", "probe-failed", "SIGABRT"),
+        ("r-types", b"types", "probe-failed", "SIGABRT"),
         ("r-abort", b"abort", "probe-failed", "SIGABRT"),
         ("r-crash", b"crash", "probe-failed", "SIGSEGV"),
         ("r-exit", b"exit.", "probe-failed", "status 0"),
@@ -284,13 +290,18 @@ async fn check_with_open_sees_what_only_the_router_shows() {
         .with("handler", &manifest("/mcp/tools/0/handler", json!("nobody")))
         .with("undeclared", &manifest("/backend/routes", json!([{"method": "GET", "path": "/hello"}])))
         .with("panic", &Package::fixture("panics-in-routes"))
-        .with("abort", &sinner("panics-in-routes", b"abort"));
+        .with("abort", &sinner("panics-in-routes", b"abort"))
+        .with("limit", &sinner("panics-in-routes", b"limit"))
+        .with("types", &sinner("panics-in-routes", b"types"));
     for (package, code, says) in [
         ("good", None, ""),
         ("handler", Some("tool-handler-missing"), "`nobody`"),
         ("undeclared", Some("route-not-declared"), "backend.routes"),
         ("panic", Some("create-panicked"), "no routes for panics-in-routes today"),
         ("abort", Some("probe-failed"), "SIGABRT"),
+        // In no worker's walls, it has those of a probe.
+        ("limit", Some("probe-failed"), "SIGABRT"),
+        ("types", Some("probe-failed"), "SIGABRT"),
     ] {
         let path = folder.path().join(package);
         let check = ["plugin", "check", "--open", "--json", path.to_str().unwrap()];

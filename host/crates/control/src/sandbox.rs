@@ -7,6 +7,7 @@
 //! supervisor (a program in `PATH`, a shell's start file).
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -36,6 +37,8 @@ const MAX_RULES: usize = 20_000;
 const HARMLESS_DEVICES: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 /// Where the shared memory of others lies, a PostgreSQL of the same user among them.
 const SHARED_MEMORY: &str = "/dev/shm";
+/// Whoever reads one of its user's takes what is typed there.
+const TERMINALS: &str = "/dev/pts";
 
 /// Keeps processes of the same user from reading this one's memory and environment or attaching to it, and keeps it
 /// and its children from gaining rights by starting a program. A program that it starts has to do this again.
@@ -93,7 +96,8 @@ impl Sandbox {
         writable: impl IntoIterator<Item = PathBuf>,
     ) -> Self {
         let real = |path: PathBuf| fs::canonicalize(&path).unwrap_or(path);
-        let mut hidden: Vec<PathBuf> = hidden.into_iter().map(real).chain([PathBuf::from(SHARED_MEMORY)]).collect();
+        let mut hidden: Vec<PathBuf> =
+            hidden.into_iter().map(real).chain([SHARED_MEMORY, TERMINALS].map(PathBuf::from)).collect();
         let mounts = mounts::read();
         hidden.extend(hidden.clone().iter().flat_map(|path| mounts::aliases(&mounts, path)));
         Self {
@@ -147,8 +151,9 @@ impl Sandbox {
         }
         // A folder that cannot be listed is one whose entries are not ours to know.
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            // A link leads to a place that is allowed, or is not, by itself.
-            if allowed.len() < MAX_RULES && entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
+            // A link leads to a place that is allowed, or is not, by itself. A disk has all files, hidden ones, too.
+            let is_place = |kind: fs::FileType| !kind.is_symlink() && !kind.is_block_device();
+            if allowed.len() < MAX_RULES && entry.file_type().is_ok_and(is_place) {
                 self.allow(&entry.path(), allowed);
             }
         }
@@ -184,6 +189,10 @@ mod tests {
             assert!(!allowed.contains(&root.join(path)), "{path} is allowed");
         }
         assert!(allowed.contains(&PathBuf::from("/usr")) && !allowed.contains(&PathBuf::from("/")));
-        assert!(!allowed.contains(&PathBuf::from("/dev")) && !allowed.contains(&PathBuf::from(SHARED_MEMORY)));
+        for path in ["/dev", SHARED_MEMORY, TERMINALS] {
+            assert!(!allowed.contains(&PathBuf::from(path)), "{path} is allowed");
+        }
+        let is_disk = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
+        assert!(!allowed.iter().any(is_disk));
     }
 }

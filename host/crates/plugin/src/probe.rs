@@ -41,7 +41,7 @@ const COMPLAINT_GRACE: Duration = Duration::from_secs(1);
 const END_GRACE: Duration = Duration::from_secs(1);
 /// The longest line that is read (a list of handlers has up to 1 MiB).
 const LINE_LIMIT: usize = 4 << 20;
-/// How much of a child's output is read.
+/// How much of a child's output is read, and of its complaints.
 const OUTPUT_LIMIT: u64 = 64 << 20;
 /// By these signals others end processes, and the system does when it has no memory.
 const SENT_BY_OTHERS: [Signal; 5] = [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
@@ -294,8 +294,10 @@ async fn answer(output: &mut (impl AsyncBufRead + Unpin)) -> Option<Answer> {
     }
 }
 
-/// Reads to the end, so that the child never waits for us; keeps the beginning.
-async fn keep_beginning(mut errors: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
+/// Reads to the end, so that the child never waits for us, and no more than a child with something to say writes: it
+/// takes the host's time. Keeps the beginning.
+async fn keep_beginning(errors: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
+    let mut errors = errors.take(OUTPUT_LIMIT);
     let mut chunk = [0; 4096];
     while let Ok(read @ 1..) = errors.read(&mut chunk).await {
         let room = READ_LIMIT.saturating_sub(kept.len());

@@ -86,7 +86,7 @@ const QUESTIONS: [c_long; 20] = [
     libc::SYS_sysinfo,
     libc::SYS_umask,
     libc::SYS_getcwd,
-    libc::SYS_prlimit64, // of itself alone: `system_calls.rs`
+    libc::SYS_prlimit64, // of itself alone
 ];
 const TIME: [c_long; 13] = [
     libc::SYS_clock_gettime,
@@ -201,8 +201,12 @@ const PROCESS_COMMANDS: [c_int; 10] = [
 ];
 /// Names a mapping, as C libraries do.
 const PR_SET_VMA: c_int = 0x5356_4d41;
-/// How a mapping is shared among its flags.
+/// How a mapping is shared, among its flags.
 const MAPPING_KIND: u64 = 0xf;
+const GROWS_DOWN: u64 = libc::MAP_GROWSDOWN as u64;
+const OF_NO_FILE: u64 = libc::MAP_ANONYMOUS as u64;
+/// Of `close_range`: a table of descriptors of the thread's own.
+const CLOSE_RANGE_UNSHARE: u64 = 2;
 
 /// Restricts this process for good. To be called while there is no other thread.
 ///
@@ -231,15 +235,20 @@ fn allowed() -> anyhow::Result<Rules> {
     rules.insert(libc::SYS_fcntl, one_of(1, &DESCRIPTOR_COMMANDS.map(number))?);
     rules.insert(libc::SYS_ioctl, one_of(1, &DEVICE_COMMANDS)?);
     rules.insert(libc::SYS_prctl, one_of(0, &PROCESS_COMMANDS.map(number))?);
-    // A thread, and no process: `programs.rs` refuses that, too.
-    rules.insert(libc::SYS_clone, any_of([vec![has(0, number(libc::CLONE_THREAD))?]])?);
-    // Datagrams of a pair can be sent to any path. These go to the other end alone.
-    let streams = masked(1, SOCKET_KIND, number(libc::SOCK_STREAM))?;
-    rules.insert(libc::SYS_socketpair, any_of([vec![streams]])?);
-    // What is shared counts for no limit of this process. A file's pages may be, as long as they are only read.
-    let private = masked(3, MAPPING_KIND, number(libc::MAP_PRIVATE))?;
+    // A thread, and no process: `programs.rs` refuses that, too. The limit of descriptors counts by the table, of which
+    // threads have one together.
+    let threads = vec![has(0, number(libc::CLONE_THREAD))?, has(0, number(libc::CLONE_FILES))?];
+    rules.insert(libc::SYS_clone, any_of([threads])?);
+    rules.insert(libc::SYS_close_range, any_of([vec![masked(2, CLOSE_RANGE_UNSHARE, 0)?]])?);
+    // Datagrams of a pair can be sent to any path. Other families are loaded by the kernel for whoever asks.
+    let streams = vec![is(0, number(libc::AF_UNIX))?, masked(1, SOCKET_KIND, number(libc::SOCK_STREAM))?];
+    rules.insert(libc::SYS_socketpair, any_of([streams])?);
+    // The limit of memory does not count what is shared, even if it is made writable later, and not what grows as
+    // stacks do. A file's pages may be shared as long as they are only read.
+    let private = masked(3, MAPPING_KIND | GROWS_DOWN, number(libc::MAP_PRIVATE))?;
+    let of_a_file = masked(3, MAPPING_KIND | GROWS_DOWN | OF_NO_FILE, number(libc::MAP_SHARED))?;
     let read_only = masked(2, number(libc::PROT_WRITE), 0)?;
-    rules.insert(libc::SYS_mmap, any_of([vec![private], vec![read_only]])?);
+    rules.insert(libc::SYS_mmap, any_of([vec![private], vec![of_a_file, read_only]])?);
     Ok(rules)
 }
 
@@ -252,6 +261,8 @@ fn refused() -> anyhow::Result<Rules> {
     // It ends with its parent.
     let outlives = is(0, u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs()))?;
     rules.insert(libc::SYS_prctl, any_of([vec![outlives]])?);
+    // A probe that a command starts is in no worker's walls, where `system_calls.rs` refuses this.
+    rules.insert(libc::SYS_prlimit64, any_of([vec![differs(0, 0)?]])?);
     Ok(rules)
 }
 
@@ -261,6 +272,8 @@ mod tests {
         io::{Read as _, Write as _},
         os::{fd::AsRawFd as _, unix::net::UnixStream},
     };
+
+    use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
     use super::*;
 
@@ -311,6 +324,40 @@ mod tests {
             }
             for request in [FIOSETOWN, SIOCSPGRP] {
                 assert_eq!(errno(libc::SYS_ioctl, [descriptor, request, parent]), Some(libc::ENOSYS), "{request}");
+            }
+        });
+    }
+
+    /// The limit of memory counts what is a process's own, and the one of descriptors those of one table.
+    #[test]
+    fn nothing_is_had_beside_the_limits() {
+        restricted(|| {
+            let own = libc::MAP_ANONYMOUS;
+            let map = |flags: c_int| {
+                // SAFETY: a new mapping at a place that the system chooses; it is never used.
+                let place = unsafe { libc::mmap(std::ptr::null_mut(), 1 << 20, libc::PROT_READ, flags, -1, 0) };
+                place != libc::MAP_FAILED
+            };
+            assert!(map(libc::MAP_PRIVATE | own));
+            for flags in [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE, libc::MAP_PRIVATE | libc::MAP_GROWSDOWN, 8] {
+                assert!(!map(flags | own), "{flags:x}");
+            }
+            assert_eq!(errno(libc::SYS_close_range, [900, 901, 0]), None);
+            assert_eq!(errno(libc::SYS_close_range, [900, 901, 2]), Some(libc::ENOSYS));
+            assert_eq!(errno(libc::SYS_clone, [libc::CLONE_THREAD, 0, 0]), Some(libc::ENOSYS));
+        });
+    }
+
+    #[test]
+    fn a_probe_of_a_command_sets_nobody_elses_limits_and_loads_no_family() {
+        restricted(|| {
+            let parent = rustix::process::getppid().map_or(1, |pid| pid.as_raw_nonzero().get());
+            assert_eq!(errno(libc::SYS_prlimit64, [parent, 7, 0]), Some(libc::EPERM));
+            // Its own are its own.
+            let own = getrlimit(Resource::Nofile);
+            assert!(prlimit(None, Resource::Nofile, Rlimit { current: own.current, maximum: own.maximum }).is_ok());
+            for family in [libc::AF_INET, libc::AF_VSOCK, libc::AF_BLUETOOTH] {
+                assert_eq!(errno(libc::SYS_socketpair, [family, libc::SOCK_STREAM, 0]), Some(libc::ENOSYS));
             }
         });
     }

@@ -17,7 +17,7 @@ async fn run(script: &str, limit: Duration) -> Result<ProbeOutcome, Refusal> {
 async fn tried(script: &str, secrets: &[&str]) -> SettingsTrial {
     let library = SealedLibrary::seal(b"bytes").unwrap();
     let (schema, settings) = (json!({"properties": {"secrets": {"writeOnly": true}}}), json!({"secrets": secrets}));
-    let secrets = Secrets::from_settings(Some(&schema), &settings, []);
+    let secrets = Secrets::from_settings(Some(&schema), [&settings], []);
     prober(script, LONG).try_settings(library.fd(), &Map::new(), &secrets).await
 }
 
@@ -79,7 +79,7 @@ async fn a_secret_behind_a_lot_of_noise_is_not_shown_in_part() {
         let written = format!("{}\n{pem}", "n".repeat(noise));
         keep_beginning(written.as_bytes(), &mut complaint).await;
         let schema = json!({"properties": {"key": {"writeOnly": true}}});
-        let secrets = Secrets::from_settings(Some(&schema), &json!({"key": pem}), []);
+        let secrets = Secrets::from_settings(Some(&schema), [&json!({"key": pem})], []);
         let shown = secrets.hide(&String::from_utf8_lossy(&complaint));
         assert!(!shown.contains(['0', '1', '2', 'K']), "{noise}: {shown}");
     }

@@ -211,7 +211,7 @@ mod tests {
         let (schema, settings) = (json!({"properties": {"token": {"writeOnly": true}}}), json!({"token": "hunter2"}));
         let refusal = Refusal::new(Code::CreateFailed, "It failed.").found("no server takes hunter2");
         for error in [PackageError::Refused(refusal), PackageError::Failed("hunter2".to_owned())] {
-            let shown = format!("{:?}", error.without(|| Secrets::from_settings(Some(&schema), &settings, [])));
+            let shown = format!("{:?}", error.without(|| Secrets::from_settings(Some(&schema), [&settings], [])));
             assert!(shown.contains("[secret]") && !shown.contains("hunter2"), "{shown}");
         }
     }

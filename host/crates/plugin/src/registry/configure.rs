@@ -8,7 +8,10 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use tokio::sync::Mutex;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout},
+};
 
 use super::Registry;
 use crate::error::RegistryError;
@@ -25,8 +28,9 @@ use cardinal_store::{
 const CHANGED_MEANWHILE: &str =
     "The settings were changed by somebody else while the plugin tried these. Read them again and repeat the change.";
 
-/// How long settings wait until others of the same plugin have been tried.
-const TRIAL_TURN: Duration = Duration::from_secs(30);
+/// How long settings wait until others of the same plugin have been tried, are tried, and those in service are tried
+/// to compare. A request that takes 30 s says that the database does not answer.
+const TRIAL_TIME: Duration = Duration::from_secs(27);
 /// Seconds after which settings that could not be tried may be sent again.
 const RETRY_AFTER: u32 = 5;
 
@@ -94,8 +98,7 @@ impl Registry {
         precondition.check(before.version)?;
         let tried = self.accept(plugin, schema.as_ref(), Value::Object(sent.clone()), &before)?;
         if !tried.changed.is_empty() {
-            let secrets = Secrets::from_settings(schema.as_ref(), &tried.whole, before.sealed.keys());
-            self.try_settings(plugin, &tried.whole, &secrets).await?;
+            self.try_settings(plugin, schema.as_ref(), &tried.whole, &before).await?;
         }
         let mut changed = Vec::new();
         let change = |before: &Settings| {
@@ -141,25 +144,38 @@ impl Registry {
 
     /// Has the plugin's `routes` take the settings in a process of its own. One that does not take them in service
     /// keeps the plugin out of it from the host's next start on.
-    async fn try_settings(&self, plugin: &str, new: &Value, secrets: &Secrets) -> Result<(), RegistryError> {
+    async fn try_settings(
+        &self,
+        plugin: &str,
+        schema: Option<&Value>,
+        new: &Value,
+        before: &Settings,
+    ) -> Result<(), RegistryError> {
         // What lies in the folder and does not serve may be waiting for just these.
         let Some(service) = self.snapshot().served_from_folder(plugin) else { return Ok(()) };
+        // Those of both: the settings in service may be tried, too, and what is said of it is logged.
+        let secrets = &Secrets::from_settings(schema, [new, &service.settings], before.sealed.keys());
         let (Some(new), Some(now)) = (new.as_object(), service.settings.as_object()) else { return Ok(()) };
+        let begun = Instant::now();
+        let left = || TRIAL_TIME.saturating_sub(begun.elapsed());
         // One plugin's settings that hang must not take all the places that there are.
         let one_at_a_time = self.trials.of_plugin(plugin);
-        let _alone = tokio::time::timeout(TRIAL_TURN, one_at_a_time.lock())
+        let _alone = timeout(left(), one_at_a_time.lock())
             .await
             .map_err(|_| not_tried("Other settings of this plugin are being tried and take long.".to_owned()))?;
         let library = service.active.instance.library().fd();
         let prober = &self.activation.loader.services.prober;
-        let trial = async |settings: &Map<String, Value>| prober.try_settings(library, settings, secrets).await;
+        let trial = async |settings: &Map<String, Value>| {
+            timeout(left(), prober.try_settings(library, settings, secrets)).await
+        };
         let (refusal, fields) = match trial(new).await {
-            SettingsTrial::Taken => return Ok(()),
-            SettingsTrial::NotTried(refusal) => return Err(not_tried(refusal.to_string())),
-            SettingsTrial::Broke(refusal) => (refusal, Vec::new()),
-            SettingsTrial::Refused(refusal, fields) => match trial(now).await {
+            Ok(SettingsTrial::Taken) => return Ok(()),
+            Ok(SettingsTrial::NotTried(refusal)) => return Err(not_tried(refusal.to_string())),
+            Err(_) => return Err(not_tried(format!("The settings were not tried within {} s.", TRIAL_TIME.as_secs()))),
+            Ok(SettingsTrial::Broke(refusal)) => (refusal, Vec::new()),
+            Ok(SettingsTrial::Refused(refusal, fields)) => match trial(now).await {
                 // One that does not even take those that it works with needs more than a probe has.
-                SettingsTrial::Refused(..) => return Ok(()),
+                Ok(SettingsTrial::Refused(..)) => return Ok(()),
                 _ => (refusal, fields),
             },
         };

@@ -136,7 +136,7 @@ impl Loader {
         let _permit = self.acquire_permit(&name).await;
         let made = self.serve(migrated, settings.clone()).await;
         // From here on it has the operator's settings, and may quote them.
-        made.map_err(|error| error.without(|| Secrets::from_settings(schema.as_ref(), &settings, &sealed)))
+        made.map_err(|error| error.without(|| Secrets::from_settings(schema.as_ref(), [&settings], &sealed)))
     }
 
     async fn serve(&self, migrated: Migrated, settings: Value) -> Result<Service, PackageError> {

@@ -114,7 +114,10 @@ impl Draft<'_> {
             moved.map_err(not_written)?;
         }
         let UploadedPackage { package, name, version, signed } = examined;
-        self.registry.scan_for(&name).await;
+        let registry = self.registry;
+        // The next one need not wait for this library, which may take its time to open.
+        drop(self);
+        registry.scan_for(&name).await;
         Ok(UploadReport { name, version, sha256: package.sha256, signed_by: signed.signer().map(signer_number) })
     }
 
@@ -122,7 +125,8 @@ impl Draft<'_> {
     async fn may_have_name(&self, examined: &UploadedPackage, origin: &str) -> Result<(), RegistryError> {
         let conflict = |detail: String| Err(RegistryError::Conflict(detail));
         for report in self.registry.reports() {
-            let here = self.registry.watcher.folder().join(&report.package).exists();
+            // One that is known and lies nowhere has no package's name.
+            let here = !report.package.is_empty() && self.registry.watcher.folder().join(&report.package).exists();
             if here && report.name == examined.name && report.package != origin {
                 let what = if report.package.ends_with(".so") { "file" } else { "folder" };
                 let detail = format!("Already installed in the {what} `{}`. Remove that {what} first.", report.package);

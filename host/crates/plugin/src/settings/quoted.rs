@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::secret;
@@ -20,6 +21,8 @@ const MIN_LINE: usize = 8;
 const SECRETS_LIMIT: usize = 4 << 20;
 /// Losses of a refusal that are shown.
 const MAX_LOSSES: usize = 64;
+/// What stands in no part of a URL as it is.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Stands in the place of a secret.
 const HIDDEN: &str = "[secret]";
 /// What a text that was cut ends with.
@@ -37,17 +40,20 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Those of settings: what the schema marks, and what lies at these pointers.
-    pub(crate) fn from_settings<'p>(
+    /// Those of all these settings: what the schema marks, and what lies at these pointers.
+    pub(crate) fn from_settings<'s>(
         schema: Option<&Value>,
-        settings: &Value,
-        pointers: impl IntoIterator<Item = &'p String>,
+        settings: impl IntoIterator<Item = &'s Value>,
+        pointers: impl IntoIterator<Item = &'s String>,
     ) -> Self {
-        let mut places = schema.map(|schema| secret::pointers(schema, settings)).unwrap_or_default();
-        places.extend(pointers.into_iter().cloned());
+        let stored = BTreeSet::from_iter(pointers);
         let declared = schema.map(declared_names).unwrap_or_default();
         let mut found = Found::default();
-        let mut left: Vec<&Value> = places.iter().filter_map(|pointer| settings.pointer(pointer)).collect();
+        let mut left: Vec<&Value> = Vec::new();
+        for settings in settings {
+            let marked = schema.map(|schema| secret::pointers(schema, settings)).unwrap_or_default();
+            left.extend(marked.iter().chain(stored.iter().copied()).filter_map(|pointer| settings.pointer(pointer)));
+        }
         while let Some(value) = left.pop() {
             match value {
                 Value::String(text) => found.add_text(text),
@@ -178,9 +184,10 @@ struct Found {
 }
 
 impl Found {
-    /// A secret of several lines may be quoted by the line.
+    /// A secret of several lines may be quoted by the line, and any without the blanks around it.
     fn add_text(&mut self, text: &str) {
         self.add(text);
+        self.add(text.trim());
         if text.contains('\n') {
             text.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE).for_each(|line| self.add(line));
         }
@@ -195,7 +202,7 @@ impl Found {
         }
     }
 
-    /// As it is, as JSON and Rust quote it, and as a part of a pointer.
+    /// As it is, as JSON and Rust quote it, as a part of a pointer, and as one of a URL.
     fn add(&mut self, text: &str) {
         if self.bytes > SECRETS_LIMIT || text.len() < MIN_HIDDEN {
             return;
@@ -204,7 +211,8 @@ impl Found {
         let json = serde_json::to_string(text).unwrap_or_default();
         let rust = format!("{text:?}");
         let inner = |quoted: &str| quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default().to_owned();
-        for mut form in [text.to_owned(), inner(&json), inner(&rust), escape(text)] {
+        let url = utf8_percent_encode(text, RESERVED).to_string();
+        for mut form in [text.to_owned(), inner(&json), inner(&rust), escape(text), url] {
             form.truncate(form.floor_char_boundary(SHOWN_LIMIT));
             let length = form.len();
             if self.texts.insert(form) {
@@ -223,7 +231,7 @@ mod tests {
 
     fn secrets(values: Value) -> Secrets {
         let schema = json!({"properties": {"secret": {"writeOnly": true, "properties": {"declared": {}}}}});
-        Secrets::from_settings(Some(&schema), &json!({"secret": values, "open": "sesame"}), [])
+        Secrets::from_settings(Some(&schema), [&json!({"secret": values, "open": "sesame"})], [])
     }
 
     #[test]
@@ -281,7 +289,7 @@ mod tests {
     fn secrets_count_in_every_way_in_which_they_are_written() {
         let secrets = secrets(json!({
             "a": 123_456.0, "b": 123_457, "c": "two\nlines of text\nor three",
-            "the/name": true, "declared": false, "tab": "a\t'b",
+            "the/name": true, "declared": false, "tab": "a\t'b", "pasted": "pw@é \n",
         }));
         for text in [
             "123456",
@@ -294,6 +302,8 @@ mod tests {
             "the~1name",
             "a\t'b",
             r"a\t'b",
+            "pw@é",
+            "pw%40%C3%A9",
         ] {
             assert_eq!(secrets.hide(&format!("<{text}>")), "<[secret]>", "{text}");
         }
@@ -302,9 +312,17 @@ mod tests {
     }
 
     #[test]
+    fn secrets_of_all_settings_count() {
+        let schema = json!({"properties": {"token": {"writeOnly": true}}});
+        let (new, old) = (json!({"token": "NEW-TOKEN"}), json!({"token": "OLD-TOKEN"}));
+        let secrets = Secrets::from_settings(Some(&schema), [&new, &old], []);
+        assert_eq!(secrets.hide("OLD-TOKEN, then NEW-TOKEN"), "[secret], then [secret]");
+    }
+
+    #[test]
     fn what_was_stored_as_a_secret_counts() {
         let at = "/old/token".to_owned();
-        let secrets = Secrets::from_settings(None, &json!({"old": {"token": "hunter2"}}), [&at]);
+        let secrets = Secrets::from_settings(None, [&json!({"old": {"token": "hunter2"}})], [&at]);
         let refusal = Refusal::new(Code::CreateFailed, "hunter2?").expected("hunter2").found("hunter2").fix("hunter2!");
         let refusal = secrets.without(Refusal { losses: Box::new(["hunter2".to_owned()]), ..refusal });
         assert!(!format!("{refusal:?}").contains("hunter"), "{refusal:?}");

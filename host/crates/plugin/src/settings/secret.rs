@@ -49,7 +49,16 @@ impl<'s> Walk<'s> {
             self.found.insert(pointer.to_owned());
             return;
         }
-        for applied in self.applied(schema) {
+        let references = ["$ref", "$dynamicRef"].iter().filter_map(|name| schema.get(*name));
+        let Some(referred) = references.map(|reference| self.referred(reference)).collect::<Option<Vec<_>>>() else {
+            // By an anchor, or to another document: it may say anything.
+            match pointer {
+                "" => self.looks = 0,
+                pointer => drop(self.found.insert(pointer.to_owned())),
+            }
+            return;
+        };
+        for applied in Self::applied(schema).into_iter().chain(referred) {
             self.visit(applied, value, pointer, depth - 1);
         }
         match value {
@@ -60,16 +69,18 @@ impl<'s> Walk<'s> {
     }
 
     /// Schemas that say something of the same value.
-    fn applied(&self, schema: &'s Map<String, Value>) -> Vec<&'s Value> {
+    fn applied(schema: &'s Map<String, Value>) -> Vec<&'s Value> {
         let lists = ["allOf", "anyOf", "oneOf"].iter().filter_map(|name| schema.get(*name)?.as_array()).flatten();
         let alone = ["if", "then", "else"].iter().filter_map(|name| schema.get(*name));
-        let dependent = schema.get("dependentSchemas").and_then(Value::as_object).into_iter().flat_map(Map::values);
-        lists.chain(alone).chain(dependent).chain(self.referred(schema)).collect()
+        let dependent = ["dependentSchemas", "dependencies"].iter().filter_map(|name| schema.get(*name)?.as_object());
+        let dependent = dependent.flat_map(Map::values);
+        lists.chain(alone).chain(dependent).collect()
     }
 
-    fn referred(&self, schema: &'s Map<String, Value>) -> Option<&'s Value> {
-        let reference = ["$ref", "$dynamicRef"].iter().find_map(|name| schema.get(*name)?.as_str())?;
-        let pointer = percent_encoding::percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
+    /// What a pointer leads to within the schema.
+    fn referred(&self, reference: &Value) -> Option<&'s Value> {
+        let pointer =
+            percent_encoding::percent_decode_str(reference.as_str()?.strip_prefix('#')?).decode_utf8().ok()?;
         self.root.pointer(&pointer)
     }
 
@@ -196,13 +207,14 @@ mod tests {
             },
             "patternProperties": {"^x-": secret},
             "if": {}, "then": {"properties": {"later": secret}},
+            "dependencies": {"plain": {"properties": {"older": secret}}, "token": ["open"]},
             "$defs": {"secret": secret},
         });
         let document = json!({
             "token": "t", "open": "o", "smtp": {"host": "h", "password": "p"}, "a/b": "ab", "later": 1,
-            "list": [{"key": 1}, {"key": 2}], "plain": ["x"], "x-1": "x", "other": 1,
+            "list": [{"key": 1}, {"key": 2}], "plain": ["x"], "x-1": "x", "other": 1, "older": 2,
         });
-        let expected = ["/a~1b", "/later", "/list", "/other", "/smtp/password", "/token", "/x-1"];
+        let expected = ["/a~1b", "/later", "/list", "/older", "/other", "/smtp/password", "/token", "/x-1"];
         let found = found(&schema, &document);
         // What is under no name of its own may be under a pattern, so it is hidden too.
         assert_eq!(found, expected);
@@ -214,6 +226,16 @@ mod tests {
         assert_eq!(found(&schema, &json!({"a": 1, "b": {"c": 2}})), ["/a", "/b"]);
         let branching = json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}], "properties": {"a": {}}});
         assert_eq!(found(&branching, &json!({"a": 1})), ["/a"]);
+    }
+
+    #[test]
+    fn what_is_referred_to_otherwise_counts_as_a_secret() {
+        let schema = json!({
+            "properties": {"a": {"$ref": "#token"}, "b": {"$ref": "token.json"}, "c": {"$ref": "#/$defs/open"}},
+            "$defs": {"token": {"$anchor": "token", "writeOnly": true}, "open": {}},
+        });
+        assert_eq!(found(&schema, &json!({"a": "1", "b": "2", "c": "3"})), ["/a", "/b"]);
+        assert_eq!(found(&json!({"$ref": "#all"}), &json!({"a": 1})), ["/a"]);
     }
 
     #[test]

@@ -29,7 +29,9 @@ const MAX_PROBE_TIME: Duration = TIME_LIMIT.saturating_mul(3);
 /// Threads that a probe may have, beside some for each processor. Runtimes start one or two for each.
 const MAX_THREADS: usize = 128;
 const MAX_THREADS_PER_PROCESSOR: usize = 4;
-/// How often a probe's threads are counted: there is no limit of the system's for one process.
+/// As much as it may have of its own (`sandbox/probe.rs`).
+const MAX_MEMORY: u64 = 4 << 30;
+/// How often a probe's threads and memory are counted: the system has no limit for one process.
 const COUNT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The longest text that the worker hands over.
@@ -141,16 +143,38 @@ fn receive(socket: &OwnedFd) -> io::Result<Message> {
     })
 }
 
-/// How many threads the process has; none where the system does not say.
-fn threads(pid: Pid) -> usize {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    // Behind the program's name, in which anything may stand.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    fields.split_ascii_whitespace().nth(THREADS_FIELD).and_then(|number| number.parse().ok()).unwrap_or_default()
+/// What a probe has of that for which the system has no limit.
+#[derive(Debug, PartialEq, Eq)]
+struct Usage {
+    threads: usize,
+    /// In memory, with the tables that say where it is: some of both counts for no limit.
+    memory: u64,
 }
 
-/// Of `/proc/PID/stat`, counted from the one behind the name.
-const THREADS_FIELD: usize = 17;
+impl Usage {
+    /// Nothing where the system does not show the process. What it shows and cannot be read, or lacks its memory (that
+    /// of a process whose first thread has ended), is too much.
+    fn of(pid: Pid) -> Self {
+        match std::fs::read(format!("/proc/{}/status", pid.as_raw_nonzero())) {
+            Ok(status) => Self::read(&status).unwrap_or(Self { threads: usize::MAX, memory: u64::MAX }),
+            Err(_) => Self { threads: 0, memory: 0 },
+        }
+    }
+
+    /// The program's name is among the lines, with its line breaks escaped. It may be no text.
+    fn read(status: &[u8]) -> Option<Self> {
+        let field = |name: &str| {
+            let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name.as_bytes()))?;
+            std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse::<u64>().ok()
+        };
+        let threads = usize::try_from(field("Threads:")?).ok()?;
+        Some(Self { threads, memory: (field("VmRSS:")? + field("VmPTE:")?) << 10 })
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.threads > max_threads() || self.memory > MAX_MEMORY
+    }
+}
 
 fn max_threads() -> usize {
     MAX_THREADS + MAX_THREADS_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from)
@@ -195,7 +219,7 @@ impl Running {
     fn has_ended(&mut self) -> bool {
         let is_over = is_ready(&self.process, PollFlags::IN);
         let is_unwanted =
-            || is_ready(&self.control, LEFT) || Instant::now() >= self.end || threads(self.pid) > max_threads();
+            || is_ready(&self.control, LEFT) || Instant::now() >= self.end || Usage::of(self.pid).is_too_much();
         if is_over || (!self.was_killed && is_unwanted()) {
             // Before it is waited for: until then no other process gets its number.
             let _ = kill_process_group(self.pid, Signal::KILL);
@@ -209,5 +233,20 @@ impl Running {
             self.send(&status.as_raw().to_le_bytes());
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn no_name_hides_what_a_probe_has() {
+        let status = b"Name:\t\xff\xfe) S\\nThreads:\t1\nVmRSS:\t  2048 kB\nVmPTE:\t    64 kB\nThreads:\t7\n";
+        assert_eq!(Usage::read(status), Some(Usage { threads: 7, memory: 2112 << 10 }));
+        assert_eq!(Usage::read(b"Name:\tx\nThreads:\t7\n"), None, "its first thread has ended");
+        assert!(!Usage::of(rustix::process::getpid()).is_too_much());
+        assert!(Usage { threads: 1, memory: MAX_MEMORY + 1 }.is_too_much());
     }
 }
