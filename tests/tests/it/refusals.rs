@@ -215,12 +215,14 @@ async fn a_library_that_ends_or_holds_its_process_never_does_so_to_the_host() {
         .with("c-crash", &constructor(b"crash"))
         .with("c-exit", &constructor(b"exit."))
         .with("c-hang", &constructor(b"hang."))
+        .with("c-hung", &constructor(b"hang."))
+        .with("d-last", &constructor(b"abort"))
         .with("l-layout", &Package::fixture("other-layout"))
         .with("r-panic", &Package::fixture("panics-in-routes"))
         .with("echo", &Package::fixture("echo"));
     let host = Host::settings().plugins(plugins).start().await;
     let worker = host.worker_pid();
-    // Four of them want one name: who holds its process keeps the others waiting for their turn.
+    // Six of them want one name: who holds its process keeps the others waiting for their turn, and has one turn.
     let registry = registry_after_turns(&host, "").await;
     refused(
         &registry,
@@ -229,6 +231,8 @@ async fn a_library_that_ends_or_holds_its_process_never_does_so_to_the_host() {
             ("c-crash", "probe-failed"),
             ("c-exit", "probe-failed"),
             ("c-hang", "probe-failed"),
+            ("c-hung", "probe-failed"),
+            ("d-last", "probe-failed"),
             ("l-layout", "layout-mismatch"),
             ("r-panic", "create-panicked"),
         ],

@@ -204,8 +204,11 @@ impl Registry {
             let origin = load.about.origin.clone();
             entries[at] = self.arrived(load, outcome, &entries, at);
             if entries[at].refusal.is_some() && entries.iter().any(Entry::was_turned_away) {
-                // What it owned is free. It is not tried again at once itself: it might hang again.
-                next.get_or_insert_with(ScanScope::for_decisions).left_alone.insert(origin.clone());
+                // What it owned is free for those that it kept out. No other that is refused is tried again with them:
+                // two that are slow to fail would take turns without end.
+                let refused = entries.iter().filter(|entry| entry.refusal.is_some() && !entry.was_turned_away());
+                let refused = refused.map(|entry| entry.about.origin.clone());
+                next.get_or_insert_with(ScanScope::for_decisions).left_alone.extend(refused);
             }
             arrived.push(origin);
         }

@@ -154,7 +154,7 @@ struct Usage {
 impl Usage {
     /// Nothing where the system does not show the process. What it shows and cannot be read, or lacks its memory (that
     /// of a process whose first thread has ended), is too much.
-    fn of(pid: Pid) -> Self {
+    fn read_of(pid: Pid) -> Self {
         match std::fs::read(format!("/proc/{}/status", pid.as_raw_nonzero())) {
             Ok(status) => Self::read(&status).unwrap_or(Self { threads: usize::MAX, memory: u64::MAX }),
             Err(_) => Self { threads: 0, memory: 0 },
@@ -219,7 +219,7 @@ impl Running {
     fn has_ended(&mut self) -> bool {
         let is_over = is_ready(&self.process, PollFlags::IN);
         let is_unwanted =
-            || is_ready(&self.control, LEFT) || Instant::now() >= self.end || Usage::of(self.pid).is_too_much();
+            || is_ready(&self.control, LEFT) || Instant::now() >= self.end || Usage::read_of(self.pid).is_too_much();
         if is_over || (!self.was_killed && is_unwanted()) {
             // Before it is waited for: until then no other process gets its number.
             let _ = kill_process_group(self.pid, Signal::KILL);
@@ -246,7 +246,7 @@ mod tests {
         let status = b"Name:\t\xff\xfe) S\\nThreads:\t1\nVmRSS:\t  2048 kB\nVmPTE:\t    64 kB\nThreads:\t7\n";
         assert_eq!(Usage::read(status), Some(Usage { threads: 7, memory: 2112 << 10 }));
         assert_eq!(Usage::read(b"Name:\tx\nThreads:\t7\n"), None, "its first thread has ended");
-        assert!(!Usage::of(rustix::process::getpid()).is_too_much());
+        assert!(!Usage::read_of(rustix::process::getpid()).is_too_much());
         assert!(Usage { threads: 1, memory: MAX_MEMORY + 1 }.is_too_much());
     }
 }
