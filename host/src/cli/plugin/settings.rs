@@ -19,12 +19,15 @@ use cardinal_base::config::ClientSettings;
 ///
 /// KEY=VALUE changes one and leaves the others; VALUE is JSON, or a text where it is none or the plugin wants one. What
 /// is set holds on every host of the database within seconds, and is checked against the plugin's settings_schema
-/// first. A secret is no argument, as others on the machine can read those: it goes into a file.
+/// first. A secret is no argument, as others on the machine can read those: KEY=@FILE takes it from a file, KEY=@- from
+/// standard input.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   cardinal plugin settings notes
   cardinal plugin settings notes longest_note=500 --unset greeting
+  cardinal plugin settings notes token=@token.txt
+      a secret, without the line break at its end; the other settings stay
   cardinal plugin settings notes --file notes.json
       exactly what is in the file, - for standard input; {\"set\": true} leaves a secret as it is")]
 pub(super) struct Args {
@@ -65,14 +68,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")
 }
 
-fn read(file: &Path) -> anyhow::Result<Map<String, Value>> {
+/// A file, or standard input for `-`.
+fn text_of(file: &Path) -> anyhow::Result<String> {
     let text = if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map(|_| text)
     } else {
         fs::read_to_string(file)
     };
-    let text = text.with_context(|| format!("reading {}", file.display()))?;
+    text.with_context(|| format!("reading {}", file.display()))
+}
+
+fn read(file: &Path) -> anyhow::Result<Map<String, Value>> {
+    let text = text_of(file)?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a JSON object", file.display()))
 }
 
@@ -85,16 +93,23 @@ fn changed(now: &Value, changes: &[String], unset: &[String]) -> anyhow::Result<
     for change in changes {
         let Some((key, value)) = change.split_once('=') else { bail!("{change:?} is not KEY=VALUE") };
         let property = &now["schema"]["properties"][key];
-        ensure!(
-            property["writeOnly"] != true,
-            "{key} is a secret, and others can read arguments: put it in a file and pass that with --file"
-        );
-        let text = || Value::from(value);
+        let value = if property["writeOnly"] == true { secret(key, value)? } else { value.to_owned() };
+        let text = || Value::from(value.as_str());
         let parsed =
-            if property["type"] == "string" { text() } else { serde_json::from_str(value).unwrap_or_else(|_| text()) };
+            if property["type"] == "string" { text() } else { serde_json::from_str(&value).unwrap_or_else(|_| text()) };
         stored.insert(key.to_owned(), parsed);
     }
     Ok(stored)
+}
+
+/// What the file behind the `@` holds; editors and `echo` end it with a line break that is no part of it.
+fn secret(key: &str, value: &str) -> anyhow::Result<String> {
+    let Some(file) = value.strip_prefix('@') else {
+        bail!("{key} is a secret, and others can read arguments: put it in a file and write {key}=@FILE");
+    };
+    let text = text_of(Path::new(file))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
 /// In the place of what was read, and of nothing that came in between.
@@ -150,6 +165,19 @@ mod tests {
         for (changes, unset) in [(&["key=x"][..], &[][..]), (&["count"], &[]), (&[], &["word"])] {
             assert!(set(changes, unset).is_err(), "{changes:?} {unset:?}");
         }
+    }
+
+    #[test]
+    fn a_secret_comes_from_a_file_and_leaves_the_others_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        fs::write(&file, "s3 cret\r\n").unwrap();
+        let change = format!("key=@{}", file.display());
+        assert_eq!(set(&[&change], &[]).unwrap(), json!({"key": "s3 cret", "count": 1}));
+        let told = set(&["key=s3cret"], &[]).unwrap_err().to_string();
+        assert!(told.contains("key=@FILE") && !told.contains("s3cret"), "{told}");
+        assert!(set(&["key=@/nowhere"], &[]).is_err());
+        assert_eq!(set(&["word=@x"], &[]).unwrap()["word"], "@x", "of a secret alone");
     }
 
     #[test]
