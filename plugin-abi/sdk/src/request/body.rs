@@ -146,8 +146,8 @@ impl Request {
     ///
     /// `separator` is one ASCII character, as a rule `b','` or `b';'`. Fields may be in double quotes (RFC 4180), lines
     /// end with LF or CRLF, the text is UTF-8, with or without a byte order mark. At most one row is held in memory.
-    /// `max_body_bytes` of the route says how large a file may be. The `content-type` may be any but those of JSON and of
-    /// forms with files, whose text would pass for a header row without rows.
+    /// `max_body_bytes` of the route says how large a file may be. The `content-type` may be any but those of JSON and
+    /// of forms with files, whose text would pass for a header row without rows.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
