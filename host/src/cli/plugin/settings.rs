@@ -6,7 +6,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use http::{HeaderValue, Method, Request, header};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::remote::{REGISTRY, block_on, escaped};
 use crate::cli::{
@@ -14,13 +14,14 @@ use crate::cli::{
     table::table,
 };
 use cardinal_base::config::ClientSettings;
+use cardinal_plugin_host::settings::secret;
 
 /// Show a plugin's settings, or change them
 ///
 /// KEY=VALUE changes one and leaves the others; VALUE is JSON, or a text where it is none or the plugin wants one. What
 /// is set holds on every host of the database within seconds, and is checked against the plugin's settings_schema
 /// first. A secret is no argument, as others on the machine can read those: KEY=@FILE takes it from a file, KEY=@- from
-/// standard input.
+/// standard input; so it does of what is no text, as a list.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -92,24 +93,36 @@ fn changed(now: &Value, changes: &[String], unset: &[String]) -> anyhow::Result<
     }
     for change in changes {
         let Some((key, value)) = change.split_once('=') else { bail!("{change:?} is not KEY=VALUE") };
-        let property = &now["schema"]["properties"][key];
-        let value = if property["writeOnly"] == true { secret(key, value)? } else { value.to_owned() };
-        let text = || Value::from(value.as_str());
-        let parsed =
-            if property["type"] == "string" { text() } else { serde_json::from_str(&value).unwrap_or_else(|_| text()) };
-        stored.insert(key.to_owned(), parsed);
+        stored.insert(key.to_owned(), value_of(&now["schema"], key, value)?);
     }
     Ok(stored)
 }
 
-/// What the file behind the `@` holds; editors and `echo` end it with a line break that is no part of it.
-fn secret(key: &str, value: &str) -> anyhow::Result<String> {
-    let Some(file) = value.strip_prefix('@') else {
-        bail!("{key} is a secret, and others can read arguments: put it in a file and write {key}=@FILE");
+/// What stands behind the `=`, or in the file that is named there.
+fn value_of(schema: &Value, key: &str, value: &str) -> anyhow::Result<Value> {
+    let kind = &schema["properties"][key]["type"];
+    let parsed = |text: &str| match serde_json::from_str(text) {
+        Ok(json) if kind != "string" => json,
+        _ => Value::from(text),
     };
-    let text = text_of(Path::new(file))?;
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+    let given = parsed(value);
+    let holds_secret = !secret::pointers(schema, &json!({ key: &given })).is_empty();
+    match value.strip_prefix('@') {
+        // Of what is no text, `@` is no beginning.
+        Some(file) if holds_secret || kind.as_str().is_some_and(|kind| kind != "string") => {
+            Ok(parsed(&without_line_break(&text_of(Path::new(file))?)))
+        }
+        _ if holds_secret => {
+            bail!("{key} holds a secret, and others can read arguments: put it in a file and write {key}=@FILE")
+        }
+        _ => Ok(given),
+    }
+}
+
+/// Editors and `echo` end a file with a line break that is no part of a secret.
+fn without_line_break(text: &str) -> String {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    line.strip_suffix('\r').unwrap_or(line).to_owned()
 }
 
 /// In the place of what was read, and of nothing that came in between.
@@ -140,14 +153,13 @@ fn lines(shown: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn now() -> Value {
         json!({"stored": {"key": {"set": true}, "count": 1}, "settings": {"key": {"set": true}, "count": 1, "word": "a"},
             "defaults": {"word": "a", "count": 5}, "environment": {}, "version": 3,
-            "schema": {"properties": {"key": {"type": "string", "writeOnly": true}, "word": {"type": "string"}}}})
+            "schema": {"properties": {"key": {"type": "string", "writeOnly": true}, "word": {"type": "string"},
+                "server": {"type": "object", "properties": {"password": {"$ref": "#/properties/key"}}}}}})
     }
 
     fn set(changes: &[&str], unset: &[&str]) -> anyhow::Result<Value> {
@@ -177,7 +189,12 @@ mod tests {
         let told = set(&["key=s3cret"], &[]).unwrap_err().to_string();
         assert!(told.contains("key=@FILE") && !told.contains("s3cret"), "{told}");
         assert!(set(&["key=@/nowhere"], &[]).is_err());
-        assert_eq!(set(&["word=@x"], &[]).unwrap()["word"], "@x", "of a secret alone");
+        assert_eq!(set(&["word=@x"], &[]).unwrap()["word"], "@x", "a text may begin so");
+        let within = r#"server={"password": "s3cret"}"#;
+        assert!(set(&[within], &[]).unwrap_err().to_string().contains("server=@FILE"));
+        fs::write(&file, &within["server=".len()..]).unwrap();
+        let change = format!("server=@{}", file.display());
+        assert_eq!(set(&[&change], &[]).unwrap()["server"], json!({"password": "s3cret"}));
     }
 
     #[test]
