@@ -55,7 +55,7 @@
 //! **What is not tested here:** `settings_schema`, `input_schema` and `args_schema` are not enforced, nor are
 //! deadlines, limits of sizes, rates and concurrency, and the statements that a plugin's role may run. `list_cards`
 //! ignores parameters that [`CardQuery`](crate::CardQuery) has no method for. `cardinal plugin test` runs the plugin in
-//! a host.
+//! a host, and so does `cargo test` with [`host_tests!`](crate::host_tests).
 
 mod address;
 mod agreement;
@@ -64,7 +64,9 @@ mod calls;
 mod cards;
 mod failures;
 pub mod fake_host;
+mod in_a_host;
 mod jobs;
+mod left_out;
 mod lines;
 mod reply;
 mod request;
@@ -87,6 +89,7 @@ use uuid::Uuid;
 pub use address::{has_database, lacks_database};
 pub use builder::TestHostBuilder;
 pub use cards::test_card;
+pub use in_a_host::check_in_host;
 pub use jobs::{JobEnd, StartedJob, TestJob, TestJobRun};
 pub use lines::{LogLine, MetricLine};
 pub use reply::{TestCall, TestReply};

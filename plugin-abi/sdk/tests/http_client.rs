@@ -36,6 +36,24 @@ fn a_request_arrives_as_it_was_put_together() {
 }
 
 #[test]
+fn parameters_join_the_query_that_is_there_and_may_be_any_text() {
+    let host = host(|request| ServerAnswer::new(200).body(request.url.clone()));
+    let ctx = host.context();
+    let asked = |url: &str, name: &str, value: &str| {
+        block_on(async { ctx.http().get(url).query(name, value).send().await?.text().await }).unwrap()
+    };
+    for (url, expected) in [
+        ("https://a.example/p", "https://a.example/p?q=1"),
+        ("https://a.example/p?", "https://a.example/p?q=1"),
+        ("https://a.example/p?x=1&", "https://a.example/p?x=1&q=1"),
+        ("https://a.example/p#a?b", "https://a.example/p?q=1#a?b"),
+    ] {
+        assert_eq!(asked(url, "q", "1"), expected);
+    }
+    assert_eq!(asked(SHOP, "a b", "ü&c=#+%"), format!("{SHOP}&a%20b=%C3%BC%26c%3D%23%2B%25"));
+}
+
+#[test]
 fn a_body_comes_whole_as_json_or_piece_by_piece() {
     let long = "x".repeat(100_000);
     let host = host(move |request| match request.path() {

@@ -152,6 +152,22 @@ fn the_last_body_of_a_request_is_the_one_it_has() {
 }
 
 #[test]
+fn a_body_of_another_kind_is_not_taken_for_csv_without_rows() {
+    let rows = |_: PluginContext, req: Request| async move {
+        let names = req.csv(b',').await?.names().join(" ");
+        Ok(Response::text(names))
+    };
+    let sent = |kind: &str| block_on(host().call(rows, TestRequest::post("/").body(kind, "sku,cents\n")));
+    for kind in ["text/csv; charset=utf-8", "application/octet-stream", "application/x-www-form-urlencoded"] {
+        assert_eq!(sent(kind).text(), "sku cents", "{kind}");
+    }
+    for kind in ["application/json", "Application/Problem+JSON", "multipart/form-data; boundary=x"] {
+        let refused = sent(kind);
+        assert_eq!(refused.status(), 415, "{kind}: {refused:?}");
+    }
+}
+
+#[test]
 fn what_no_route_takes_is_refused_as_by_a_host() {
     let host = host();
     assert_eq!(send(&host, TestRequest::get("/nowhere")).status(), 404);

@@ -105,6 +105,7 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
     assert!(out.lines().any(|line| line.starts_with("notes ") && line.contains(" active ")), "{out}");
     let new = dev.edit("src/service.rs", "A note has a text.", "Write something.", "is live").await;
     assert!(new.contains("edit → live") && new.contains("build ") && new.contains("swap "), "{new}");
+    assert!(!new.contains("WARN"), "what the author has just done is no news: {new}");
     refused("Write something.").await;
 
     let new = dev.edit("src/service.rs", "Ok(text)", "Ok(text", "did not compile").await;

@@ -180,6 +180,7 @@ fn the_files_of_the_page_are_a_plugin_that_a_host_takes() {
     // With the test of section 5. Its tables are empty: what it draws for no notes is drawn, too.
     walk.edit("Cargo.toml", |text| text + block(page, "gives replies as a client sees them"));
     walk.edit("src/lib.rs", |text| text + block(page, "\nand at the end of `src/lib.rs`"));
+    walk.edit("src/lib.rs", |text| text + block(page, "At the end of `src/lib.rs`, where"));
     let (out, _) = exited(&shell(&walk.notes(), "cardinal plugin test"), 0);
     assert!(out.contains("all checks passed"), "{out}");
     assert!(out.contains("a_note_is_kept_and_shown_in_the_card ... ok") && out.contains("ok       own tests"), "{out}");

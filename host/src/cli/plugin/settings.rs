@@ -6,7 +6,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use http::{HeaderValue, Method, Request, header};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::remote::{REGISTRY, block_on, escaped};
 use crate::cli::{
@@ -14,17 +14,21 @@ use crate::cli::{
     table::table,
 };
 use cardinal_base::config::ClientSettings;
+use cardinal_plugin_host::settings::secret;
 
 /// Show a plugin's settings, or change them
 ///
 /// KEY=VALUE changes one and leaves the others; VALUE is JSON, or a text where it is none or the plugin wants one. What
 /// is set holds on every host of the database within seconds, and is checked against the plugin's settings_schema
-/// first. A secret is no argument, as others on the machine can read those: it goes into a file.
+/// first. A secret is no argument, as others on the machine can read those: KEY=@FILE takes it from a file, KEY=@- from
+/// standard input; so it does of what is no text, as a list.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   cardinal plugin settings notes
   cardinal plugin settings notes longest_note=500 --unset greeting
+  cardinal plugin settings notes token=@token.txt
+      a secret, without the line break at its end; the other settings stay
   cardinal plugin settings notes --file notes.json
       exactly what is in the file, - for standard input; {\"set\": true} leaves a secret as it is")]
 pub(super) struct Args {
@@ -65,14 +69,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("writing to standard output")
 }
 
-fn read(file: &Path) -> anyhow::Result<Map<String, Value>> {
+/// A file, or standard input for `-`.
+fn text_of(file: &Path) -> anyhow::Result<String> {
     let text = if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map(|_| text)
     } else {
         fs::read_to_string(file)
     };
-    let text = text.with_context(|| format!("reading {}", file.display()))?;
+    text.with_context(|| format!("reading {}", file.display()))
+}
+
+fn read(file: &Path) -> anyhow::Result<Map<String, Value>> {
+    let text = text_of(file)?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a JSON object", file.display()))
 }
 
@@ -84,17 +93,36 @@ fn changed(now: &Value, changes: &[String], unset: &[String]) -> anyhow::Result<
     }
     for change in changes {
         let Some((key, value)) = change.split_once('=') else { bail!("{change:?} is not KEY=VALUE") };
-        let property = &now["schema"]["properties"][key];
-        ensure!(
-            property["writeOnly"] != true,
-            "{key} is a secret, and others can read arguments: put it in a file and pass that with --file"
-        );
-        let text = || Value::from(value);
-        let parsed =
-            if property["type"] == "string" { text() } else { serde_json::from_str(value).unwrap_or_else(|_| text()) };
-        stored.insert(key.to_owned(), parsed);
+        stored.insert(key.to_owned(), value_of(&now["schema"], key, value)?);
     }
     Ok(stored)
+}
+
+/// What stands behind the `=`, or in the file that is named there.
+fn value_of(schema: &Value, key: &str, value: &str) -> anyhow::Result<Value> {
+    let kind = &schema["properties"][key]["type"];
+    let parsed = |text: &str| match serde_json::from_str(text) {
+        Ok(json) if kind != "string" => json,
+        _ => Value::from(text),
+    };
+    let given = parsed(value);
+    let holds_secret = !secret::pointers(schema, &json!({ key: &given })).is_empty();
+    match value.strip_prefix('@') {
+        // Of what is no text, `@` is no beginning.
+        Some(file) if holds_secret || kind.as_str().is_some_and(|kind| kind != "string") => {
+            Ok(parsed(&without_line_break(&text_of(Path::new(file))?)))
+        }
+        _ if holds_secret => {
+            bail!("{key} holds a secret, and others can read arguments: put it in a file and write {key}=@FILE")
+        }
+        _ => Ok(given),
+    }
+}
+
+/// Editors and `echo` end a file with a line break that is no part of a secret.
+fn without_line_break(text: &str) -> String {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    line.strip_suffix('\r').unwrap_or(line).to_owned()
 }
 
 /// In the place of what was read, and of nothing that came in between.
@@ -125,14 +153,13 @@ fn lines(shown: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn now() -> Value {
         json!({"stored": {"key": {"set": true}, "count": 1}, "settings": {"key": {"set": true}, "count": 1, "word": "a"},
             "defaults": {"word": "a", "count": 5}, "environment": {}, "version": 3,
-            "schema": {"properties": {"key": {"type": "string", "writeOnly": true}, "word": {"type": "string"}}}})
+            "schema": {"properties": {"key": {"type": "string", "writeOnly": true}, "word": {"type": "string"},
+                "server": {"type": "object", "properties": {"password": {"$ref": "#/properties/key"}}}}}})
     }
 
     fn set(changes: &[&str], unset: &[&str]) -> anyhow::Result<Value> {
@@ -150,6 +177,24 @@ mod tests {
         for (changes, unset) in [(&["key=x"][..], &[][..]), (&["count"], &[]), (&[], &["word"])] {
             assert!(set(changes, unset).is_err(), "{changes:?} {unset:?}");
         }
+    }
+
+    #[test]
+    fn a_secret_comes_from_a_file_and_leaves_the_others_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        fs::write(&file, "s3 cret\r\n").unwrap();
+        let change = format!("key=@{}", file.display());
+        assert_eq!(set(&[&change], &[]).unwrap(), json!({"key": "s3 cret", "count": 1}));
+        let told = set(&["key=s3cret"], &[]).unwrap_err().to_string();
+        assert!(told.contains("key=@FILE") && !told.contains("s3cret"), "{told}");
+        assert!(set(&["key=@/nowhere"], &[]).is_err());
+        assert_eq!(set(&["word=@x"], &[]).unwrap()["word"], "@x", "a text may begin so");
+        let within = r#"server={"password": "s3cret"}"#;
+        assert!(set(&[within], &[]).unwrap_err().to_string().contains("server=@FILE"));
+        fs::write(&file, &within["server=".len()..]).unwrap();
+        let change = format!("server=@{}", file.display());
+        assert_eq!(set(&[&change], &[]).unwrap()["server"], json!({"password": "s3cret"}));
     }
 
     #[test]

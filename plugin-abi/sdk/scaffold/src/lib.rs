@@ -10,3 +10,7 @@ mod settings;
 {{/settings}}
 
 cardinal_plugin::plugin!(routes::routes);
+
+// `cargo test` runs the plugin in a host, too, if it finds the program `cardinal`.
+#[cfg(test)]
+cardinal_plugin::host_tests!();

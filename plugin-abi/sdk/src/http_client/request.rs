@@ -1,14 +1,18 @@
 //! A request to another server.
 
-use std::{future::Future, time::Duration};
+use std::{fmt::Display, future::Future, time::Duration};
 
 use bytes::Bytes;
 use cardinal_plugin_abi::{Slice, error as codes, pairs, record, record::http_request};
 use http::{HeaderMap, Method, header::CONTENT_TYPE};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
 use super::HttpResponse;
 use crate::{Error, PluginContext, Result};
+
+/// All but what RFC 3986 reserves for nothing.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A request to another server that is being put together. Nothing happens before [`send`](Self::send).
 ///
@@ -42,6 +46,35 @@ pub struct HttpRequest {
 impl HttpRequest {
     pub(super) fn new(ctx: PluginContext, method: Method, url: String) -> Self {
         Self { ctx, method, url, headers: Vec::new(), body: Bytes::new(), timeout: None, max_bytes: None }
+    }
+
+    /// Adds a parameter to the query of the URL, name and value percent-encoded, so that the value may be any text.
+    ///
+    /// What the URL has already stays. A name that is added twice is sent twice.
+    ///
+    /// ```
+    /// # use cardinal_plugin::{PluginContext, Router, testing::{ServerAnswer, TestHost}};
+    /// # let host = TestHost::new(r#"{ "name": "shop", "version": "1.0.0" }"#, |_: &PluginContext| Router::new());
+    /// # let ctx = host.context();
+    /// # host.answer_http(|request| ServerAnswer::new(200).body(request.url.clone()));
+    /// # cardinal_plugin::block_on(async {
+    /// let request = ctx.http().get("https://shop.example/items?lang=de").query("words", "oak & co").query("limit", 20);
+    /// let asked = request.send().await?;
+    /// # assert_eq!(asked.text().await?, "https://shop.example/items?lang=de&words=oak%20%26%20co&limit=20");
+    /// # Ok::<(), cardinal_plugin::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn query(mut self, name: impl AsRef<str>, value: impl Display) -> Self {
+        let encoded = |text: &str| utf8_percent_encode(text, ENCODED).to_string();
+        let pair = format!("{}={}", encoded(name.as_ref()), encoded(&value.to_string()));
+        let end = self.url.find('#').unwrap_or(self.url.len());
+        let separator = match self.url[..end].split_once('?') {
+            None => "?",
+            Some((_, query)) if query.is_empty() || query.ends_with('&') => "",
+            Some(_) => "&",
+        };
+        self.url.insert_str(end, &format!("{separator}{pair}"));
+        self
     }
 
     /// Adds a header. A name that is added twice is sent twice. At most 100 headers with 32 KiB.

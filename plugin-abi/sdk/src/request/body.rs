@@ -146,7 +146,8 @@ impl Request {
     ///
     /// `separator` is one ASCII character, as a rule `b','` or `b';'`. Fields may be in double quotes (RFC 4180), lines
     /// end with LF or CRLF, the text is UTF-8, with or without a byte order mark. At most one row is held in memory.
-    /// `max_body_bytes` of the route says how large a file may be.
+    /// `max_body_bytes` of the route says how large a file may be. The `content-type` may be any but those of JSON and
+    /// of forms with files, whose text would pass for a header row without rows.
     ///
     /// ```
     /// use cardinal_plugin::{PluginContext, Request, Response, Result, Router, block_on, json};
@@ -175,10 +176,16 @@ impl Request {
     /// ```
     ///
     /// # Errors
+    /// * 415 `unsupported-media-type` for a body that says it is JSON or a form with files
     /// * 422 for an empty file, and for a header row with a column that has no name or the name of another
     /// * 413 for a header row of over 1 MiB or 1,000 fields
     /// * an internal error when the body has been taken as a stream, and the errors of [`ByteStream::next`]
     pub async fn csv(&self, separator: u8) -> Result<CsvRows> {
+        let content_type = self.header("content-type").unwrap_or_default();
+        if is_no_csv(content_type) {
+            let detail = format!("The body must be CSV, not {}.", media_type(content_type));
+            return Err(Error::with_code(415, "unsupported-media-type", detail));
+        }
         CsvRows::open(self.body_stream()?, separator).await
     }
 
@@ -224,6 +231,17 @@ impl Request {
     fn lock(&self) -> MutexGuard<'_, Body> {
         self.body.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A content type without its parameters, as in `text/csv; charset=utf-8`.
+fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+/// Programs send CSV with all kinds of types; these are of something else.
+fn is_no_csv(content_type: &str) -> bool {
+    let media_type = media_type(content_type).to_ascii_lowercase();
+    media_type == "application/json" || media_type.ends_with("+json") || media_type.starts_with("multipart/")
 }
 
 async fn collect(mut pieces: ByteStream) -> Result<Bytes> {

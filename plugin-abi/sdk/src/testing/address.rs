@@ -1,6 +1,6 @@
 //! Where the tests' PostgreSQL is.
 
-use std::io::Write as _;
+use super::left_out::leave_out;
 
 /// The first that is set counts.
 const VARIABLES: [&str; 2] = ["CARDINAL_TEST_DATABASE", "DATABASE_URL"];
@@ -53,9 +53,6 @@ pub fn lacks_database() -> bool {
     if has_database() {
         return false;
     }
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a test");
-    // Nobody may be there to read it.
-    let _ = writeln!(std::io::stderr(), "\nLEFT OUT: {test} needs a PostgreSQL: set {}", VARIABLES[0]);
+    leave_out(&format!("needs a PostgreSQL: set {}", VARIABLES[0]));
     true
 }

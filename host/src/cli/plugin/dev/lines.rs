@@ -22,8 +22,12 @@ const PAST_LINES: u32 = 200;
 /// Fields that the message has already, or that are for programs.
 const LEFT_OUT: [&str; 8] = ["panic", "location", "thread", "backtrace", "kind", "cause", "ms", "target"];
 
-/// What the host says of a package, and this command says by itself.
-const SAID_ALREADY: [&str; 2] = ["a plugin was refused", "the version that was loaded before stays in service"];
+/// What the host says of a package, and this command says by itself: that it was edited is why it was loaded.
+const SAID_ALREADY: [&str; 3] = [
+    "a plugin was refused",
+    "the version that was loaded before stays in service",
+    "the plugin's files have changed since they were recorded",
+];
 
 /// Follows the log of one plugin beside the work; ends with its owner.
 #[derive(Default)]
@@ -122,8 +126,12 @@ mod tests {
         assert_eq!(shown, "12:00:00 ERROR panicked at src/a.rs:1:2: no");
         let ended = json!({"handler": "GET /a", "kind": "panic", "cause": "plugin", "ms": 1});
         assert_eq!(printer.shown(&line(now, "host", "a call failed: panic: no", &ended)), None);
-        let refused = line(now, "host", SAID_ALREADY[0], &json!({"refusal": "route-missing"}));
-        assert_eq!(printer.shown(&refused), None, "this command says why by itself");
+        for said in SAID_ALREADY {
+            let refused = line(now, "host", said, &json!({"refusal": "route-missing"}));
+            assert_eq!(printer.shown(&refused), None, "this command says why by itself");
+            let own = line(now, "plugin", said, &json!({}));
+            assert!(printer.shown(&own).is_some(), "the plugin's own words are its author's");
+        }
         let failed = json!({"handler": "GET /a", "kind": "error", "cause": "plugin", "ms": 1});
         let shown = printer.shown(&line(now, "host", "a call failed: error: no disk (at src/a.rs:3:4)", &failed));
         let expected = "12:00:00 ERROR a call failed: error: no disk (at src/a.rs:3:4)  (host)  handler=\"GET /a\"";

@@ -12,8 +12,10 @@ use cardinal_package::package::{FRONTEND, SCHEMA};
 
 /// A burst of saves is over when nothing has changed between two looks.
 const POLL_INTERVAL: Duration = Duration::from_millis(80);
-/// Beside what begins with a dot.
-const IGNORED: [&str; 3] = ["target", "node_modules", "Cargo.lock"];
+/// What cargo keeps in the crate's folder. Further down, as in src/target/, such a name is the author's own.
+const IGNORED: [&str; 2] = ["target", "Cargo.lock"];
+/// What npm installs, wherever.
+const PACKAGES: &str = "node_modules";
 /// What is built into `frontend/`, as by `cardinal plugin new --build vite`: the result counts.
 const BUILT: &str = "ui";
 /// An edit that seems older was made to look so, as when a file is moved here.
@@ -78,11 +80,11 @@ fn look(folder: &Path) -> Files {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             // Editors keep what is not saved yet in files such as `x~` and `.x.swp`.
-            if name.starts_with('.') || name.ends_with('~') || IGNORED.contains(&&*name) {
+            if name.starts_with('.') || name.ends_with('~') || name == PACKAGES {
                 continue;
             }
             let path = below.join(&*name);
-            if path == Path::new(BUILT) {
+            if IGNORED.iter().chain([&BUILT]).any(|ignored| path == Path::new(ignored)) {
                 continue;
             }
             match entry.metadata() {
@@ -134,6 +136,8 @@ mod tests {
         write(folder.path(), "schema.sql", "");
         fs::remove_file(folder.path().join("frontend/a.js")).unwrap();
         assert!(watch.changed().await.only_carried);
+        write(folder.path(), "src/target/mod.rs", "");
+        assert!(!watch.changed().await.only_carried, "a module may have the name of cargo's folder");
         fs::remove_file(folder.path().join("src/lib.rs")).unwrap();
         assert!(!watch.changed().await.only_carried);
     }
