@@ -9,6 +9,7 @@ pub mod manifest;
 pub mod owners;
 pub mod package;
 pub mod preflight;
+pub mod refusal;
 pub mod signature;
 pub mod stages;
 pub mod state;

@@ -17,7 +17,7 @@ use object::{
     read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _},
 };
 
-use super::state::{Code, Refusal};
+use super::refusal::{Code, Refusal};
 use cardinal_base::hex::hex;
 
 type File = elf::FileHeader64<Endianness>;

@@ -40,7 +40,7 @@ use super::{
     watchdog::Polling,
 };
 use cardinal_control::crash::{PluginTag, current, shm};
-use cardinal_package::state::{Code, Refusal};
+use cardinal_package::refusal::{Code, Refusal};
 
 /// How long a plugin may take to stop what it started, once its calls are gone.
 const STOP_LIMIT: Duration = Duration::from_secs(10);

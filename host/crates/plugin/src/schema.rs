@@ -5,7 +5,7 @@ use cardinal_control::link::{PluginDatabase, ProvisionFault, SupervisorLink};
 use cardinal_database::roles::plugin_schema_name;
 use cardinal_package::{
     package::SCHEMA,
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 use cardinal_schema_sql::{
     self as schema_sql, Statement,

@@ -19,7 +19,7 @@ use crate::cli::{
 use cardinal_package::{
     manifest::Manifest,
     package::{self, Form, MANIFEST, Package},
-    state::Refusal,
+    refusal::Refusal,
 };
 use cardinal_plugin_host::{
     agreement,

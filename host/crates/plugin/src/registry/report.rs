@@ -21,8 +21,9 @@ use cardinal_control::{
 };
 use cardinal_package::{
     manifest::{CardAction, CardTab, DeclaredJob, ListColumn, Manifest, PluginPage, Tool},
+    refusal::Refusal,
     signature::signer_number,
-    state::{Refusal, State},
+    state::State,
 };
 use cardinal_store::plugin_versions::SetAside;
 

@@ -240,7 +240,7 @@ const ACTIONS_FIX: &str = "Write ON DELETE CASCADE for the key, or move the chec
     with SET NULL or SET DEFAULT only comparisons, tests for NULL and bounds of a length may stand. In an index, write the \
     value instead of computing it from constants.";
 
-fn refusal(plugin: &str, unknown: &[Unknown]) -> ProvisionFault {
+fn refusal(plugin: &str, unknown: &[UnlistedObject]) -> ProvisionFault {
     let named: Vec<String> = unknown.iter().map(ToString::to_string).collect();
     ProvisionFault::refused("schema-unsafe", EXPECTED, named.join("; "), fix(plugin))
 }

@@ -8,7 +8,7 @@ use cardinal_package::{
     compat,
     manifest::{Manifest, Problem, Problems},
     package::{FRONTEND, MANIFEST, SCHEMA},
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 use cardinal_plugin_host::inspect::Inspection;
 use cardinal_serve::check::finding::Finding;
