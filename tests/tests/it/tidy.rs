@@ -2,6 +2,7 @@
 
 mod examples;
 mod formatting;
+mod functions;
 mod rings;
 mod widths;
 
