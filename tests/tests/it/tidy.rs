@@ -4,6 +4,7 @@ mod examples;
 mod formatting;
 mod functions;
 mod rings;
+mod visibility;
 mod widths;
 
 use std::path::{Path, PathBuf};

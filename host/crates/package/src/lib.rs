@@ -3,7 +3,7 @@
 //! [`stages`] holds the order of these steps.
 
 pub mod compat;
-pub mod cron;
+mod cron;
 pub mod kept;
 pub mod manifest;
 pub mod owners;

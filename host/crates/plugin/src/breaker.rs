@@ -53,7 +53,7 @@ struct Open {
 
 /// A call that was let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub(crate) enum Pass {
     Free,
     /// The one that is tried.
     Try,

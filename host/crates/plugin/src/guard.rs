@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
 
-pub use self::faults::{GuardReport, RecentFault};
+pub(crate) use self::faults::GuardReport;
 use self::{
     clean::{DroppedHeaders, clean},
     faults::{CallFailure, Recent},

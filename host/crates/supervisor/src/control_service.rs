@@ -24,7 +24,7 @@ use cardinal_control::link::{
 /// Packages that need not be tried again; far more than a host has.
 const MAX_PROBED: usize = 1_000;
 
-pub struct ControlService {
+pub(crate) struct ControlService {
     pub clock: Clock,
     pub crashes: Crashes,
     /// A worker has answered on the public socket, so that it counts when one does not.

@@ -49,7 +49,7 @@ const MAX_SILENT_TICKS: u32 = 20;
 const TICK: Duration = Duration::from_secs(1);
 
 /// One life of the worker.
-pub struct Worker {
+pub(crate) struct Worker {
     child: Child,
     from: Inbox,
     outbox: mpsc::Sender<ToWorker>,
@@ -69,7 +69,7 @@ impl Worker {
     ///
     /// # Errors
     /// The process cannot be started or ended before it had listened.
-    pub async fn start(
+    pub(crate) async fn start(
         launcher: &Launcher,
         account: Option<Account>,
         start: &WorkerStart,

@@ -101,7 +101,7 @@ async fn drain(body: Incoming) {
 }
 
 /// Reads a body whole, at most `limit` bytes and within [`BODY_TIMEOUT`].
-pub async fn read(mut body: RequestBody, limit: usize) -> ApiResult<Bytes> {
+pub(crate) async fn read(mut body: RequestBody, limit: usize) -> ApiResult<Bytes> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }

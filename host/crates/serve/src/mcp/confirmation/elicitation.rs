@@ -126,12 +126,12 @@ pub(super) fn accepts(answer: &ElicitResult) -> bool {
 }
 
 /// Where a call's questions go in, and come out for [`frames_between`].
-pub fn frames() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+pub(crate) fn frames() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
     mpsc::channel(FRAMES)
 }
 
 /// The answer to a call, with our questions between its events; each of its frames is a whole event.
-pub fn frames_between(
+pub(crate) fn frames_between(
     body: BoxBody<Bytes, Infallible>,
     questions: mpsc::Receiver<Bytes>,
 ) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static {
