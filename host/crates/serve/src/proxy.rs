@@ -316,7 +316,7 @@ impl Proxy {
 /// A change of protocol that the client asked for.
 struct Upgrade {
     protocol: HeaderValue,
-    place: tunnel::Place,
+    place: tunnel::TunnelPermit,
     client: OnUpgrade,
 }
 

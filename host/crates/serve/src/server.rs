@@ -42,7 +42,7 @@ use crate::{
     app::App,
     http::{body::Body, paced::WriteTimeout, request_body::RequestBody},
     request::{self, ListenerRole, Peer, RefusalHold},
-    tls::{Opening, Tls},
+    tls::{AcceptedStream, Tls},
 };
 use cardinal_control::{crash::descriptors, local_socket::HandoverReceiver};
 
@@ -129,8 +129,8 @@ fn start(app: &Arc<App>, server: &http1::Builder, accepted: AcceptedConnection, 
         match stream {
             Stream::Tcp(stream) => connection(app, server, stream, peer, stop, slot).await,
             Stream::Tls(stream, tls) => match open_tls(&tls, stream, &mut slot, &stop).await {
-                Some(Opening::Encrypted(stream)) => connection(app, server, stream, peer, stop, slot).await,
-                Some(Opening::InClear(stream)) => {
+                Some(AcceptedStream::Encrypted(stream)) => connection(app, server, stream, peer, stop, slot).await,
+                Some(AcceptedStream::InClear(stream)) => {
                     peer.listener_role = ListenerRole::InClear;
                     connection(app, server, stream, peer, stop, slot).await;
                 }
@@ -147,7 +147,7 @@ async fn open_tls(
     stream: TcpStream,
     slot: &mut ConnectionSlot,
     stop: &CancellationToken,
-) -> Option<Opening> {
+) -> Option<AcceptedStream> {
     let mut opening = pin!(tls.open(stream));
     let opened = poll_fn(|cx| match opening.as_mut().poll(cx) {
         Poll::Pending => slot.poll_close(cx, false).map(|()| None),

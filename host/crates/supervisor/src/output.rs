@@ -24,7 +24,7 @@ use cardinal_observe::log::{LineCheck, channel};
 
 /// Of standard output and error together.
 const RATE: Rate = Rate { burst: 200.0, per_second: 50.0 };
-const REPORT_EVERY: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// What is asked for; the kernel may give less.
 const PIPE_BYTES: usize = 1 << 20;
 /// What a worker that has ended still had in its pipes is there by then. A process that a plugin left behind may hold
@@ -107,7 +107,7 @@ fn pipe_pair() -> io::Result<(PipeReader, PipeWriter)> {
 
 async fn log_lines(mut lines: Lines<pipe::Receiver>) {
     let mut bucket = Bucket::new(RATE, Instant::now());
-    let mut report = tokio::time::interval(REPORT_EVERY);
+    let mut report = tokio::time::interval(REPORT_INTERVAL);
     loop {
         tokio::select! {
             line = lines.next() => {

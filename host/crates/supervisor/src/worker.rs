@@ -183,7 +183,12 @@ impl Worker {
     }
 
     /// Tells the worker to finish, and waits for it as long as it may take. `stop_now` cuts the wait short.
-    pub async fn drain(mut self, control: &mut ControlService, grace: Duration, stop_now: impl Future<Output = ()>) {
+    pub(crate) async fn drain(
+        mut self,
+        control: &mut ControlService,
+        grace: Duration,
+        stop_now: impl Future<Output = ()>,
+    ) {
         let _ = self.outbox.send(ToWorker::Drain).await;
         self.draining = true;
         tokio::select! {
