@@ -39,8 +39,19 @@ mod tests {
         {
             assert_eq!(check(good, "/username").unwrap(), good.trim(), "{good}");
         }
-        for bad in ["", "   ", "a\nb", "a\tb", "a\u{0}b", "a\u{200b}b", "\u{202e}ecila", "a\u{a0}b", "mpk_abc", "mps_x"]
-        {
+        for bad in [
+            "",
+            "   ",
+            "a\nb",
+            "a\tb",
+            "a\u{0}b",
+            "a\u{200b}b",
+            "\u{202e}ecila",
+            "a\u{a0}b",
+            "a\u{2800}b",
+            "mpk_abc",
+            "mps_x",
+        ] {
             let refused = check(bad, "/username");
             assert!(matches!(&refused, Err(AuthError::Field { pointer, .. }) if pointer == "/username"), "{bad:?}");
         }
