@@ -28,7 +28,7 @@ fn lengths(lines: &[&str]) -> Vec<(usize, usize)> {
             line.get(indent..).is_some_and(|rest| rest.starts_with('}')) && line[..indent].trim().is_empty()
         };
         let is_only_declared =
-            |line: &str| line.len() > indent && !line[..=indent].trim().is_empty() && line.ends_with(';');
+            |line: &str| line.get(..=indent).is_some_and(|head| !head.trim().is_empty()) && line.ends_with(';');
         let body = &lines[at..];
         let Some(end) = body.iter().skip(1).position(|line| is_end(line) || is_only_declared(line)) else { continue };
         if line.ends_with([';', '}']) || is_only_declared(body[end + 1]) {
