@@ -14,7 +14,7 @@ use serde_json::Value;
 /// How long anything awaited may take before the test fails: generous, since two cores may run many hosts.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 const LINES_OF_A_FAILURE: usize = 40;
-const POLL_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits for a condition; fails the test with `what` when it doesn't come true within a minute.
 pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
@@ -24,7 +24,7 @@ pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Optio
             return value;
         }
         assert!(begun.elapsed() < WAIT_TIMEOUT, "waited {WAIT_TIMEOUT:?} in vain: {what}");
-        tokio::time::sleep(POLL_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -166,7 +166,7 @@ impl Drop for Program {
             self.signal(Signal::TERM);
             let begun = Instant::now();
             while self.exited().is_none() && begun.elapsed() < WAIT_TIMEOUT {
-                std::thread::sleep(POLL_EVERY);
+                std::thread::sleep(POLL_INTERVAL);
             }
             let _ = self.child.kill();
             let _ = self.child.wait();

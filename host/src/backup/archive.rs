@@ -16,11 +16,11 @@ const BUFFER: usize = 1 << 20;
 /// The manifest and the head are read whole: more than this is no list of ours.
 const MAX_LIST: u64 = 256 << 20;
 
-/// Whether a file of the same name is put away.
+/// What is done where a file of the same name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
-    Refused,
-    Replaced,
+pub enum OnExisting {
+    Refuse,
+    Replace,
 }
 
 /// An archive being written. Dropped before [`Writer::finish`] it leaves nothing.
@@ -28,7 +28,7 @@ pub struct Writer {
     tar: Option<tar::Builder<BufWriter<File>>>,
     draft: PathBuf,
     target: PathBuf,
-    existing: Existing,
+    existing: OnExisting,
     members: Vec<Member>,
 }
 
@@ -41,8 +41,8 @@ pub struct Savepoint {
 impl Writer {
     /// # Errors
     /// In words for an operator: the file exists, or cannot be made.
-    pub fn create(target: &Path, existing: Existing) -> anyhow::Result<Self> {
-        if existing == Existing::Refused && target.exists() {
+    pub fn create(target: &Path, existing: OnExisting) -> anyhow::Result<Self> {
+        if existing == OnExisting::Refuse && target.exists() {
             bail!("{} exists: choose another name, or pass --overwrite", target.display());
         }
         let name = target.file_name().and_then(|name| name.to_str()).context("the file name is not UTF-8")?;
@@ -118,8 +118,8 @@ impl Writer {
         };
         write().with_context(|| format!("writing {}", self.draft.display()))?;
         let flags = match self.existing {
-            Existing::Refused => rustix::fs::RenameFlags::NOREPLACE,
-            Existing::Replaced => rustix::fs::RenameFlags::empty(),
+            OnExisting::Refuse => rustix::fs::RenameFlags::NOREPLACE,
+            OnExisting::Replace => rustix::fs::RenameFlags::empty(),
         };
         rustix::fs::renameat_with(rustix::fs::CWD, &self.draft, rustix::fs::CWD, &self.target, flags)
             .with_context(|| format!("renaming the backup to {}", self.target.display()))?;
@@ -136,13 +136,13 @@ impl Drop for Writer {
 }
 
 /// An archive whose every byte was checked.
-pub struct Checked {
+pub struct VerifiedArchive {
     pub head: Head,
     pub manifest: Manifest,
     path: PathBuf,
 }
 
-impl Checked {
+impl VerifiedArchive {
     /// Reads the whole archive once and compares it with its manifest.
     ///
     /// # Errors

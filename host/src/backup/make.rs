@@ -14,7 +14,7 @@ use tokio_postgres::{Client, CopyOutStream, error::SqlState};
 use super::{
     FORMAT, HEAD, Head, LOCK_MEMBER, LeftOut, Manifest, PRODUCT, Plugin, Progress, Rows, SEALING_KEY_MEMBER,
     SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
-    archive::{Existing, Writer},
+    archive::{OnExisting, Writer},
 };
 use cardinal_base::{config::Config, secret_file::TOKEN_SECRET_FILE};
 use cardinal_database::{
@@ -60,7 +60,7 @@ pub enum Secrets {
 pub async fn make(
     config: &Config,
     file: &Path,
-    existing: Existing,
+    existing: OnExisting,
     secrets: Secrets,
     progress: &mut dyn Progress,
 ) -> anyhow::Result<Summary> {

@@ -11,7 +11,7 @@ use tokio_postgres::Client;
 use self::fill::step;
 use super::{
     LOCK_MEMBER, LeftOut, Progress, SEALING_KEY_MEMBER, SETTINGS_MEMBER, Summary, TOKEN_SECRET_MEMBER,
-    archive::{Checked, Existing, Members},
+    archive::{Members, OnExisting, VerifiedArchive},
 };
 use cardinal_base::{
     config::{Config, Secret},
@@ -21,7 +21,7 @@ use cardinal_base::{
 use cardinal_database::connect::{self, ConnectParams};
 use cardinal_schema::{
     dump, migrate,
-    prepare::{self, Preparation, Prepared, SecretSource},
+    prepare::{self, Preparation, PreparedDatabase, SecretSource},
     sealed_settings,
 };
 use cardinal_supervisor::access::{Access, MissingDatabase};
@@ -38,11 +38,11 @@ const HEAD_PREFIX: &str = super::HEAD;
 pub async fn restore(
     config: &Config,
     file: &Path,
-    existing: Existing,
+    existing: OnExisting,
     without_plugins: &[String],
     progress: &mut dyn Progress,
 ) -> anyhow::Result<Summary> {
-    let archive = Checked::open(file)?;
+    let archive = VerifiedArchive::open(file)?;
     if !migrate::knows(&archive.head.migrations) {
         bail!(
             "{} was made by Cardinal {}, which has tables that this version ({}) does not know: use that version or \
@@ -86,8 +86,8 @@ fn missing(left_out: &[LeftOut], excluded: &[String]) -> Vec<LeftOut> {
 struct Restore<'a> {
     config: &'a Config,
     access: &'a Access,
-    archive: &'a Checked,
-    existing: Existing,
+    archive: &'a VerifiedArchive,
+    existing: OnExisting,
     /// Whose tables the operator leaves out.
     without_plugins: &'a [String],
     progress: &'a mut dyn Progress,
@@ -102,7 +102,7 @@ impl Restore<'_> {
         let files = if !dump::is_used(&client).await? {
             drop(client);
             self.fill_empty(&preparation).await?
-        } else if self.existing == Existing::Refused {
+        } else if self.existing == OnExisting::Refuse {
             bail!(
                 "the database {:?} is in use: restore into an empty one (another DATA_DIR or DATABASE_URL), or pass \
                  --replace to replace it with the backup",
@@ -130,7 +130,7 @@ impl Restore<'_> {
 
     async fn empty(&self, preparation: &Preparation) -> anyhow::Result<()> {
         let owner = preparation.owner_session().await?;
-        let prepared = Prepared { names: preparation.names.clone(), passwords: self.passwords(&owner).await? };
+        let prepared = PreparedDatabase { names: preparation.names.clone(), passwords: self.passwords(&owner).await? };
         let provision = prepared.names.provision();
         let provisioner = preparation.login.with_login(&provision, prepared.passwords.for_role(&provision));
         for plugin in &self.archive.manifest.plugins {
@@ -267,7 +267,7 @@ impl Restore<'_> {
     }
 
     fn put(&self, content: String, place: PathBuf, summary: &mut Summary) -> anyhow::Result<()> {
-        if place.exists() && self.existing == Existing::Refused {
+        if place.exists() && self.existing == OnExisting::Refuse {
             summary.kept.push(place);
             return Ok(());
         }

@@ -150,9 +150,14 @@ impl DatabaseReport {
         // The answer is from some moment in between; a busy machine can take long to give it.
         let between = started + (clock.now() - started) / 2;
         self.findings.extend(clocks(between, &times));
+        self.try_roles(&owner, access, pending.is_empty()).await
+    }
+
+    /// Tries what each role may do, then reads what operators have decided, which needs a current schema.
+    async fn try_roles(&mut self, owner: &Client, access: &Access, is_current: bool) -> anyhow::Result<()> {
         let secret = match &access.secret {
             SecretSource::Known(secret) => Some(secret.clone()),
-            SecretSource::InDatabase => prepare::secret_in(&owner).await?,
+            SecretSource::InDatabase => prepare::secret_in(owner).await?,
         };
         let Some(secret) = secret else {
             let message = "The database has no secret for its roles; the next start creates one.";
@@ -161,21 +166,23 @@ impl DatabaseReport {
         };
         let passwords = RolePasswords::from_secret(secret);
         self.decided.key = Some(passwords.sealing_key());
-        let core_tables = isolation::core_tables(&owner).await?;
+        let preparation = access.preparation();
+        let names = &preparation.names;
+        let core_tables = isolation::core_tables(owner).await?;
         let login = access.login();
         let isolation = Isolation {
-            owner: &owner,
+            owner,
             login: &login,
-            names: &preparation.names,
+            names,
             passwords: &passwords,
             plugins: &self.plugins,
             core_tables: &core_tables,
         };
         let tried = isolation.try_all().await;
         self.findings.extend(role_findings::report_attempts(&tried));
-        if pending.is_empty() {
+        if is_current {
             let role = |role: String| login.with_login(role.clone(), passwords.for_role(&role));
-            self.read(&role(preparation.names.core()), &role(preparation.names.reaper())).await;
+            self.read(&role(names.core()), &role(names.reaper())).await;
         }
         Ok(())
     }

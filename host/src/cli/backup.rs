@@ -6,7 +6,7 @@ use super::{
     text::{plain, print_line},
 };
 use crate::backup::{
-    archive::Existing,
+    archive::OnExisting,
     make::{self, Secrets},
 };
 use cardinal_base::config::{Config, Settings};
@@ -42,7 +42,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::read(&args.settings)?;
     Log::start_quiet(&config.observe)?;
-    let existing = if args.overwrite { Existing::Replaced } else { Existing::Refused };
+    let existing = if args.overwrite { OnExisting::Replace } else { OnExisting::Refuse };
     let secrets = if args.with_secrets { Secrets::Included } else { Secrets::LeftOut };
     let runtime = crate::cli::runtime()?;
     let made = runtime.block_on(make::make(&config, &args.file, existing, secrets, &mut Lines::new()))?;

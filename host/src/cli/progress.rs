@@ -42,8 +42,8 @@ impl Progress for Lines {
 }
 
 /// How often a terminal's line changes, and how often there is a new line elsewhere.
-const REDRAW_EVERY: Duration = Duration::from_millis(100);
-const LINE_EVERY: Duration = Duration::from_secs(10);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 const WIDTH: usize = 24;
 
 /// Long work of known length, or of unknown: how far it is, how fast, and how long it will take yet.
@@ -80,7 +80,7 @@ impl Bar {
     pub(super) fn moved(&mut self, rows: u64, part: u64) {
         self.rows += rows;
         self.moved += part;
-        let every = if self.terminal { REDRAW_EVERY } else { LINE_EVERY };
+        let every = if self.terminal { REDRAW_INTERVAL } else { LINE_INTERVAL };
         if self.drawn_at.elapsed() >= every {
             self.drawn_at = Instant::now();
             self.draw(self.started.elapsed());

@@ -5,7 +5,7 @@ use super::{
     progress::Lines,
     text::{plain, print_line},
 };
-use crate::backup::{archive::Existing, restore};
+use crate::backup::{archive::OnExisting, restore};
 use cardinal_base::config::{Config, Settings};
 use cardinal_observe::log::Log;
 
@@ -38,7 +38,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config::read(&args.settings)?;
     Log::start_quiet(&config.observe)?;
-    let existing = if args.replace { Existing::Replaced } else { Existing::Refused };
+    let existing = if args.replace { OnExisting::Replace } else { OnExisting::Refuse };
     let runtime = crate::cli::runtime()?;
     let done =
         runtime.block_on(restore::restore(&config, &args.file, existing, &args.without_plugin, &mut Lines::new()))?;

@@ -12,7 +12,7 @@ use cardinal_control::link::{PluginDatabase, ProvisionFault};
 use cardinal_database::connect::{self, ConnectParams, SocketDir};
 use cardinal_schema::{
     plugin_schema::{LockLimits, SCHEMA_TIMEOUT, Step, StepError},
-    prepare::{self, Prepared, SecretSource},
+    prepare::{self, PreparedDatabase, SecretSource},
 };
 use cardinal_supervisor::{data_dir::DataDir, launch::Launcher, postgres::PrivatePostgres};
 use tokio_postgres::Client;
@@ -222,7 +222,7 @@ async fn drop_database(database: ConnectParams) {
 /// One database, prepared as a host prepares its own.
 pub(crate) struct Database {
     pub admin: ConnectParams,
-    pub prepared: Prepared,
+    pub prepared: PreparedDatabase,
     /// As which a host starts.
     login: ConnectParams,
 }

@@ -8,7 +8,7 @@ use cardinal_control::link::ProvisionFault;
 use cardinal_database::connect;
 use cardinal_schema::plugin_schema::{
     Step, StepError,
-    catalog::{self, Unknown},
+    catalog::{self, UnlistedObject},
 };
 use cardinal_schema_sql as schema_sql;
 use rand::rngs::StdRng;
@@ -81,7 +81,7 @@ impl<'a> Walls<'a> {
         self.tx.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
         let unknown =
             catalog::unknown(&self.tx, SCHEMA, &names.plugin_schema("fuzz"), &names.plugin_runtime("fuzz")).await;
-        let mut unknown: Vec<Unknown> = unknown.unwrap();
+        let mut unknown: Vec<UnlistedObject> = unknown.unwrap();
         // What expressions cost is a matter of types, which the reader does not know.
         unknown.retain(|it| {
             !it.what.contains("in a table whose key sets a value") && !it.what.contains("computed from constants")

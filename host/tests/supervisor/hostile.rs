@@ -5,7 +5,7 @@ use cardinal_control::link::{PluginDatabase, ProvisionFault};
 use cardinal_database::connect;
 use cardinal_schema::plugin_schema::{
     Step,
-    catalog::{self, Unknown},
+    catalog::{self, UnlistedObject},
     drop_object::DropOutcome,
 };
 use tokio_postgres::{Client, GenericClient};
@@ -151,7 +151,7 @@ async fn everything_on_the_list_works(place: Place) {
     database.provision_patiently("x", more).await.unwrap_or_else(|fault| panic!("{fault:?}"));
 }
 
-async fn look(database: &Database, session: &impl GenericClient, plugin: &str) -> Vec<Unknown> {
+async fn look(database: &Database, session: &impl GenericClient, plugin: &str) -> Vec<UnlistedObject> {
     let names = &database.prepared.names;
     session.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
     let schema = format!("plugin_{plugin}");

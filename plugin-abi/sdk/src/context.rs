@@ -81,7 +81,7 @@ pub struct PluginContext {
 }
 
 impl PluginContext {
-    pub(crate) fn of_instance(core: Arc<Core>) -> Self {
+    pub(crate) fn for_instance(core: Arc<Core>) -> Self {
         Self { core, call: None }
     }
 
@@ -152,7 +152,7 @@ impl PluginContext {
     /// ```
     #[must_use]
     pub fn as_plugin(&self) -> Self {
-        Self::of_instance(self.core.clone())
+        Self::for_instance(self.core.clone())
     }
 
     /// Returns the caller: who called, and with which rights.

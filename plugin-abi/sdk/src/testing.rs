@@ -203,7 +203,7 @@ impl TestHost {
     /// assert!(ctx.user().is_err(), "nobody calls");
     /// ```
     pub fn context(&self) -> PluginContext {
-        PluginContext::of_instance(self.running().instance.core.clone())
+        PluginContext::for_instance(self.running().instance.core.clone())
     }
 
     /// Moves a [stopped](TestHostBuilder::paused) clock on, and runs the timers that are due. A task that sleeps is

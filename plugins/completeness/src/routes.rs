@@ -86,7 +86,7 @@ async fn scores(ctx: PluginContext, request: Request) -> Result<Value> {
     let ids: Option<Vec<Uuid>> = card_ids.split(',').map(|id| id.parse().ok()).collect();
     let ids = ids.filter(|ids| ids.len() <= MAX_CARD_IDS);
     let expected = || Error::bad_request(format!("`card_ids` must be up to {MAX_CARD_IDS} ids separated by commas."));
-    Ok(json!({ "values": scores::of_cards(&ctx, &ids.ok_or_else(expected)?).await? }))
+    Ok(json!({ "values": scores::for_cards(&ctx, &ids.ok_or_else(expected)?).await? }))
 }
 
 #[derive(Deserialize)]

@@ -41,7 +41,7 @@ pub(crate) async fn keep(ctx: &PluginContext, rows: &[ScoreRow]) -> Result<()> {
 }
 
 /// The scores that are kept of these cards.
-pub(crate) async fn of_cards(ctx: &PluginContext, cards: &[Uuid]) -> Result<HashMap<Uuid, i16>> {
+pub(crate) async fn for_cards(ctx: &PluginContext, cards: &[Uuid]) -> Result<HashMap<Uuid, i16>> {
     const SQL: &str = "SELECT card_id, score FROM scores WHERE card_id = ANY ($1)";
     let rows: Vec<(Uuid, i16)> = ctx.get_plugin_conn().await?.query_as(SQL, &[&cards]).await?;
     Ok(rows.into_iter().collect())

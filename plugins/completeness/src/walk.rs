@@ -14,7 +14,7 @@ use crate::settings::Settings;
 /// Cards that are read at a time: the host's largest page.
 const PAGE: u32 = 200;
 /// Between two pages, so that the walk leaves the machine to others.
-const BREATH: Duration = Duration::from_millis(50);
+const STEP_PAUSE: Duration = Duration::from_millis(50);
 /// How often is looked whether there is something to do.
 const IDLE: Duration = Duration::from_secs(10);
 /// After a failure.
@@ -74,7 +74,7 @@ async fn run(ctx: PluginContext) {
     let holder = Uuid::new_v4();
     loop {
         let pause = match step(&ctx, holder).await {
-            Ok(true) => BREATH,
+            Ok(true) => STEP_PAUSE,
             Ok(false) => IDLE,
             Err(error) if error.is_cancelled() => return,
             Err(error) => {

@@ -40,7 +40,7 @@ pub(crate) struct Pictures {
 
 impl Pictures {
     /// The pictures of the card's sources in the order of their keys, each once. `choice` is the key of the choice.
-    pub(crate) fn of_card(card: &Card, choice: &str) -> Self {
+    pub(crate) fn from_card(card: &Card, choice: &str) -> Self {
         let mut items: Vec<Picture> = Vec::new();
         for (key, source) in card.sources_of(READ_KIND) {
             for url in images(&source.data) {

@@ -32,7 +32,7 @@ async fn read_card(ctx: &PluginContext, card_id: Uuid) -> Result<Card> {
 }
 
 pub(crate) async fn list(ctx: &PluginContext, card_id: Uuid) -> Result<Pictures> {
-    Ok(Pictures::of_card(&read_card(ctx, card_id).await?, &choice_key(ctx)))
+    Ok(Pictures::from_card(&read_card(ctx, card_id).await?, &choice_key(ctx)))
 }
 
 /// The thumbnail of one of the card's pictures. Others are not read: this is no proxy for any address.

@@ -16,7 +16,7 @@ use crate::fetch::Validators;
 use supplier_pages::product::Product;
 
 /// Pages that no card was enriched from are forgotten after this.
-const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
+const CACHE_TTL: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A page that was read, for the list of them.
 #[derive(Debug, Serialize)]
@@ -85,7 +85,7 @@ pub(crate) async fn keep(ctx: &PluginContext, address: &Url, page: &Cached, max_
         &ctx.version(),
     ];
     connection.execute(KEEP, &values).await?;
-    connection.execute(FORGET, &[&(OffsetDateTime::now_utc() - KEPT_FOR), &max_pages]).await?;
+    connection.execute(FORGET, &[&(OffsetDateTime::now_utc() - CACHE_TTL), &max_pages]).await?;
     Ok(())
 }
 

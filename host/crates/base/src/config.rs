@@ -38,7 +38,7 @@ pub use mcp::{Confirm, Mcp};
 pub use network::{Cidr, is_safe_provider};
 pub use observe::{LogFormat, Observe};
 pub use paths::{DEV_DATA_DIR, Paths, PluginsDir, program_folders};
-pub use per_plugin::{Breaking, Execution, PerPlugin};
+pub use per_plugin::{BreakerMode, Execution, PerPlugin};
 pub use plugin_networks::PluginNetworks;
 pub use plugins::{Plugins, Trust, parse_trust_key};
 pub use proxy::{Proxy, ProxyRoute};

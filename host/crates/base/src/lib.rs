@@ -29,4 +29,4 @@ pub mod scope;
 pub mod seal;
 pub mod secret_file;
 pub mod spelling;
-pub mod strict;
+mod strict;

@@ -46,7 +46,7 @@ pub const CRATES: [LogCrate; 13] = [
     LogCrate {
         name: "package",
         shown: "cardinal::plugin",
-        modules: "compat cron kept manifest owners package preflight signature stages state trust",
+        modules: "compat cron kept manifest owners package preflight refusal signature stages state trust",
     },
     LogCrate {
         name: "plugin_host",

@@ -9,11 +9,11 @@ use std::{fs, io, time::Duration};
 use rustix::mm::{Advice, madvise};
 
 /// How often freed memory is given back. One look costs microseconds when there is none.
-pub const GIVE_BACK_EVERY: Duration = Duration::from_secs(2);
+pub const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Gives back freed memory for as long as the process lives.
 pub async fn give_back() {
-    let mut every = tokio::time::interval(GIVE_BACK_EVERY);
+    let mut every = tokio::time::interval(GIVE_BACK_INTERVAL);
     loop {
         every.tick().await;
         // SAFETY: it takes no pointer, and any thread may call it at any time.

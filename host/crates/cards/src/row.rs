@@ -72,12 +72,12 @@ pub struct Row {
 pub struct Sources {
     /// The object.
     pub text: Box<RawValue>,
-    pub listed: Vec<Listed>,
+    pub listed: Vec<ListedSource>,
 }
 
 /// What is kept of a source beside the card.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ListedSource {
     pub key: String,
     pub plugin: String,
     pub kind: String,
@@ -313,7 +313,7 @@ impl Sources {
             let data = entry.data.ok_or_else(|| format!("{key:?} has no `data`."))?;
             source::check_data(data.get()).map_err(|broken| format!("{key:?}: {}", broken.detail))?;
             let bytes = i32::try_from(data.get().len()).unwrap_or(i32::MAX);
-            listed.push(Listed { plugin, kind: kind.into_owned(), bytes, key });
+            listed.push(ListedSource { plugin, kind: kind.into_owned(), bytes, key });
         }
         Ok(Self { text: text.to_owned(), listed })
     }

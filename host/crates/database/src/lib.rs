@@ -6,7 +6,7 @@
 pub mod bounded_rows;
 pub mod connect;
 pub mod heartbeat;
-pub mod outage;
+mod outage;
 pub mod pool;
 pub mod roles;
 pub mod server;

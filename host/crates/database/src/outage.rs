@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cardinal_base::causes::with_causes;
 use parking_lot::Mutex;
 
-const REPEAT_EVERY: Duration = Duration::from_secs(30);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(30);
 /// Requests that were under way when the database fell silent are given up after so long.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -133,7 +133,7 @@ impl Outages {
             self.is_out.store(true, Ordering::Relaxed);
             return Some(OutageNotice::Begin);
         };
-        if now.duration_since(outage.logged) < REPEAT_EVERY {
+        if now.duration_since(outage.logged) < REPEAT_INTERVAL {
             return None;
         }
         outage.logged = now;

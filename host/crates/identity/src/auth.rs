@@ -127,7 +127,7 @@ impl Auth {
 
     /// Who sends these headers. 401 without a credential or with a bad one, 503 when nobody can say.
     pub async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> Result<SharedCaller, AuthError> {
-        let fresh = if self.follower.is_current() { cache::FRESH } else { cache::FRESH_UNFOLLOWED };
+        let fresh = if self.follower.is_current() { cache::CACHE_TTL } else { cache::UNFOLLOWED_TTL };
         let token = bearer::read(headers).map_err(|reason| self.unauthorized(&codes::INVALID_TOKEN, Some(reason)))?;
         match token {
             None => Err(self.unauthorized(&codes::MISSING_TOKEN, None)),

@@ -13,7 +13,7 @@ pub(crate) const BOUNDS_US: [u64; 16] = [
     5_000_000, 10_000_000,
 ];
 /// One more than there are bounds: the last holds what is beyond all of them.
-pub const BUCKETS: usize = BOUNDS_US.len() + 1;
+pub(crate) const BUCKETS: usize = BOUNDS_US.len() + 1;
 
 #[derive(Debug, Default)]
 struct Part {

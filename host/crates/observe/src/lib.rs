@@ -3,7 +3,7 @@
 //! What is absent: all that is measured. Whoever counts or logs depends on this crate; it knows none of them.
 
 pub mod exposition;
-pub mod histogram;
+mod histogram;
 pub mod log;
 pub mod meter;
 pub mod plugins;

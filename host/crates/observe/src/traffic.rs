@@ -11,7 +11,7 @@ use super::{
 };
 
 /// How often a sample is to be taken.
-pub const SAMPLE_EVERY: Duration = Duration::from_secs(30);
+pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(30);
 /// Samples that are kept: those of an hour, and the one at its begin.
 const MAX_SAMPLES: usize = 121;
 /// Routes that machines and the Admin UI's own files are asked by, which say nothing of what the host is used for.
@@ -127,10 +127,10 @@ mod tests {
         let traffic = Traffic::default();
         let start = OffsetDateTime::UNIX_EPOCH;
         for n in 0..200_u32 {
-            traffic.note(Sample::take(&Requests::default(), start + SAMPLE_EVERY * n));
+            traffic.note(Sample::take(&Requests::default(), start + SAMPLE_INTERVAL * n));
         }
         let kept = traffic.read();
         let span = kept[kept.len() - 1].at - kept[0].at;
-        assert_eq!((span, kept[0].at), (time::Duration::HOUR, start + SAMPLE_EVERY * 79));
+        assert_eq!((span, kept[0].at), (time::Duration::HOUR, start + SAMPLE_INTERVAL * 79));
     }
 }

@@ -6,7 +6,7 @@ use semver::{Prerelease, Version};
 
 use super::{
     manifest::{Engine, Manifest},
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 
 /// The plugin API of this host, as a manifest writes it.

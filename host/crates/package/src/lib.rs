@@ -3,12 +3,13 @@
 //! [`stages`] holds the order of these steps.
 
 pub mod compat;
-pub mod cron;
+mod cron;
 pub mod kept;
 pub mod manifest;
 pub mod owners;
 pub mod package;
 pub mod preflight;
+pub mod refusal;
 pub mod signature;
 pub mod stages;
 pub mod state;

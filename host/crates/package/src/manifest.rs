@@ -10,7 +10,7 @@ use semver::{Version, VersionReq};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::state::{Code, Refusal};
+use super::refusal::{Code, Refusal};
 
 mod contributes;
 mod field;

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::state::{Code, Refusal};
+use super::refusal::{Code, Refusal};
 use cardinal_base::account::worker_accounts;
 
 const GROUP_WRITE: u32 = 0o020;

@@ -16,8 +16,8 @@ use self::folder::Folder;
 pub use self::single::files as embedded_files;
 use super::{
     owners::Owners,
+    refusal::{Code, Refusal},
     signature::{SIGNATURE_LIMIT, SUFFIX, SUMS},
-    state::{Code, Refusal},
 };
 
 mod folder;

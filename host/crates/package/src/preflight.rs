@@ -17,7 +17,7 @@ use object::{
     read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _},
 };
 
-use super::state::{Code, Refusal};
+use super::refusal::{Code, Refusal};
 use cardinal_base::hex::hex;
 
 type File = elf::FileHeader64<Endianness>;
@@ -37,14 +37,14 @@ const MAX_SHOWN_BYTES: usize = 16;
 
 /// What a library that may be tried says about itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Checked<'a> {
+pub struct LibraryContents<'a> {
     pub header: Header,
     /// The embedded package, not yet read.
     pub package: Option<&'a [u8]>,
 }
 
 /// Looks at everything that can be looked at without running it.
-pub fn check(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
+pub fn check(bytes: &[u8]) -> Result<LibraryContents<'_>, Refusal> {
     check_format(bytes)?;
     check_machine(bytes)?;
     let file = File::parse(bytes).map_err(|_| truncated("its file header is damaged"))?;
@@ -87,7 +87,7 @@ pub fn check(bytes: &[u8]) -> Result<Checked<'_>, Refusal> {
         return Err(Refusal::new(Code::TooLarge, "The package inside the library is too large.")
             .expected(format!("at most {PACKAGE_LIMIT} bytes")));
     }
-    Ok(Checked { header, package })
+    Ok(LibraryContents { header, package })
 }
 
 /// The embedded package of a library that may be unfit to be loaded.

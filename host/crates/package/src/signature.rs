@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     owners::{FileOwner, Owners},
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 use cardinal_base::{config::parse_trust_key, hex::hex, secret_file};
 

@@ -15,8 +15,8 @@ use super::{
     owners::Owners,
     package::{self, MANIFEST, Package},
     preflight,
+    refusal::{Code, Refusal},
     signature::{Keys, SignatureState},
-    state::{Code, Refusal},
     trust::TrustRule,
 };
 

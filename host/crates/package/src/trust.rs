@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::{
+    refusal::{Code, Refusal},
     signature::{SignatureState, Signer, signer_number},
-    state::{Code, Refusal},
 };
 use cardinal_base::config::Trust;
 

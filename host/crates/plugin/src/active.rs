@@ -16,7 +16,7 @@ use crate::error::CallError;
 use cardinal_observe::{Telemetry, meter::Meter};
 use cardinal_package::{
     manifest::{self, Access, DeclaredJob, Manifest, Prompt, Tool},
-    state::Refusal,
+    refusal::Refusal,
 };
 
 /// A plugin in service. Each reference keeps this generation alive.

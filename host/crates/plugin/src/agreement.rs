@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::exports::{Export, ExportKind};
 use cardinal_package::{
     manifest::{DeclaredJob, DeclaredRoute, JOB_HANDLER_PREFIX, Manifest, ROUTES_LIMIT, Tool},
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 
 /// A route of the router, with what the manifest says of it.

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use cardinal_base::config::Breaking;
+use cardinal_base::config::BreakerMode;
 
 /// The calls that are looked at: those of the last minute.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ const TRY_LIMIT: Duration = Duration::from_secs(60);
 /// The breaker of one plugin instance.
 pub struct Breaker {
     plugin: String,
-    breaking: Breaking,
+    breaking: BreakerMode,
     /// Whether there is more to know than that everything may pass.
     closed: AtomicBool,
     opened: AtomicU64,
@@ -53,7 +53,7 @@ struct Open {
 
 /// A call that was let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub(crate) enum Pass {
     Free,
     /// The one that is tried.
     Try,
@@ -63,7 +63,7 @@ pub enum Pass {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "PluginBreaker")]
 pub struct BreakerReport {
-    pub mode: Breaking,
+    pub mode: BreakerMode,
     /// `closed`, `open` or `half-open`.
     pub state: &'static str,
     pub retry_after_seconds: Option<u64>,
@@ -74,7 +74,7 @@ pub struct BreakerReport {
 }
 
 impl Breaker {
-    pub(crate) fn new(plugin: &str, breaking: Breaking) -> Self {
+    pub(crate) fn new(plugin: &str, breaking: BreakerMode) -> Self {
         Self {
             plugin: plugin.to_owned(),
             breaking,
@@ -101,7 +101,7 @@ impl Breaker {
             open.tried = Some(now);
             return Ok(Pass::Try);
         }
-        if self.breaking == Breaking::Observe {
+        if self.breaking == BreakerMode::Observe {
             return Ok(Pass::Free);
         }
         Err(u32::try_from(left.as_secs()).unwrap_or(u32::MAX).saturating_add(1))
@@ -163,10 +163,10 @@ impl Breaker {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let (plugin, seconds, faults) = (&self.plugin, pause.as_secs(), state.faults.len());
         match self.breaking {
-            Breaking::On => {
+            BreakerMode::On => {
                 tracing::warn!(plugin, seconds, faults, "a plugin receives no calls for a while: too many failed")
             }
-            Breaking::Observe => {
+            BreakerMode::Observe => {
                 tracing::warn!(plugin, faults, "too many calls of a plugin fail; none is refused (PLUGIN_BREAKER)")
             }
         }
@@ -210,7 +210,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn breaker() -> Breaker {
-        Breaker::new("tested", Breaking::On)
+        Breaker::new("tested", BreakerMode::On)
     }
 
     /// `faults` calls in a row that go wrong, after `calls` others.
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn it_can_be_told_to_watch_and_do_nothing() {
-        let (breaker, now) = (Breaker::new("tested", Breaking::Observe), Instant::now());
+        let (breaker, now) = (Breaker::new("tested", BreakerMode::Observe), Instant::now());
         fail(&breaker, now, 0, MIN_CALLS);
         assert_eq!(breaker.admit_at(now + SECOND), Ok(Pass::Free));
         assert_eq!(breaker.report_at(now + SECOND).state, "open");

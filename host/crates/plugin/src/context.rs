@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{connection::PluginPool, fault::Fault, listen::Listeners, probe::Prober, watchdog::Watchdog};
 use cardinal_base::{
-    config::{Breaking, Execution, PerPlugin, PluginNetworks},
+    config::{BreakerMode, Execution, PerPlugin, PluginNetworks},
     http_client::{self, HttpClient, Reach},
     input,
 };
@@ -48,7 +48,7 @@ pub struct Services {
     /// Where plugins' calls run, as the operator has it.
     pub execution: PerPlugin<Execution>,
     /// What becomes of plugins whose calls go wrong.
-    pub breaker: PerPlugin<Breaking>,
+    pub breaker: PerPlugin<BreakerMode>,
     /// Tries libraries before they are opened here.
     pub prober: Prober,
     /// Where plugins' lines go.

@@ -3,7 +3,7 @@
 use std::io;
 
 use cardinal_cards::error::FieldError;
-use cardinal_package::state::Refusal;
+use cardinal_package::refusal::Refusal;
 use cardinal_store::error::StoreError;
 
 use crate::call::PluginError;

@@ -3,7 +3,7 @@
 use http::Method;
 use serde::Deserialize;
 
-use cardinal_package::state::{Code, Refusal};
+use cardinal_package::refusal::{Code, Refusal};
 
 /// The largest list that is read, and the most handlers in it.
 const LIST_LIMIT: usize = 1 << 20;

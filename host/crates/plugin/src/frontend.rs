@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256, Sha384};
 use cardinal_base::coding::{self, Coding};
 use cardinal_package::{
     package::hex,
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 
 /// Where plugins' files are served.

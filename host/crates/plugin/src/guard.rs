@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
 
-pub use self::faults::{GuardReport, RecentFault};
+pub(crate) use self::faults::GuardReport;
 use self::{
     clean::{DroppedHeaders, clean},
     faults::{CallFailure, Recent},
@@ -18,7 +18,7 @@ use super::{
     call::{CallFault, Deadline, PluginReply},
 };
 use crate::error::CallError;
-use cardinal_base::{codes, config::Breaking, request_id::RequestId};
+use cardinal_base::{codes, config::BreakerMode, request_id::RequestId};
 use cardinal_observe::{
     log::tail::Tail,
     plugins::{Cause, Fault, PluginMeter},
@@ -92,7 +92,7 @@ impl Guard {
     pub(crate) fn new(
         name: &str,
         limit: u32,
-        breaking: Breaking,
+        breaking: BreakerMode,
         meter: Arc<PluginMeter>,
         tail: Option<Arc<Tail>>,
     ) -> Self {

@@ -11,7 +11,7 @@ use cardinal_package::{
     owners::Owners,
     package::{self, Form, Package},
     preflight,
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 
 /// What a package is and carries, and whether a host would go on with it.

@@ -37,10 +37,10 @@ use super::{
         raw_instance::{RawInstance, Running},
     },
     placement::{Placement, PlacementReport},
-    watchdog::Polling,
+    watchdog::PollGuard,
 };
 use cardinal_control::crash::{PluginTag, current, shm};
-use cardinal_package::state::{Code, Refusal};
+use cardinal_package::refusal::{Code, Refusal};
 
 /// How long a plugin may take to stop what it started, once its calls are gone.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -293,7 +293,7 @@ struct CallLease {
 
 impl CallLease {
     /// A place on this thread for one poll; `None`: the lane is the place.
-    fn here(&self) -> Option<Polling<'_>> {
+    fn here(&self) -> Option<PollGuard<'_>> {
         self.lease.scope.placement()?.here(self.handler)
     }
 

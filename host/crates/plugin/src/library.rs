@@ -38,7 +38,7 @@ use rustix::{
 };
 use sha2::{Digest, Sha256};
 
-use cardinal_package::state::{Code, Refusal};
+use cardinal_package::refusal::{Code, Refusal};
 
 /// What a layout report is cut to in a refusal; the whole (10 KB and more) goes to the log.
 const LAYOUT_TEXT_LIMIT: usize = 600;

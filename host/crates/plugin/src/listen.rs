@@ -24,7 +24,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
+pub(crate) use self::{
     channel::Channel,
     queue::{Delivery, Gap, Item, Queue},
 };

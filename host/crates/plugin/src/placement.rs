@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use super::{
     lane::{HELD_AFTER, PluginThreads, PollObserver, Relief},
-    watchdog::{BlockObserver, Place, Polling, Watchdog},
+    watchdog::{BlockObserver, Place, PollGuard, Watchdog},
 };
 use cardinal_base::config::Execution;
 use cardinal_control::crash::PluginTag;
@@ -75,9 +75,9 @@ pub struct PlacementReport {
     pub blocked_lane: u64,
     /// Handlers that have blocked a thread, and for how long at most; a poll that goes on counts with what it took so
     /// far.
-    pub blocking: Vec<Blocking>,
+    pub blocking: Vec<BlockingHandler>,
     /// Threads of its own that polls hold right now which do not return, and the most that it may have.
-    pub held_threads: Vec<Blocking>,
+    pub held_threads: Vec<BlockingHandler>,
     pub most_threads: usize,
 }
 
@@ -94,8 +94,7 @@ impl PlacementReport {
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "BlockingHandler")]
-pub struct Blocking {
+pub struct BlockingHandler {
     pub handler: String,
     pub longest_ms: u64,
 }
@@ -160,7 +159,7 @@ impl Placement {
     }
 
     /// A place on this thread for one poll of the handler, or `None`: send it to the lane.
-    pub(crate) fn here(&self, handler: u32) -> Option<Polling<'_>> {
+    pub(crate) fn here(&self, handler: u32) -> Option<PollGuard<'_>> {
         let vouched = self.handlers.execution == Execution::Inline;
         let on_core = match self.handlers.list.get(handler as usize) {
             Some(known) => known.on_core.load(Ordering::Relaxed),
@@ -185,10 +184,10 @@ impl Placement {
             [Place::Core, Place::Lane].map(|place| blocks[place as usize].load(Ordering::Relaxed));
         let blocking = |handler: &Handler| {
             let longest_ms = handler.longest_ms.load(Ordering::Relaxed);
-            (longest_ms > 0).then(|| Blocking { handler: handler.name.clone(), longest_ms })
+            (longest_ms > 0).then(|| BlockingHandler { handler: handler.name.clone(), longest_ms })
         };
         let (held, most_threads) = self.threads.held();
-        let held = held.into_iter().map(|(handler, so_far)| Blocking {
+        let held = held.into_iter().map(|(handler, so_far)| BlockingHandler {
             handler: self.name(handler).to_owned(),
             longest_ms: so_far.as_millis() as u64,
         });

@@ -32,7 +32,7 @@ use super::{
     exports::{self, Export},
     settings::quoted::{READ_LIMIT, Secrets},
 };
-use cardinal_package::state::{Code, Refusal};
+use cardinal_package::refusal::{Code, Refusal};
 
 /// How long a library may take to open, and its `routes` to return.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(10);

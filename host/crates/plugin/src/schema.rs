@@ -5,7 +5,7 @@ use cardinal_control::link::{PluginDatabase, ProvisionFault, SupervisorLink};
 use cardinal_database::roles::plugin_schema_name;
 use cardinal_package::{
     package::SCHEMA,
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 use cardinal_schema_sql::{
     self as schema_sql, Statement,
@@ -15,14 +15,14 @@ use cardinal_schema_sql::{
 
 /// Why a plugin has no database.
 #[derive(Debug)]
-pub enum ProvisionError {
+pub(crate) enum ProvisionError {
     Refused(Refusal),
     /// Trying again may help.
     Unavailable(String),
 }
 
 /// Brings roles and schema in line with the package that has this content hash.
-pub async fn provision(
+pub(crate) async fn provision(
     supervisor: &SupervisorLink,
     plugin: &str,
     sha256: &str,

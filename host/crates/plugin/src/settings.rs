@@ -13,7 +13,7 @@ use cardinal_base::{
 };
 use cardinal_package::{
     manifest::defaults,
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 
 pub(crate) mod quoted;

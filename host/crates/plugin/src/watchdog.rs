@@ -123,7 +123,7 @@ impl Watchdog {
 
     /// A poll on this thread of the core, until what this gives is dropped. `None` when all threads
     /// but one are polling plugins, unless `anyway`.
-    pub(crate) fn poll_here(&self, ctx: CtxId, handler: u32, anyway: bool) -> Option<Polling<'_>> {
+    pub(crate) fn poll_here(&self, ctx: CtxId, handler: u32, anyway: bool) -> Option<PollGuard<'_>> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static HOME: usize = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -131,7 +131,7 @@ impl Watchdog {
         let shared = &*self.shared;
         let home = HOME.try_with(|home| *home).unwrap_or(SLOTS);
         let Some(CachePadded(slot)) = shared.slots.get(home) else {
-            return anyway.then(Polling::unwatched);
+            return anyway.then(PollGuard::unwatched);
         };
         let CachePadded(group) = &shared.groups[home % shared.groups.len()];
         // In one order with `sleep`: either it sees this poll, or this sees it asleep.
@@ -140,7 +140,7 @@ impl Watchdog {
             return None;
         }
         self.wake();
-        Some(Polling { slot: slot.begin(ctx, handler).then_some(slot), group: Some(group) })
+        Some(PollGuard { slot: slot.begin(ctx, handler).then_some(slot), group: Some(group) })
     }
 
     /// A slot for a lane's thread, to be called on it.
@@ -152,11 +152,11 @@ impl Watchdog {
     }
 
     /// A poll on a lane's thread.
-    pub(crate) fn poll_on_plugin_thread<'s>(&self, slot: &'s Slot, ctx: CtxId, handler: u32) -> Polling<'s> {
+    pub(crate) fn poll_on_plugin_thread<'s>(&self, slot: &'s Slot, ctx: CtxId, handler: u32) -> PollGuard<'s> {
         let begun = slot.begin(ctx, handler);
         std::sync::atomic::fence(Ordering::SeqCst); // as in `poll_here`
         self.wake();
-        Polling { slot: begun.then_some(slot), group: None }
+        PollGuard { slot: begun.then_some(slot), group: None }
     }
 
     /// How many threads plugins block right now: the core's, and their own.
@@ -179,18 +179,18 @@ impl Drop for Watchdog {
 }
 
 /// A poll under way; see [`Watchdog::poll_here`].
-pub struct Polling<'w> {
+pub struct PollGuard<'w> {
     slot: Option<&'w Slot>,
     group: Option<&'w Group>,
 }
 
-impl Polling<'_> {
+impl PollGuard<'_> {
     fn unwatched() -> Self {
         Self { slot: None, group: None }
     }
 }
 
-impl Drop for Polling<'_> {
+impl Drop for PollGuard<'_> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot {
             slot.end();

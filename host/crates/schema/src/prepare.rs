@@ -50,7 +50,7 @@ pub enum SecretSource {
 
 /// What [`prepare`] leaves behind for the other processes.
 #[derive(Debug, Clone)]
-pub struct Prepared {
+pub struct PreparedDatabase {
     pub names: RoleNames,
     pub passwords: RolePasswords,
 }
@@ -73,7 +73,7 @@ pub struct Preparation {
 /// # Errors
 /// [`SettingsError`](cardinal_base::config::SettingsError) when the operator has to do something about it; else the
 /// server's trouble, see [`may_pass`].
-pub async fn prepare(login: &ConnectParams, secret: SecretSource) -> anyhow::Result<Prepared> {
+pub async fn prepare(login: &ConnectParams, secret: SecretSource) -> anyhow::Result<PreparedDatabase> {
     let names = RoleNames::new(&login.dbname);
     Preparation { login: login.clone(), names, secret, migrations: migrate::COUNT, is_beside: false }.make().await
 }
@@ -89,7 +89,7 @@ enum PreparationLogin {
 impl Preparation {
     /// # Errors
     /// As [`prepare`].
-    pub async fn make(&self) -> anyhow::Result<Prepared> {
+    pub async fn make(&self) -> anyhow::Result<PreparedDatabase> {
         let races = Races::begin();
         loop {
             let made = match self.enter().await? {
@@ -97,7 +97,7 @@ impl Preparation {
                 PreparationLogin::Owner(client, passwords) => self.as_owner(client, passwords).await,
             };
             match made {
-                Ok(passwords) => return Ok(Prepared { names: self.names.clone(), passwords }),
+                Ok(passwords) => return Ok(PreparedDatabase { names: self.names.clone(), passwords }),
                 Err(error) => races.lost(error).await?,
             }
         }
@@ -287,7 +287,7 @@ impl Preparation {
             };
             match found {
                 Ok(found) => return Ok(found),
-                Err(error) if unsupported::is_said_with(&error, &SqlState::UNDEFINED_OBJECT) => {
+                Err(error) if unsupported::has_code(&error, &SqlState::UNDEFINED_OBJECT) => {
                     bail!("the database is empty: no host has used it yet");
                 }
                 Err(error) => races.lost(error).await?,

@@ -93,10 +93,10 @@ pub struct App {
 }
 
 /// A row of the table of routes.
-pub type Route = router::Route<App>;
+pub(crate) type Route = router::Route<App>;
 
 /// What a worker is built of, beside its settings.
-pub struct Parts {
+pub(crate) struct Parts {
     pub pools: Pools,
     pub clock: Clock,
     pub link: SupervisorLink,

@@ -20,7 +20,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri, header};
 
-pub use self::{
+pub(crate) use self::{
     body::{Body, Exact, ExactPatch, Json, JsonBody, MaybeJson, MergePatch, NoBody, Patch, RawBody, Reads},
     credential::{Credential, RECHECK_RIGHTS},
     entity_tag::{if_match, names_version, with_etag},

@@ -1,16 +1,16 @@
 //! HTTP without a framework: bodies, replies, errors, what a path may look like.
 
-pub mod assets;
-pub mod body;
-pub mod compression;
-pub mod cors;
-pub mod entity_tag;
+pub(crate) mod assets;
+pub(crate) mod body;
+pub(crate) mod compression;
+pub(crate) mod cors;
+pub(crate) mod entity_tag;
 pub mod error;
-pub mod forwarded;
-pub mod host;
-pub mod paced;
+pub(crate) mod forwarded;
+pub(crate) mod host;
+pub(crate) mod paced;
 pub mod path;
-pub mod problem;
-pub mod rate_limit;
-pub mod reply;
-pub mod request_body;
+pub(crate) mod problem;
+pub(crate) mod rate_limit;
+pub(crate) mod reply;
+pub(crate) mod request_body;

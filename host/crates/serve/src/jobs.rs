@@ -5,15 +5,15 @@
 //! that was killed, or hangs and comes back, counts nothing twice. Bulk actions are gone on with by whoever takes the
 //! lease over; an import, whose body went down with its host, is marked as interrupted.
 
-pub mod bulk;
+pub(crate) mod bulk;
 mod bulk_steps;
-pub mod import;
-pub mod plugin;
-pub mod request;
+pub(crate) mod import;
+pub(crate) mod plugin;
+pub(crate) mod request;
 mod schedule;
 mod step;
 mod tool;
-pub mod view;
+pub(crate) mod view;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -79,7 +79,7 @@ pub struct Jobs {
 
 /// How the running of a job ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     Done,
     /// It can't go on; the reason for its starter.
     Failed(String),
@@ -324,7 +324,7 @@ fn may_pass(error: &ApiError) -> bool {
 
 /// Why a step was not counted; its transaction must not be committed.
 #[derive(Debug)]
-pub enum StepError {
+pub(crate) enum StepError {
     /// The job is another process's by now, or over, or not where the step began.
     Lost,
     Error(ApiError),

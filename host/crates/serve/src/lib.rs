@@ -3,21 +3,21 @@
 //! What is absent: SQL, which `cardinal-store` holds, and whatever needs the owner of the database.
 
 pub mod api;
-pub mod app;
+mod app;
 pub mod audit;
-pub mod audit_action;
-pub mod call;
+mod audit_action;
+mod call;
 pub mod check;
-pub mod client_errors;
+mod client_errors;
 pub mod http;
-pub mod jobs;
+mod jobs;
 pub mod lifecycle;
-pub mod mcp;
-pub mod openapi;
-pub mod pages;
-pub mod pictures;
-pub mod proxy;
-pub mod request;
+mod mcp;
+mod openapi;
+mod pages;
+mod pictures;
+mod proxy;
+mod request;
 pub mod router;
-pub mod server;
-pub mod tls;
+mod server;
+mod tls;

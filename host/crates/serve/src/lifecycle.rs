@@ -38,7 +38,7 @@ use cardinal_observe::log::Log;
 use cardinal_plugin_host::{probe::Prober, settings};
 
 /// How long to wait before the database is tried again at start.
-const RETRY_EVERY: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// What streams that never end by themselves are left of the grace period, to say goodbye in.
 const STREAM_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -180,7 +180,7 @@ async fn prepare(app: Arc<App>, link: SupervisorLink) {
             Some(error) => log_failure!(error, "failed to look for the first user"),
             None => tracing::warn!(error = format!("{error:#}"), "failed to create the first user"),
         }
-        tokio::time::sleep(RETRY_EVERY).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
     budget_lease::exchange(&app.limits, &app.pools.core, app.host_id).await; // before the first call is counted
     if let Err(error) = app.proxy_routes.read(&app.pools.core, &app.proxy).await {

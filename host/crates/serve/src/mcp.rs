@@ -5,7 +5,7 @@ mod batch;
 mod calls;
 mod card_resource;
 mod client;
-pub mod confirmation;
+pub(crate) mod confirmation;
 mod core_tools;
 mod exact_content;
 mod exports;
@@ -37,7 +37,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{calls::Calls, core_tools::Cards, exports::Exports, server::Services, visit::Visit};
+pub(crate) use self::{calls::Calls, core_tools::Cards, exports::Exports, server::Services, visit::Visit};
 
 use self::{
     heartbeat::TimedAnswer,

@@ -12,7 +12,7 @@ mod shared;
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-pub use self::{
+pub(crate) use self::{
     documents::{DocumentBody, Documents},
     foreign::{Foreign, PluginOperation},
     operation::Operation,

@@ -14,7 +14,7 @@ use cardinal_plugin_host::registry::Registry;
 const PLUGIN_FILES: &str = "/admin/assets/plugins/";
 
 /// The answer for a page or a file, `None` when the path is none.
-pub fn find<B>(plugins: &Registry, request: &Request<B>) -> Option<ApiResult<Reply>> {
+pub(crate) fn find<B>(plugins: &Registry, request: &Request<B>) -> Option<ApiResult<Reply>> {
     let path = request.uri().path();
     let is_page = path == "/" || path == "/admin" || path.starts_with("/admin/");
     if !is_page {

@@ -23,8 +23,8 @@ mod format;
 
 use cache::Cache;
 use fetch::Fetcher;
-pub use fetch::{MAX_BYTES, MAX_URL};
-pub use format::Format;
+pub(crate) use fetch::{MAX_BYTES, MAX_URL};
+pub(crate) use format::Format;
 
 /// Pictures that are read at once: with [`MAX_BYTES`] the bound of the memory that reading takes.
 const MAX_FETCHES: usize = 8;
@@ -98,7 +98,7 @@ pub struct Pictures {
 pub struct Busy;
 
 /// What became of an address; kept for a while, good or bad.
-pub type Outcome = Result<Arc<Picture>, Arc<PictureError>>;
+pub(crate) type Outcome = Result<Arc<Picture>, Arc<PictureError>>;
 
 impl Pictures {
     /// `opened` are the private networks that pictures may be read from.

@@ -1,10 +1,10 @@
 //! The HTTP proxy: what is none of our own paths goes to the upstream whose prefix covers it. Bodies are streamed both
 //! ways; what crosses and what does not is said in `headers.rs`.
 
-pub mod body;
-pub mod headers;
-pub mod stored;
-pub mod table;
+pub(crate) mod body;
+pub(crate) mod headers;
+pub(crate) mod stored;
+pub(crate) mod table;
 mod tunnel;
 mod upstream;
 
@@ -316,7 +316,7 @@ impl Proxy {
 /// A change of protocol that the client asked for.
 struct Upgrade {
     protocol: HeaderValue,
-    place: tunnel::Place,
+    place: tunnel::TunnelPermit,
     client: OnUpgrade,
 }
 

@@ -16,7 +16,7 @@ use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 use http::{Request, Response, StatusCode};
 
 use self::target::Target;
-pub use self::{cx::Cx, unreadable::answer as unreadable};
+pub(crate) use self::{cx::Cx, unreadable::answer as unreadable};
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
@@ -29,7 +29,7 @@ use cardinal_observe::request_timing;
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// The other end of the connection.
     pub ip: IpAddr,
     pub listener_role: ListenerRole,
@@ -39,7 +39,7 @@ pub struct Peer {
 
 /// Why a connection has no place of its own: each of these has a request under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub(crate) enum Full {
     /// All connections that its address may have.
     Address,
     /// All connections of the listener.
@@ -65,7 +65,7 @@ const RETRY_CONNECTING: u32 = 1;
 
 /// What a listener is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListenerRole {
+pub(crate) enum ListenerRole {
     /// Everything.
     Whole,
     /// The public, where the admin API has a listener of its own.
@@ -82,7 +82,7 @@ pub enum ListenerRole {
 }
 
 /// From request to response. Nothing of the body is read before the caller is known.
-pub async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> Response<Body> {
+pub(crate) async fn serve(app: Arc<App>, peer: Peer, request: Request<RequestBody>) -> Response<Body> {
     let mut cx = Cx::begin(&app, checks::origin(&app, peer, &request), &request);
     let (outcome, timing) = request_timing::account(pin!(answer(&app, &mut cx, peer, request))).await;
     cx.note_refusal(&outcome);

@@ -42,7 +42,7 @@ use crate::{
     app::App,
     http::{body::Body, paced::WriteTimeout, request_body::RequestBody},
     request::{self, ListenerRole, Peer, RefusalHold},
-    tls::{Opening, Tls},
+    tls::{AcceptedStream, Tls},
 };
 use cardinal_control::{crash::descriptors, local_socket::HandoverReceiver};
 
@@ -58,7 +58,7 @@ const WRITE_STALL: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where connections come in, and what may be asked there.
-pub enum Listener {
+pub(crate) enum Listener {
     Tcp(TcpListener, ListenerRole, Option<Arc<Tls>>),
     /// Connections of the local socket, as the supervisor lets them in.
     Local(HandoverReceiver),
@@ -81,7 +81,7 @@ impl AsRawFd for Stream {
 }
 
 /// Serves until `stop`, then lets the requests in flight finish for at most `grace`.
-pub async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, grace: Duration) {
+pub(crate) async fn serve(app: Arc<App>, listener: Listener, stop: CancellationToken, grace: Duration) {
     let connections = Connections::new(app.config.http.trusted_proxies.clone(), Arc::clone(&app.limits));
     let mut server = http1::Builder::new();
     server.header_read_timeout(HEADER_TIMEOUT).max_headers(HEADER_COUNT).max_buf_size(HEADER_BYTES);
@@ -129,8 +129,8 @@ fn start(app: &Arc<App>, server: &http1::Builder, accepted: AcceptedConnection, 
         match stream {
             Stream::Tcp(stream) => connection(app, server, stream, peer, stop, slot).await,
             Stream::Tls(stream, tls) => match open_tls(&tls, stream, &mut slot, &stop).await {
-                Some(Opening::Encrypted(stream)) => connection(app, server, stream, peer, stop, slot).await,
-                Some(Opening::InClear(stream)) => {
+                Some(AcceptedStream::Encrypted(stream)) => connection(app, server, stream, peer, stop, slot).await,
+                Some(AcceptedStream::InClear(stream)) => {
                     peer.listener_role = ListenerRole::InClear;
                     connection(app, server, stream, peer, stop, slot).await;
                 }
@@ -147,7 +147,7 @@ async fn open_tls(
     stream: TcpStream,
     slot: &mut ConnectionSlot,
     stop: &CancellationToken,
-) -> Option<Opening> {
+) -> Option<AcceptedStream> {
     let mut opening = pin!(tls.open(stream));
     let opened = poll_fn(|cx| match opening.as_mut().poll(cx) {
         Poll::Pending => slot.poll_close(cx, false).map(|()| None),
@@ -267,7 +267,7 @@ impl Drop for ConnectionGuard {
 impl Listener {
     /// # Errors
     /// The descriptor is no socket that listens.
-    pub fn tcp(listener: OwnedFd, role: ListenerRole, tls: Option<Arc<Tls>>) -> io::Result<Self> {
+    pub(crate) fn tcp(listener: OwnedFd, role: ListenerRole, tls: Option<Arc<Tls>>) -> io::Result<Self> {
         let listener = std::net::TcpListener::from(listener);
         listener.set_nonblocking(true)?;
         Ok(Self::Tcp(TcpListener::from_std(listener)?, role, tls))
@@ -275,7 +275,7 @@ impl Listener {
 
     /// # Errors
     /// The descriptor is no socket.
-    pub fn local(handed: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn local(handed: OwnedFd) -> io::Result<Self> {
         Ok(Self::Local(HandoverReceiver::new(handed, rustix::process::getppid())?))
     }
 }

@@ -30,7 +30,7 @@ const EXPIRY_REPEAT: time::Duration = time::Duration::DAY;
 const HANDSHAKE_RECORD: u8 = 22;
 
 /// How a connection to a TLS listener begins.
-pub enum Opening {
+pub enum AcceptedStream {
     Encrypted(Box<TlsStream<TcpStream>>),
     /// It speaks HTTP in clear.
     InClear(TcpStream),
@@ -70,18 +70,18 @@ impl Tls {
     ///
     /// # Errors
     /// The client has gone, is too slow or speaks no TLS that is spoken here.
-    pub async fn open(&self, stream: TcpStream) -> io::Result<Opening> {
+    pub async fn open(&self, stream: TcpStream) -> io::Result<AcceptedStream> {
         let opening = async {
             let mut first = [0];
             if stream.peek(&mut first).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             if first[0] != HANDSHAKE_RECORD {
-                return Ok(Opening::InClear(stream));
+                return Ok(AcceptedStream::InClear(stream));
             }
             let acceptor = self.acceptor(Instant::now()).await;
             let acceptor = acceptor.ok_or_else(|| io::Error::other("there is no certificate"))?;
-            Ok(Opening::Encrypted(Box::new(acceptor.accept(stream).await?)))
+            Ok(AcceptedStream::Encrypted(Box::new(acceptor.accept(stream).await?)))
         };
         tokio::time::timeout(HANDSHAKE_TIMEOUT, opening).await?
     }

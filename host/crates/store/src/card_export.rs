@@ -21,14 +21,14 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL 
                      SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_sort = off; SET LOCAL statement_timeout = 0";
 
 /// Cards that are being read. The server sends no faster than they are taken, and stops when this is dropped.
-pub struct Rows {
+pub(crate) struct Rows {
     rows: Pin<Box<RowStream>>,
     /// Closed at the end and not given back: it may be in the middle of a result.
     _client: ClientWrapper,
 }
 
 impl Rows {
-    pub async fn open(pool: &Pool, filter: &Filter, ids: Option<Vec<Uuid>>) -> Result<Self, StoreError> {
+    pub(crate) async fn open(pool: &Pool, filter: &Filter, ids: Option<Vec<Uuid>>) -> Result<Self, StoreError> {
         let client = pool.get().await?.detach();
         client.batch_execute(BEGIN).await?;
         let mut query = Conditions::from_filter(filter);
@@ -41,7 +41,7 @@ impl Rows {
     }
 
     /// The next card; none at the end.
-    pub async fn next(&mut self) -> Result<Option<Card>, StoreError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Card>, StoreError> {
         let row = self.rows.next().await.transpose()?;
         Ok(row.as_ref().map(from_row))
     }

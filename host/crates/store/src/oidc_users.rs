@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::users::{self, User};
 use crate::error::StoreError;
-use cardinal_base::hex::hex;
+use cardinal_base::{hex::hex, printable::turns_line};
 
 /// Characters of a name that a provider gives; the suffix that makes it unique comes on top, and the column takes 120.
 const MAX_NAME: usize = 100;
@@ -53,12 +53,8 @@ async fn insert(transaction: &Transaction<'_>, issuer: &str, subject: &str, name
 /// A provider's name as it may stand in a list: bounded, in one line, without characters that change how the rest
 /// of the line reads.
 fn readable(name: &str) -> String {
-    let invisible = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-            || matches!(c, '\u{ad}' | '\u{feff}')
-    };
-    let kept: String = name.chars().filter(|c| !invisible(*c)).take(MAX_NAME).collect();
+    let is_kept = |c: &char| !turns_line(*c) && *c != '\u{ad}';
+    let kept: String = name.chars().filter(is_kept).take(MAX_NAME).collect();
     kept.trim().to_owned()
 }
 

@@ -17,12 +17,14 @@ use crate::{
     tls::TlsSource,
 };
 use cardinal_base::clock::Clock;
-use cardinal_control::link::{ProvisionRequest, TlsReading, ToSupervisor, ToWorker};
+use cardinal_control::link::{
+    FirstLogin, PluginDatabase, ProvisionFault, ProvisionRequest, TlsReading, ToSupervisor, ToWorker,
+};
 
 /// Packages that need not be tried again; far more than a host has.
 const MAX_PROBED: usize = 1_000;
 
-pub struct ControlService {
+pub(crate) struct ControlService {
     pub clock: Clock,
     pub crashes: Crashes,
     /// A worker has answered on the public socket, so that it counts when one does not.
@@ -79,12 +81,7 @@ impl ControlService {
     pub(crate) fn serve(&mut self, message: ToSupervisor, outbox: &mpsc::Sender<ToWorker>) {
         match message {
             ToSupervisor::Alive => {}
-            ToSupervisor::Ready { first_login } => {
-                tracing::info!("the worker is ready");
-                self.announcement.print_to_terminal();
-                let (announcement, first) = (self.announcement.clone(), self.first_password.clone());
-                spawn_blocking(move || announcement.ready(first_login.and_then(|login| first.look(&login)).as_deref()));
-            }
+            ToSupervisor::Ready { first_login } => self.announce(first_login),
             ToSupervisor::FirstLogin(login) => {
                 let first = self.first_password.clone();
                 spawn_blocking(move || drop(first.look(&login)));
@@ -100,26 +97,21 @@ impl ControlService {
             }
             ToSupervisor::Blocked { crash } => drop(self.crashes.add(*crash)),
             ToSupervisor::ReadLock { id } => {
-                let files = self.files.clone();
-                let read = spawn_blocking(move || files.read_lock());
+                let read = self.with_files(Files::read_lock);
                 answer(outbox, async move { ToWorker::Lock { id, lock: finished(read).await } });
             }
             ToSupervisor::WriteLock { id, lock } => {
-                let files = self.files.clone();
-                let write = spawn_blocking(move || files.write_lock(&lock));
+                let write = self.with_files(move |files| files.write_lock(&lock));
                 answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
-            }
-            ToSupervisor::ReadTls { id } => {
-                let source = Arc::clone(&self.tls);
-                let read = spawn_blocking(move || source.read());
-                let broken = |error: JoinError| TlsReading { pair: None, problem: Some(error.to_string()) };
-                answer(outbox, async move { ToWorker::Tls { id, tls: read.await.unwrap_or_else(broken) } });
             }
             ToSupervisor::BootstrapPassword { id, password } => {
                 self.announcement.made_up(password.clone());
-                let files = self.files.clone();
-                let write = spawn_blocking(move || files.bootstrap_password(password.as_ref()));
+                let write = self.with_files(move |files| files.bootstrap_password(password.as_ref()));
                 answer(outbox, async move { ToWorker::Written { id, result: finished(write).await } });
+            }
+            ToSupervisor::ReadTls { id } => {
+                let read = self.read_tls();
+                answer(outbox, async move { ToWorker::Tls { id, tls: read.await } });
             }
             ToSupervisor::Purge { id, plugin } => {
                 self.requested.retain(|request| request.plugin != plugin);
@@ -127,16 +119,45 @@ impl ControlService {
                 answer(outbox, async move { ToWorker::Purged { id, result: provisioner.purge(&plugin).await } });
             }
             ToSupervisor::Provision { id, request } => {
-                let known =
-                    if self.requested.insert(request.clone()) { self.provisioner.recall(&request) } else { None };
-                let provisioner = self.provisioner.clone();
-                answer(outbox, async move {
-                    let result = match known {
-                        Some(database) => Ok(database),
-                        None => provisioner.provision(&request).await,
-                    };
-                    ToWorker::Provisioned { id, result }
-                });
+                let provision = self.provision(request);
+                answer(outbox, async move { ToWorker::Provisioned { id, result: provision.await } });
+            }
+        }
+    }
+
+    /// That the worker serves, and the first user's password while it is valid.
+    fn announce(&mut self, first_login: Option<FirstLogin>) {
+        tracing::info!("the worker is ready");
+        self.announcement.print_to_terminal();
+        let (announcement, first) = (self.announcement.clone(), self.first_password.clone());
+        spawn_blocking(move || announcement.ready(first_login.and_then(|login| first.look(&login)).as_deref()));
+    }
+
+    fn with_files<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Files) -> io::Result<T> + Send + 'static,
+    ) -> JoinHandle<io::Result<T>> {
+        let files = self.files.clone();
+        spawn_blocking(move || work(&files))
+    }
+
+    fn read_tls(&self) -> impl Future<Output = TlsReading> + Send + use<> {
+        let source = Arc::clone(&self.tls);
+        let read = spawn_blocking(move || source.read());
+        let broken = |error: JoinError| TlsReading { pair: None, problem: Some(error.to_string()) };
+        async move { read.await.unwrap_or_else(broken) }
+    }
+
+    fn provision(
+        &mut self,
+        request: ProvisionRequest,
+    ) -> impl Future<Output = Result<PluginDatabase, ProvisionFault>> + Send + use<> {
+        let known = if self.requested.insert(request.clone()) { self.provisioner.recall(&request) } else { None };
+        let provisioner = self.provisioner.clone();
+        async move {
+            match known {
+                Some(database) => Ok(database),
+                None => provisioner.provision(&request).await,
             }
         }
     }

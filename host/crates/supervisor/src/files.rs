@@ -13,14 +13,14 @@ use cardinal_package::trust::Lock;
 
 /// Where they are, and whether the lock may be written.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub(crate) struct Files {
     lock: PathBuf,
     trust: Trust,
     bootstrap_password: PathBuf,
 }
 
 impl Files {
-    pub fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
             lock: config.plugins.lock_file.clone(),
             trust: config.plugins.trust,
@@ -30,13 +30,13 @@ impl Files {
 
     /// # Errors
     /// As the system reports them; the lock is damaged.
-    pub fn read_lock(&self) -> io::Result<String> {
+    pub(crate) fn read_lock(&self) -> io::Result<String> {
         Ok(serde_json::to_string(&Lock::load(&self.lock)?)?)
     }
 
     /// # Errors
     /// As the system reports them; the lock is the operator's alone, or this is none.
-    pub fn write_lock(&self, lock: &str) -> io::Result<()> {
+    pub(crate) fn write_lock(&self, lock: &str) -> io::Result<()> {
         if self.trust != Trust::Record {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "PLUGIN_TRUST is not record"));
         }
@@ -47,7 +47,7 @@ impl Files {
     ///
     /// # Errors
     /// As the system reports them.
-    pub fn bootstrap_password(&self, password: Option<&Secret>) -> io::Result<()> {
+    pub(crate) fn bootstrap_password(&self, password: Option<&Secret>) -> io::Result<()> {
         match password {
             Some(password) => secret_file::write(&self.bootstrap_password, password.expose()),
             None => match fs::remove_file(&self.bootstrap_password) {

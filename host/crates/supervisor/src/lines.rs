@@ -10,19 +10,19 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// Lines of bounded length. A call that is cut short goes on where it was.
 #[derive(Debug)]
-pub struct Lines<R> {
+pub(crate) struct Lines<R> {
     from: BufReader<R>,
     line: Vec<u8>,
     cut: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub fn new(from: R) -> Self {
+    pub(crate) fn new(from: R) -> Self {
         Self { from: BufReader::with_capacity(BUFFER_BYTES, from), line: Vec::new(), cut: false }
     }
 
     /// The next one, without its end; `None` once there is no more.
-    pub async fn next(&mut self) -> Option<String> {
+    pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
             let read = self.from.fill_buf().await.ok()?;
             if read.is_empty() {
@@ -53,14 +53,14 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
 /// Lines at once, and in a second from then on.
 #[derive(Debug, Clone, Copy)]
-pub struct Rate {
+pub(crate) struct Rate {
     pub burst: f64,
     pub per_second: f64,
 }
 
 /// A token bucket for lines.
 #[derive(Debug)]
-pub struct Bucket {
+pub(crate) struct Bucket {
     rate: Rate,
     tokens: f64,
     filled: Instant,
@@ -68,12 +68,12 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    pub fn new(rate: Rate, now: Instant) -> Self {
+    pub(crate) fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, tokens: rate.burst, filled: now, dropped: 0 }
     }
 
     /// Whether this line is logged; one that is not is counted.
-    pub fn admit(&mut self, now: Instant) -> bool {
+    pub(crate) fn admit(&mut self, now: Instant) -> bool {
         self.admit_many(1, now)
     }
 

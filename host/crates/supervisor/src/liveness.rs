@@ -76,7 +76,7 @@ async fn ask(address: SocketAddr) -> std::io::Result<bool> {
 }
 
 /// How a process that does not answer stands.
-pub fn standstill(process: Option<u32>) -> WorkerStall {
+pub(crate) fn standstill(process: Option<u32>) -> WorkerStall {
     let stat = process.and_then(|id| std::fs::read_to_string(format!("/proc/{id}/stat")).ok());
     // The name before it may hold anything, blanks and brackets too.
     let state = stat.as_deref().and_then(|stat| stat.rsplit_once(") ")).and_then(|(_, rest)| rest.chars().next());

@@ -24,7 +24,7 @@ use cardinal_observe::log::{LineCheck, channel};
 
 /// Of standard output and error together.
 const RATE: Rate = Rate { burst: 200.0, per_second: 50.0 };
-const REPORT_EVERY: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// What is asked for; the kernel may give less.
 const PIPE_BYTES: usize = 1 << 20;
 /// What a worker that has ended still had in its pipes is there by then. A process that a plugin left behind may hold
@@ -33,14 +33,14 @@ const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The readers of one worker's pipes.
 #[derive(Debug)]
-pub struct Output {
+pub(crate) struct Output {
     log: Option<oneshot::Receiver<()>>,
     printed: Option<JoinHandle<()>>,
 }
 
 /// The worker's ends.
 #[derive(Debug)]
-pub struct Ends {
+pub(crate) struct Ends {
     pub log: OwnedFd,
     pub stdout: Stdio,
     pub stderr: Stdio,
@@ -51,7 +51,7 @@ impl Output {
     ///
     /// # Errors
     /// The system has no sockets, pipes or threads left.
-    pub fn start(observe: &Observe) -> io::Result<(Self, Ends)> {
+    pub(crate) fn start(observe: &Observe) -> io::Result<(Self, Ends)> {
         let (log_reader, log_writer) = channel::channel()?;
         let check = LineCheck::new(observe);
         let (printed_reader, printed_writer) = pipe_pair()?;
@@ -78,7 +78,7 @@ impl Output {
     }
 
     /// Waits until the last lines of a worker that has ended are written.
-    pub async fn finish(&mut self) {
+    pub(crate) async fn finish(&mut self) {
         let (log, printed) = (self.log.take(), self.printed.take());
         let log = async {
             if let Some(log) = log {
@@ -107,7 +107,7 @@ fn pipe_pair() -> io::Result<(PipeReader, PipeWriter)> {
 
 async fn log_lines(mut lines: Lines<pipe::Receiver>) {
     let mut bucket = Bucket::new(RATE, Instant::now());
-    let mut report = tokio::time::interval(REPORT_EVERY);
+    let mut report = tokio::time::interval(REPORT_INTERVAL);
     loop {
         tokio::select! {
             line = lines.next() => {

@@ -46,13 +46,13 @@ use cardinal_package::kept;
 use cardinal_schema::{
     plugin_schema::review,
     pooler,
-    prepare::{self, Prepared},
+    prepare::{self, PreparedDatabase},
     session_watch,
 };
 
 const MIN_TOKEN_SECRET_BYTES: usize = 32;
 const DATABASE_RETRY: Duration = Duration::from_secs(2);
-const DATABASE_WAIT_LOGGED_EVERY: Duration = Duration::from_secs(30);
+const DATABASE_WAIT_LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Serves until SIGTERM or SIGINT.
 ///
@@ -239,7 +239,7 @@ async fn database(
 }
 
 /// Also whether plugins' connections can be given their settings at the start.
-async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyhow::Result<(Prepared, bool)> {
+async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyhow::Result<(PreparedDatabase, bool)> {
     let secret = secret_source(config, data.path())?;
     let dir = SocketDir::open(&login.host, login.port).context("opening the database's socket folder")?;
     let reachable = login.clone().through(&dir);
@@ -251,7 +251,7 @@ async fn prepare(config: &Config, data: &DataDir, login: &ConnectParams) -> anyh
                 return Ok((prepared, start_options));
             }
             Err(error) if prepare::may_pass(&error) => {
-                if logged.is_none_or(|at| at.elapsed() >= DATABASE_WAIT_LOGGED_EVERY) {
+                if logged.is_none_or(|at| at.elapsed() >= DATABASE_WAIT_LOG_INTERVAL) {
                     logged = Some(Instant::now());
                     let (error, seconds) = (format!("{error:#}"), started.elapsed().as_secs());
                     tracing::warn!(error, seconds, "waiting for the database: start it, or correct DATABASE_URL");
@@ -274,7 +274,7 @@ async fn review_schemas(job: Job) {
     }
 }
 
-async fn start_options(config: &Config, login: &ConnectParams, prepared: &Prepared) -> anyhow::Result<bool> {
+async fn start_options(config: &Config, login: &ConnectParams, prepared: &PreparedDatabase) -> anyhow::Result<bool> {
     if config.database.url.is_none() {
         return Ok(true); // the private server has no pooler
     }
@@ -286,7 +286,7 @@ async fn start_options(config: &Config, login: &ConnectParams, prepared: &Prepar
     Ok(taken && config.database.prepared)
 }
 
-fn job(config: &Config, login: &ConnectParams, prepared: &Prepared, start_options: bool) -> Job {
+fn job(config: &Config, login: &ConnectParams, prepared: &PreparedDatabase, start_options: bool) -> Job {
     let provision = prepared.names.provision();
     Job {
         task: Task::Purge { plugin: String::new() }, // a place for the task of each process
@@ -305,7 +305,7 @@ fn worker_start(
     mut config: Config,
     account: Option<Account>,
     login: &ConnectParams,
-    prepared: &Prepared,
+    prepared: &PreparedDatabase,
     data: &DataDir,
     listeners: Vec<ListenerUse>,
 ) -> anyhow::Result<WorkerStart> {

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Below `DATA_DIR`.
-pub const FOLDER: &str = "plugin-tmp";
+pub(crate) const FOLDER: &str = "plugin-tmp";
 /// Folders in folders that are removed. A plugin can make more than a stack or open files are enough for.
 const MAX_DEPTH: usize = 64;
 
@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 64;
 ///
 /// # Errors
 /// The folder cannot be made, or something else is there.
-pub fn make_empty(path: &Path) -> anyhow::Result<()> {
+pub(crate) fn make_empty(path: &Path) -> anyhow::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_dir() => bail!("{} is not a folder: move it away", path.display()),
         Ok(_) => {

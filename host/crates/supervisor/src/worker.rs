@@ -49,7 +49,7 @@ const MAX_SILENT_TICKS: u32 = 20;
 const TICK: Duration = Duration::from_secs(1);
 
 /// One life of the worker.
-pub struct Worker {
+pub(crate) struct Worker {
     child: Child,
     from: Inbox,
     outbox: mpsc::Sender<ToWorker>,
@@ -69,7 +69,7 @@ impl Worker {
     ///
     /// # Errors
     /// The process cannot be started or ended before it had listened.
-    pub async fn start(
+    pub(crate) async fn start(
         launcher: &Launcher,
         account: Option<Account>,
         start: &WorkerStart,
@@ -183,7 +183,12 @@ impl Worker {
     }
 
     /// Tells the worker to finish, and waits for it as long as it may take. `stop_now` cuts the wait short.
-    pub async fn drain(mut self, control: &mut ControlService, grace: Duration, stop_now: impl Future<Output = ()>) {
+    pub(crate) async fn drain(
+        mut self,
+        control: &mut ControlService,
+        grace: Duration,
+        stop_now: impl Future<Output = ()>,
+    ) {
         let _ = self.outbox.send(ToWorker::Drain).await;
         self.draining = true;
         tokio::select! {

@@ -22,14 +22,14 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 /// Tokens of the bucket are KiB of lines begun, mostly one a line. A core answers fewer requests than that.
 const TOKENS_PER_CORE: u32 = 100_000;
 const TOKEN_BYTES: usize = 1 << 10;
-const REPORT_EVERY: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads until the last writer has ended, and waits for `to` as long as it takes.
 ///
 /// # Errors
 /// The descriptor is no socket.
-pub fn pass_on<W: Write>(from: &OwnedFd, to: impl Fn() -> W, check: LineCheck) -> io::Result<()> {
-    sockopt::set_socket_timeout(from, sockopt::Timeout::Recv, Some(REPORT_EVERY))?;
+pub(crate) fn pass_on<W: Write>(from: &OwnedFd, to: impl Fn() -> W, check: LineCheck) -> io::Result<()> {
+    sockopt::set_socket_timeout(from, sockopt::Timeout::Recv, Some(REPORT_INTERVAL))?;
     let mut log = WorkerLog::new(check, rate(), Instant::now());
     let mut reported = Instant::now();
     // One more than a message has, by which a longer one is known.
@@ -44,7 +44,7 @@ pub fn pass_on<W: Write>(from: &OwnedFd, to: impl Fn() -> W, check: LineCheck) -
         // A closed standard error is no reason to let the worker wait.
         let _ = to().write_all(&log.passed);
         log.passed.clear();
-        if reported.elapsed() >= REPORT_EVERY {
+        if reported.elapsed() >= REPORT_INTERVAL {
             reported = Instant::now();
             log.report();
         }
@@ -263,7 +263,10 @@ mod tests {
         log.take(&[b"L", (line("x") + "\n").repeat(400).as_bytes()].concat(), start);
         assert_eq!(log.passed.iter().filter(|byte| **byte == b'\n').count(), 10);
         assert_eq!((log.bucket.take_dropped(), log.refused), (390, 0));
-        log.take(&[b"L", (line(&"x".repeat(5 * TOKEN_BYTES)) + "\n").as_bytes()].concat(), start + REPORT_EVERY / 10);
+        log.take(
+            &[b"L", (line(&"x".repeat(5 * TOKEN_BYTES)) + "\n").as_bytes()].concat(),
+            start + REPORT_INTERVAL / 10,
+        );
         assert_eq!(log.bucket.take_dropped(), 1, "a long line counts as several");
     }
 }

@@ -13,7 +13,7 @@ use cardinal_database::{connect::ConnectParams, roles::plugin_schema_name};
 use cardinal_schema::{
     dump,
     plugin_schema::{LockLimits, SCHEMA_TIMEOUT, Step, StepError},
-    prepare::Prepared,
+    prepare::PreparedDatabase,
 };
 
 /// How long the rows of a plugin may be held against its own checks; what is not done then stays NOT VALID.
@@ -29,7 +29,7 @@ impl Restore<'_> {
         plugin: &Plugin,
         members: &mut Members<'_>,
         provisioner: &ConnectParams,
-        prepared: &Prepared,
+        prepared: &PreparedDatabase,
     ) -> anyhow::Result<()> {
         let mut refused = None;
         for (index, version) in plugin.steps.iter().enumerate() {
@@ -148,7 +148,7 @@ pub(super) fn step<'a>(
     version: &'a str,
     schema_sql: &'a str,
     provisioner: &'a ConnectParams,
-    prepared: &'a Prepared,
+    prepared: &'a PreparedDatabase,
 ) -> Step<'a> {
     Step {
         plugin,

@@ -8,7 +8,9 @@ use crate::cli::{
 use cardinal_base::config::DatabaseSettings;
 use cardinal_database::roles::RolePasswords;
 use cardinal_package::manifest::CONNECTIONS_DEFAULT;
-use cardinal_schema::plugin_schema::{LockLimits, SCHEMA_TIMEOUT, Step, catalog::Unknown, drop_object::DropOutcome};
+use cardinal_schema::plugin_schema::{
+    LockLimits, SCHEMA_TIMEOUT, Step, catalog::UnlistedObject, drop_object::DropOutcome,
+};
 use cardinal_serve::audit::AuditAction;
 
 /// Drop one object that a plugin's schema must not hold, such as a function of an older version
@@ -85,7 +87,7 @@ async fn list(direct: &Direct, passwords: &RolePasswords, plugin: &str) -> anyho
     Ok(())
 }
 
-fn advice(plugin: &str, unknown: &Unknown) -> String {
+fn advice(plugin: &str, unknown: &UnlistedObject) -> String {
     match unknown.object {
         Some(_) => {
             let object = shell_word(&plain(&unknown.to_string()));

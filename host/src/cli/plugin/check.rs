@@ -19,7 +19,7 @@ use crate::cli::{
 use cardinal_package::{
     manifest::Manifest,
     package::{self, Form, MANIFEST, Package},
-    state::Refusal,
+    refusal::Refusal,
 };
 use cardinal_plugin_host::{
     agreement,
@@ -101,7 +101,7 @@ pub(super) fn findings(seen: &Inspection, path: &Path, against: Option<&Version>
 pub(super) fn check_manifest(folder: &Path) -> anyhow::Result<()> {
     let file = folder.join(MANIFEST);
     let bytes = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
-    let findings = findings::of_manifest(&String::from_utf8_lossy(&bytes));
+    let findings = findings::from_manifest(&String::from_utf8_lossy(&bytes));
     let text: String = findings.iter().map(finding_text).collect();
     ensure!(findings.is_empty(), "a host would refuse {}\n{}", file.display(), text.trim_end());
     Ok(())

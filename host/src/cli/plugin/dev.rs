@@ -37,7 +37,7 @@ use crate::cli::{
     text::{plain, plain_lines, print_line},
 };
 use cardinal_base::config::ClientSettings;
-use cardinal_package::{manifest, state::Refusal};
+use cardinal_package::{manifest, refusal::Refusal};
 
 /// Of the crate: the host's data, plugins and log, and a key to it.
 const OWN_FOLDER: &str = "target/cardinal";
@@ -325,7 +325,7 @@ async fn any_card(client: &Client) -> anyhow::Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use cardinal_base::config::DEV_DATA_DIR;
-    use cardinal_package::state::Code;
+    use cardinal_package::refusal::Code;
 
     use super::*;
 

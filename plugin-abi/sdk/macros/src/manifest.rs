@@ -127,7 +127,7 @@ impl Faults {
             self.text(tool, "description", "a text that says what the tool does");
             if let Some(name) = self.text(tool, "name", "plugin_<name>_<action>") {
                 let node = tool.get("name").unwrap_or(tool);
-                self.own_name(node, name, plugin, ("tool", "action"));
+                self.own_name(node, name, plugin, "tool", "action");
                 if seen.contains(&name) {
                     self.add(node, format!("there are two tools of the name \"{name}\""));
                 }
@@ -145,13 +145,13 @@ impl Faults {
             self.text(prompt, "description", "a text that says what the prompt is good for");
             if let Some(name) = self.text(prompt, "name", "plugin_<name>_<prompt>") {
                 let node = prompt.get("name").unwrap_or(prompt);
-                self.own_name(node, name, plugin, ("prompt", "prompt"));
+                self.own_name(node, name, plugin, "prompt", "prompt");
             }
         }
     }
 
     /// A name that begins with the plugin's.
-    fn own_name(&mut self, node: &Node, name: &str, plugin: Option<&str>, (what, rest): (&str, &str)) {
+    fn own_name(&mut self, node: &Node, name: &str, plugin: Option<&str>, what: &str, rest: &str) {
         let Some(plugin) = plugin else { return }; // that is a fault already
         let prefix = format!("plugin_{}_", plugin.replace('-', "_"));
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';

@@ -9,7 +9,7 @@ use postgres_types::Type;
 
 use super::{
     row::Column,
-    types::{ColumnJson, Prepared},
+    types::{ColumnJson, PreparedJson},
 };
 use crate::{Error, Result};
 
@@ -27,7 +27,7 @@ pub(crate) struct Shape {
 impl Shape {
     fn read(description: &[u8]) -> Result<Self> {
         let malformed = |error| Error::internal(format!("the host's prepared statement: {error}"));
-        let prepared: Prepared = serde_json::from_slice(description).map_err(malformed)?;
+        let prepared: PreparedJson = serde_json::from_slice(description).map_err(malformed)?;
         let column = |column: ColumnJson| Ok(Column::new(column.name, column.of.build()?));
         Ok(Self {
             number: prepared.statement,

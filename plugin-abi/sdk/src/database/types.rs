@@ -8,7 +8,7 @@ use crate::{Error, Result};
 
 /// What `db_prepare` answers.
 #[derive(Deserialize)]
-pub(super) struct Prepared {
+pub(super) struct PreparedJson {
     pub(super) statement: u64,
     #[serde(default)]
     pub(super) params: Vec<TypeJson>,

@@ -15,7 +15,7 @@ pub(crate) const NAME: &str = "author";
 /// The first one builds the SDK.
 const FIRST_BUILD: Duration = Duration::from_secs(900);
 const EDIT_TIMEOUT: Duration = Duration::from_secs(60);
-const POLL_EVERY: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const LIVE: &str = " is live: edit → live ";
 
 /// An edit that is made again and again: a text of a file, and one that stands in its place every other time.
@@ -97,7 +97,7 @@ impl Dev {
                 return line.to_owned();
             }
             assert!(begun.elapsed() < timeout, "waited {timeout:?} in vain for {text:?}: {printed}");
-            std::thread::sleep(POLL_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -22,8 +22,7 @@ pub enum Execution {
 /// What becomes of a plugin whose calls go wrong again and again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(rename = "BreakerMode")]
-pub enum Breaking {
+pub enum BreakerMode {
     /// Its calls are refused for a while.
     #[default]
     On,
@@ -41,7 +40,7 @@ impl Word for Execution {
         &[("auto", Self::Auto), ("inline", Self::Inline), ("lane", Self::Lane)];
 }
 
-impl Word for Breaking {
+impl Word for BreakerMode {
     const WORDS: &'static [(&'static str, Self)] = &[("on", Self::On), ("observe", Self::Observe)];
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     paths::{self, Paths},
-    per_plugin::{Breaking, Execution, PerPlugin},
+    per_plugin::{BreakerMode, Execution, PerPlugin},
     plugin_networks::PluginNetworks,
     reader::{Reader, read_secret, switch},
 };
@@ -38,7 +38,7 @@ pub struct Plugins {
     /// Where each plugin's calls run.
     pub execution: PerPlugin<Execution>,
     /// What becomes of a plugin whose calls go wrong.
-    pub breaker: PerPlugin<Breaking>,
+    pub breaker: PerPlugin<BreakerMode>,
     /// Private networks that plugins reach through the host.
     pub networks: PluginNetworks,
     /// From `PLUGIN_SETTINGS_<NAME>`: the key is the name as in the variable, lower-cased; the value a JSON object.

@@ -76,7 +76,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         let overflow = signal == libc::SIGSEGV && !sent && address.abs_diff(at.stack) < STACK_REACH;
         let mut seen = if outside { flags::OUTSIDE } else { 0 };
         seen |= if overflow { flags::STACK } else { 0 };
-        write_down(shm, signal, seen, &at);
+        record_end(shm, signal, seen, &at);
     }
     // No image of this process's memory, with its secrets and its customers' data, goes anywhere.
     // SAFETY: takes a number.
@@ -112,11 +112,11 @@ extern "C" fn on_exit() {
     let Some(shm) = shm::mine() else { return };
     if shm.leaving.load(Ordering::SeqCst) == 0 {
         let here = AtomicU8::new(0);
-        write_down(shm, 0, flags::EXIT, &Registers { code: 0, stack: here.as_ptr() as usize });
+        record_end(shm, 0, flags::EXIT, &Registers { code: 0, stack: here.as_ptr() as usize });
     }
 }
 
-fn write_down(shm: &CrashShm, signal: c_int, seen: u32, at: &Registers) {
+fn record_end(shm: &CrashShm, signal: c_int, seen: u32, at: &Registers) {
     let end = &shm.end;
     if end.state.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed).is_err() {
         return; // another thread was first, or this one is being ended by what handled it first

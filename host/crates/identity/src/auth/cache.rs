@@ -16,10 +16,10 @@ use crate::error::AuthError;
 use cardinal_observe::shard::Counter;
 
 /// How long a finding is good while changes at other hosts are followed (see `crates/identity/src/auth/follow.rs`).
-pub(super) const FRESH: Duration = Duration::seconds(5);
+pub(super) const CACHE_TTL: Duration = Duration::seconds(5);
 /// How long while they are not: the bound within which a host that is cut off from the database stops trusting what it
 /// knows. It answers 503 then, never 401.
-pub(super) const FRESH_UNFOLLOWED: Duration = Duration::milliseconds(250);
+pub(super) const UNFOLLOWED_TTL: Duration = Duration::milliseconds(250);
 const SHARDS: usize = 16;
 /// Findings per shard; a full shard drops what is no longer fresh, then everything.
 const MAX_PER_SHARD: usize = 2_048;
@@ -97,7 +97,7 @@ impl Cache {
             return;
         }
         if shard.len() >= MAX_PER_SHARD {
-            shard.retain(|_, entry| now - entry.checked < FRESH);
+            shard.retain(|_, entry| now - entry.checked < CACHE_TTL);
         }
         if shard.len() >= MAX_PER_SHARD {
             shard.clear();
@@ -159,7 +159,7 @@ mod tests {
         at: OffsetDateTime,
         answer: Result<Resolution, AuthError>,
     ) -> Result<Resolution, AuthError> {
-        cache.get(&[7; 32], at, FRESH, || std::future::ready(answer)).await
+        cache.get(&[7; 32], at, CACHE_TTL, || std::future::ready(answer)).await
     }
 
     #[tokio::test]
@@ -182,8 +182,8 @@ mod tests {
         let outage = || Err(StoreError::Outage(anyhow::anyhow!("away")).into());
         find(&cache, AT, Ok(Resolution::Nobody)).await.unwrap();
         assert!(find(&cache, AT + Duration::seconds(4), outage()).await.is_ok());
-        let unfollowed = |at, answer| cache.get(&[7; 32], at, FRESH_UNFOLLOWED, || std::future::ready(answer));
-        for later in [FRESH_UNFOLLOWED, Duration::seconds(4)] {
+        let unfollowed = |at, answer| cache.get(&[7; 32], at, UNFOLLOWED_TTL, || std::future::ready(answer));
+        for later in [UNFOLLOWED_TTL, Duration::seconds(4)] {
             assert_eq!(unfollowed(AT + later, outage()).await.err().unwrap().code().status, 503);
         }
         assert!(find(&cache, AT - Duration::seconds(1), outage()).await.is_err(), "the clock was set back");
@@ -196,7 +196,7 @@ mod tests {
             cache.forget(|_| true); // a revocation that falls between the look-up and its answer
             Ok(Resolution::Nobody)
         };
-        cache.get(&[7; 32], AT, FRESH, load).await.unwrap();
+        cache.get(&[7; 32], AT, CACHE_TTL, load).await.unwrap();
         assert!(matches!(find(&cache, AT, Ok(Resolution::Revoked)).await.unwrap(), Resolution::Revoked));
     }
 

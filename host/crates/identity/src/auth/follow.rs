@@ -1,6 +1,6 @@
 //! Forgets callers whose rights have changed. Where the change was made that happens at once. Changes at other hosts
 //! are polled on a connection of its own, one query for all callers, ten times a second while somebody calls. A cached
-//! caller is trusted only while that goes on; otherwise it is looked up again after [`cache::FRESH_UNFOLLOWED`].
+//! caller is trusted only while that goes on; otherwise it is looked up again after [`cache::UNFOLLOWED_TTL`].
 
 use std::{
     collections::HashSet,
@@ -21,7 +21,7 @@ use cardinal_store::{
 };
 
 /// Time between two polls.
-const POLL_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a poll may take; then its connection is taken for lost.
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long cached callers are trusted after the last poll that was answered began.
@@ -29,7 +29,7 @@ const TRUST_TIME: Duration = Duration::from_millis(250);
 /// Without a call for this long, polling pauses.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 /// How often a call is noted; more would have all threads write to one cache line.
-const NOTE_EVERY: Duration = Duration::from_secs(1);
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How far this host has followed. Times are milliseconds since `started`; 0 is never.
 pub(super) struct Follower {
@@ -58,7 +58,7 @@ impl Follower {
     /// Notes a call; gives whether cached callers can be trusted for it.
     pub(super) fn is_current(&self) -> bool {
         let now = self.now();
-        if is_over(self.called.load(Ordering::Relaxed), now, NOTE_EVERY) {
+        if is_over(self.called.load(Ordering::Relaxed), now, NOTE_INTERVAL) {
             self.called.store(now, Ordering::Release);
             self.resume.notify_one();
         }
@@ -99,7 +99,7 @@ impl Auth {
             is_failing = true;
             // Readers of streams find out that their rights cannot be looked up.
             self.follower.changes.send_replace(());
-            tokio::time::sleep(POLL_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -116,7 +116,7 @@ impl Auth {
                 self.forget_changed(&changes);
             }
             self.follower.polled.store(polled_at, Ordering::Release);
-            tokio::time::sleep(POLL_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             while self.follower.is_idle() {
                 self.follower.resume.notified().await;
             }

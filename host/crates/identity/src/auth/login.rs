@@ -14,7 +14,7 @@ use cardinal_database::pool::Pool;
 use cardinal_store::{error::StoreError, login_failures::Subject, sessions::NewSession};
 
 /// A login that worked.
-pub struct Opened {
+pub struct SuccessfulLogin {
     pub token: String,
     pub expires_in: u64,
     pub user_id: Uuid,
@@ -49,7 +49,7 @@ pub async fn open(
     password: Secret,
     ip: IpAddr,
     agent: Option<&str>,
-) -> Result<Opened, LoginError> {
+) -> Result<SuccessfulLogin, LoginError> {
     let find = async || {
         let user = cardinal_store::users::by_login(pool, username).await?;
         let stored = user.as_ref().and_then(|user| user.password_hash.clone());
@@ -93,7 +93,7 @@ pub async fn open(
         expires: seconds(expires_at),
     };
     let (token, expires_in) = (auth.key_ring.mint(&claims), auth.token_ttl.as_secs());
-    Ok(Opened { token, expires_in, user_id: user.id, username: user.username })
+    Ok(SuccessfulLogin { token, expires_in, user_id: user.id, username: user.username })
 }
 
 /// Whether a password is right, of whom `find` finds with the hash that is stored; slowed down as [`super::throttle`]

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::line::{MAX_DEPTH, Style, is_deep, is_odd};
-use cardinal_base::config::Observe;
+use super::line::{MAX_DEPTH, Style, is_deep};
+use cardinal_base::{config::Observe, printable::turns_line};
 
 const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
 /// Targets of lines that the supervisor writes alone: what other processes print, and what it does itself.
@@ -99,7 +99,7 @@ fn is_target(text: &str) -> bool {
 
 /// Without characters that command a terminal or change how the rest reads: those stand as escapes in a line.
 fn is_plain(text: &str) -> bool {
-    text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) || !text.chars().any(is_odd)
+    text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) || !text.chars().any(turns_line)
 }
 
 #[cfg(test)]

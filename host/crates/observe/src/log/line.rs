@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use tracing::Level;
 
 use super::mask::{mask, mask_json};
-use cardinal_base::config::LogFormat;
+use cardinal_base::{config::LogFormat, printable::turns_line};
 
 /// Longer values are cut.
 const VALUE_LIMIT: usize = 16 << 10;
@@ -135,7 +135,7 @@ impl<'b> Line<'b> {
                 let plain = serde_json::Value::Object(object).to_string();
                 // Outside of its texts it has no such characters, and there an escape is as good.
                 for c in plain.chars() {
-                    if is_odd(c) { unicode(self.out, c) } else { self.out.push(c) }
+                    if turns_line(c) { unicode(self.out, c) } else { self.out.push(c) }
                 }
             }
             _ => self.text(name, &value),
@@ -181,12 +181,6 @@ fn cut(text: &str) -> &str {
     if text.len() <= VALUE_LIMIT { text } else { &text[..text.floor_char_boundary(VALUE_LIMIT)] }
 }
 
-/// Control characters, and what changes how the rest of a line reads.
-pub(super) fn is_odd(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
 /// With `quoted`, so that the text can stand between quotes.
 fn escape(out: &mut String, text: &str, quoted: bool) {
     // Most of what is written is short and plain.
@@ -201,7 +195,7 @@ fn escape(out: &mut String, text: &str, quoted: bool) {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if is_odd(c) => unicode(out, c),
+            c if turns_line(c) => unicode(out, c),
             c => out.push(c),
         }
     }
@@ -309,7 +303,7 @@ mod tests {
         for style in [HUMAN, Style::Json] {
             let written = line(style, evil, &[("v", evil)]);
             assert_eq!(written.matches('\n').count(), 1, "{written:?}");
-            assert!(!written.trim_end_matches('\n').chars().any(is_odd), "{written:?}");
+            assert!(!written.trim_end_matches('\n').chars().any(turns_line), "{written:?}");
         }
         let json: serde_json::Value = serde_json::from_str(&line(Style::Json, evil, &[("v", evil)])).unwrap();
         assert_eq!((json["v"].as_str(), json["message"].as_str()), (Some(evil), Some(evil)));

@@ -24,7 +24,7 @@ const BYTES_A_SECOND: usize = 1 << 20;
 /// Plugins whose lines are kept, more than a folder holds.
 const MAX_PLUGINS: usize = 1_000;
 /// How long dropped lines are summed up before they are reported.
-const SUM_UP: Duration = Duration::from_secs(1);
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Who wrote a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Tails {
     pub async fn report_dropped(&self) {
         loop {
             self.dropped.notified().await;
-            tokio::time::sleep(SUM_UP).await;
+            tokio::time::sleep(SUMMARY_INTERVAL).await;
             for (plugin, tail) in self.read() {
                 let lines = tail.newly_dropped();
                 if lines > 0 {

@@ -10,7 +10,7 @@ use super::{
     field::{Field, LINE_LIMIT, Object, line},
     is_kebab,
 };
-use crate::state::Code;
+use crate::refusal::Code;
 
 const TAB_ID_LIMIT: usize = 64;
 const POINTER_LIMIT: usize = 200;

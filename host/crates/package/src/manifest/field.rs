@@ -5,7 +5,7 @@ use std::{cell::RefCell, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{Access, Problem, TIMEOUT_LIMIT, Warning};
-use crate::state::Code;
+use crate::refusal::Code;
 use cardinal_base::spelling::did_you_mean;
 
 /// Values are quoted in messages up to this many characters.

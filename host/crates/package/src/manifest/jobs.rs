@@ -9,7 +9,7 @@ use super::{
     field::{Field, Object, line, scope},
     is_kebab,
 };
-use crate::{cron::Cron, state::Code};
+use crate::{cron::Cron, refusal::Code};
 
 /// The most jobs of one plugin.
 pub const JOBS_LIMIT: usize = 32;

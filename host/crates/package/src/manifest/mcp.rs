@@ -8,7 +8,7 @@ use super::{
     Access, TOOL_BYTES_LIMIT, TOOL_DESCRIPTION_LIMIT, TOOL_NAME_ADVICE, TOOL_NAME_LIMIT, TOOLS_LIMIT,
     field::{Field, LINE_LIMIT, Object, line, scope, timeout},
 };
-use crate::state::Code;
+use crate::refusal::Code;
 
 /// The most prompts of one plugin, and the largest of them, in all.
 pub(super) const PROMPTS_LIMIT: usize = 32;

@@ -13,7 +13,7 @@ use super::{
     field::{Field, Findings, LINE_LIMIT, Object, line, scope, shorten, timeout},
     is_kebab, is_plain_relative, is_prefix, is_reserved, jobs, mcp,
 };
-use crate::state::Code;
+use crate::refusal::Code;
 
 /// Faults of default settings that are reported together.
 const REPORTED_DEFAULTS: usize = 8;

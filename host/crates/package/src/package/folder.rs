@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, open, openat
 use crate::{
     manifest::is_plain_relative,
     owners::{FileOwner, Owners},
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 
 /// Folders inside folders of a frontend.

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     manifest::is_plain_relative,
     preflight,
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 
 /// The files inside a package section, by name.

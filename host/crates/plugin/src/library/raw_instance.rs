@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 
 use super::{Library, forked};
 use cardinal_control::crash::{PluginTag, current, descriptors};
-use cardinal_package::state::{Code, Refusal};
+use cardinal_package::refusal::{Code, Refusal};
 
 static RESIDENT: AtomicUsize = AtomicUsize::new(0);
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{failed, unanswered};
 use crate::library::{self, SealedLibrary, raw_instance, trial};
-use cardinal_package::state::Refusal;
+use cardinal_package::refusal::Refusal;
 
 /// What the answer's line begins with. A library may write to the same output.
 pub(super) const ANSWER: &str = "cardinal-probe:";
@@ -94,7 +94,7 @@ pub(super) fn read_whole(file: &File) -> io::Result<Vec<u8>> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use cardinal_package::state::Code;
+    use cardinal_package::refusal::Code;
 
     #[test]
     fn an_answer_is_bounded_where_it_is_read() {

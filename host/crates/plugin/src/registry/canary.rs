@@ -54,7 +54,7 @@ enum CanaryState {
 
 /// A package that failed as a canary.
 #[derive(Clone, Debug)]
-pub struct Failed {
+pub struct CanaryFailure {
     pub plugin: String,
     pub from: String,
     pub to: String,
@@ -120,7 +120,7 @@ fn verdict(before: CallCounts, now: CallCounts, lasted: Duration) -> CanaryState
 
 impl Registry {
     /// Waits until a package has failed as a canary and the one before serves again; `by` is who did it.
-    pub async fn failed_trial(&self, by: &Value) -> Failed {
+    pub async fn failed_trial(&self, by: &Value) -> CanaryFailure {
         loop {
             let failed = self.next_failed();
             let Some(canary) = failed else {
@@ -130,7 +130,7 @@ impl Registry {
             let (plugin, reason) = (canary.plugin.clone(), canary.reason());
             tracing::warn!(plugin, version = canary.version, reason, "a package fails its trial and is rolled back");
             match self.roll_back(&plugin, &RollbackTarget::Before, Some(&canary.sha256), by, &reason).await {
-                Ok(back) => return Failed { plugin, from: back.from, to: back.to, reason },
+                Ok(back) => return CanaryFailure { plugin, from: back.from, to: back.to, reason },
                 Err(error) => {
                     tracing::error!(plugin, error = ?error, "failed to roll back a package that fails its trial");
                     if matches!(error, RegistryError::Store(_) | RegistryError::Internal(_)) {

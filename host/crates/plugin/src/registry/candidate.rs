@@ -6,9 +6,9 @@ use crate::{frontend::Bundle, schema::check_sql, settings::quoted::Secrets};
 use cardinal_package::{
     manifest::{self, Hints, Manifest, Warning},
     package::{self, MANIFEST, Package},
+    refusal::{Code, Refusal},
     signature::{Keys, SignatureState},
     stages::{Scanned, Trusted, Verified, check_fit},
-    state::{Code, Refusal},
     trust::TrustRule,
 };
 

@@ -13,10 +13,7 @@ use super::{
     policy::{Approved, Step},
     snapshot::Before,
 };
-use cardinal_package::{
-    compat::Claims,
-    state::{Refusal, State},
-};
+use cardinal_package::{compat::Claims, refusal::Refusal, state::State};
 
 /// Takes every step to its end. What serves in `before` owns what it owns until it is replaced.
 /// A load that takes long goes on when this has ended, and owns what it wants meanwhile.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{Registry, candidate::PackageSummary};
 use crate::error::RegistryError;
 use cardinal_package::{
+    refusal::{Code, Refusal},
     signature::{SignatureState, Signer, signer_number},
-    state::{Code, Refusal},
 };
 use cardinal_store::{plugin_confirmations, plugin_owners, plugin_versions};
 

@@ -11,7 +11,7 @@ use crate::{
     library::Description,
 };
 use cardinal_control::crash::history::QuarantinedPackage;
-use cardinal_package::state::{Refusal, State};
+use cardinal_package::{refusal::Refusal, state::State};
 
 /// What is said of a package whose files are still being written.
 const UNSETTLED: &str = "Its files are still changing. It is read once they stop.";

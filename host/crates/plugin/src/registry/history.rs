@@ -7,7 +7,7 @@ use semver::Version;
 
 use cardinal_package::{
     kept::KeptPackage,
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 use cardinal_store::plugin_versions::{Loss, PluginVersion};
 

@@ -42,7 +42,7 @@ use cardinal_control::{
 };
 use cardinal_database::log_failure;
 use cardinal_observe::Telemetry;
-use cardinal_package::{kept::KeptPackages, manifest::Manifest, stages, state::Refusal};
+use cardinal_package::{kept::KeptPackages, manifest::Manifest, refusal::Refusal, stages};
 use cardinal_store::plugin_service;
 
 /// How long a plugin's `routes` function may take; it does no I/O.

@@ -22,7 +22,7 @@ use super::{
 use cardinal_package::{
     compat::Claims,
     manifest::Manifest,
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 
 /// How long a scan waits for what it has begun to load; what takes longer is put into service when it is done.

@@ -29,9 +29,10 @@ use cardinal_control::link::SupervisorLink;
 use cardinal_database::pool::Pool;
 use cardinal_package::{
     kept::KeptPackages,
+    refusal::{Code, Refusal},
     signature::Keys,
     stages::Scanned,
-    state::{Code, Refusal, State},
+    state::State,
     trust::{Lock, LockChange, TrustRule, check_owner},
 };
 use cardinal_store::error::StoreError;

@@ -31,7 +31,8 @@ use cardinal_package::{
     compat::Claims,
     kept::KeptPackages,
     manifest::Manifest,
-    state::{Code, Refusal, State},
+    refusal::{Code, Refusal},
+    state::State,
 };
 use cardinal_store::plugin_state::PluginState;
 

@@ -14,7 +14,7 @@ use super::{
     candidate::FoundPackage,
     folder::{self, FolderListing},
 };
-use cardinal_package::{owners, package, stages::Scanned, state::Refusal};
+use cardinal_package::{owners, package, refusal::Refusal, stages::Scanned};
 
 /// Packages that are read at the same time; each may take a library's size of memory.
 const MAX_READS: usize = 4;

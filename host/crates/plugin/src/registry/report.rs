@@ -21,8 +21,9 @@ use cardinal_control::{
 };
 use cardinal_package::{
     manifest::{CardAction, CardTab, DeclaredJob, ListColumn, Manifest, PluginPage, Tool},
+    refusal::Refusal,
     signature::signer_number,
-    state::{Refusal, State},
+    state::State,
 };
 use cardinal_store::plugin_versions::SetAside;
 
@@ -53,7 +54,7 @@ pub struct PluginReport {
     /// The number of the key that signed it, when that is one of the operator's.
     pub signed_by: Option<String>,
     /// The files that lie there now, when what was loaded before serves in their place; `refusal` is theirs.
-    pub pending: Option<Pending>,
+    pub pending: Option<PendingPackage>,
     pub generation: Option<u64>,
     /// What this host can go back to and what was rolled back, the one that was put into service last first.
     pub versions: Vec<VersionReport>,
@@ -95,8 +96,7 @@ pub struct VersionReport {
 
 /// A package that does not get into service.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "PendingPackage")]
-pub struct Pending {
+pub struct PendingPackage {
     pub version: Option<String>,
     pub sha256: Option<String>,
     pub signed_by: Option<String>,
@@ -244,7 +244,7 @@ impl PluginReport {
             api_prefix: entry.about.api_prefix.clone(),
             sha256: entry.about.sha256.clone(),
             signed_by: entry.about.signed.signer().map(signer_number),
-            pending: entry.pending.as_deref().map(|in_folder| Pending {
+            pending: entry.pending.as_deref().map(|in_folder| PendingPackage {
                 version: in_folder.manifest.as_ref().map(|manifest| manifest.version.to_string()),
                 sha256: in_folder.sha256.clone(),
                 signed_by: in_folder.signed.signer().map(signer_number),

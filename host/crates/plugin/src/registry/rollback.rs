@@ -8,7 +8,10 @@ use super::{
     history::{History, PackageRef, RollbackError, RollbackPlan, RollbackTarget},
 };
 use crate::error::RegistryError;
-use cardinal_package::state::{Code, Refusal, State};
+use cardinal_package::{
+    refusal::{Code, Refusal},
+    state::State,
+};
 use cardinal_store::plugin_versions;
 
 /// A roll-back that was made.

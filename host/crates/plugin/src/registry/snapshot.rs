@@ -17,7 +17,10 @@ use crate::{
     active::{self, Active, JobEntry, PromptEntry, ToolEntry},
     frontend::{Asset, MainModule},
 };
-use cardinal_package::state::{Code, Refusal, State};
+use cardinal_package::{
+    refusal::{Code, Refusal},
+    state::State,
+};
 
 /// The plugins of one moment.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::secret;
 use cardinal_base::input::escape;
-use cardinal_package::state::Refusal;
+use cardinal_package::refusal::Refusal;
 
 /// How much of a text is shown. A longer secret counts by its beginning.
 pub(crate) const SHOWN_LIMIT: usize = 4 << 10;
@@ -224,7 +224,7 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use cardinal_package::state::Code;
+    use cardinal_package::refusal::Code;
     use serde_json::json;
 
     use super::*;

@@ -44,7 +44,7 @@ static QUERY: LazyLock<Option<String>> = LazyLock::new(|| {
 
 /// Something in a plugin's schema, or of its roles, that is not on the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unknown {
+pub struct UnlistedObject {
     pub what: String,
     pub name: String,
     /// What would have to go, where that is one object.
@@ -58,7 +58,7 @@ pub struct ObjectAddress {
     pub object: u32,
 }
 
-impl fmt::Display for Unknown {
+impl fmt::Display for UnlistedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.name)
     }
@@ -95,7 +95,7 @@ pub async fn unknown(
     schema: &str,
     schema_role: &str,
     runtime_role: &str,
-) -> anyhow::Result<Vec<Unknown>> {
+) -> anyhow::Result<Vec<UnlistedObject>> {
     let query = QUERY.as_deref().context("sql/plugin_catalog.sql has a place that is not filled")?;
     let (schema_role, runtime_role) = (sql::identifier(schema_role), sql::identifier(runtime_role));
     let rows = session.query(query, &[&schema, &schema_role, &runtime_role]).await;
@@ -128,22 +128,22 @@ pub async fn unindexed_keys(session: &impl GenericClient, schema: &str) -> anyho
 }
 
 /// What a card's removal would compute without a bound.
-async fn unbounded(session: &impl GenericClient, schema: &str) -> anyhow::Result<Vec<Unknown>> {
+async fn unbounded(session: &impl GenericClient, schema: &str) -> anyhow::Result<Vec<UnlistedObject>> {
     let rows = session.query(ACTIONS_SQL, &[&schema]).await.context("looking at what removing a card computes")?;
     read(&rows)
 }
 
-fn read(rows: &[tokio_postgres::Row]) -> anyhow::Result<Vec<Unknown>> {
-    let read = |row: &tokio_postgres::Row| -> Result<Unknown, tokio_postgres::Error> {
-        Ok(Unknown { what: row.try_get("what")?, name: row.try_get("name")?, object: None })
+fn read(rows: &[tokio_postgres::Row]) -> anyhow::Result<Vec<UnlistedObject>> {
+    let read = |row: &tokio_postgres::Row| -> Result<UnlistedObject, tokio_postgres::Error> {
+        Ok(UnlistedObject { what: row.try_get("what")?, name: row.try_get("name")?, object: None })
     };
     Ok(rows.iter().map(read).collect::<Result<_, _>>()?)
 }
 
-fn read_object(row: &tokio_postgres::Row) -> Result<Unknown, tokio_postgres::Error> {
+fn read_object(row: &tokio_postgres::Row) -> Result<UnlistedObject, tokio_postgres::Error> {
     let (class, object): (Option<u32>, Option<u32>) = (row.try_get("class")?, row.try_get("object")?);
     let object = class.zip(object).map(|(class, object)| ObjectAddress { class, object });
-    Ok(Unknown { what: row.try_get("what")?, name: row.try_get("name")?, object })
+    Ok(UnlistedObject { what: row.try_get("what")?, name: row.try_get("name")?, object })
 }
 
 /// Refuses what only the keys show. Quick, since it runs while the cards are locked.
@@ -240,7 +240,7 @@ const ACTIONS_FIX: &str = "Write ON DELETE CASCADE for the key, or move the chec
     with SET NULL or SET DEFAULT only comparisons, tests for NULL and bounds of a length may stand. In an index, write the \
     value instead of computing it from constants.";
 
-fn refusal(plugin: &str, unknown: &[Unknown]) -> ProvisionFault {
+fn refusal(plugin: &str, unknown: &[UnlistedObject]) -> ProvisionFault {
     let named: Vec<String> = unknown.iter().map(ToString::to_string).collect();
     ProvisionFault::refused("schema-unsafe", EXPECTED, named.join("; "), fix(plugin))
 }

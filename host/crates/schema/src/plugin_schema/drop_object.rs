@@ -6,7 +6,7 @@ use tokio_postgres::{Client, error::SqlState};
 
 use super::{
     Step, StepError,
-    catalog::{self, ObjectAddress, Unknown},
+    catalog::{self, ObjectAddress, UnlistedObject},
 };
 use cardinal_database::{connect, sql};
 
@@ -18,7 +18,7 @@ const LIMITS: &str = "SET LOCAL lock_timeout = '1s'; SET LOCAL statement_timeout
 #[derive(Debug, PartialEq, Eq)]
 pub enum DropOutcome {
     Dropped {
-        object: Unknown,
+        object: UnlistedObject,
         /// As PostgreSQL says it, a line for each other object that went.
         dependents: Vec<String>,
     },
@@ -32,7 +32,7 @@ impl Step<'_> {
     ///
     /// # Errors
     /// There is no such plugin in the database, or as the server reports them.
-    pub async fn unknown_objects(&self) -> anyhow::Result<Vec<Unknown>> {
+    pub async fn unknown_objects(&self) -> anyhow::Result<Vec<UnlistedObject>> {
         let mut session = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
         let mut unknown = self.look(&mut session).await?;
         // The class of an object and its kind may both be refused: one line for it will do.
@@ -73,7 +73,7 @@ impl Step<'_> {
         })
     }
 
-    async fn look(&self, session: &mut Client) -> anyhow::Result<Vec<Unknown>> {
+    async fn look(&self, session: &mut Client) -> anyhow::Result<Vec<UnlistedObject>> {
         let roles = [self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin)];
         let tx = catalog::looking(session).await?;
         if !catalog::is_there(&tx, &self.schema(), &roles).await? {
@@ -100,13 +100,13 @@ impl Step<'_> {
     }
 }
 
-fn is_named_by_class(unknown: &Unknown) -> bool {
+fn is_named_by_class(unknown: &UnlistedObject) -> bool {
     unknown.what.starts_with("something that is no table")
 }
 
-fn find(unknown: Vec<Unknown>, named: &str) -> anyhow::Result<(Unknown, ObjectAddress)> {
-    let is_meant = |it: &Unknown| it.name == named || it.to_string() == named;
-    let mut meant: Vec<Unknown> = unknown.into_iter().filter(is_meant).collect();
+fn find(unknown: Vec<UnlistedObject>, named: &str) -> anyhow::Result<(UnlistedObject, ObjectAddress)> {
+    let is_meant = |it: &UnlistedObject| it.name == named || it.to_string() == named;
+    let mut meant: Vec<UnlistedObject> = unknown.into_iter().filter(is_meant).collect();
     let Some(first) = meant.first() else {
         bail!("nothing of that name is refused; without a name the command lists what is");
     };

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use tokio_postgres::Client;
 
-use super::catalog::{self, Unknown};
+use super::catalog::{self, UnlistedObject};
 use cardinal_database::{
     connect::{self, ConnectParams},
     roles::{self, RoleNames},
@@ -45,7 +45,7 @@ async fn review(client: &mut Client, closer: &Client, names: &RoleNames, plugin:
     if unknown.is_empty() {
         return Ok(());
     }
-    let found = unknown.iter().map(Unknown::to_string).collect::<Vec<_>>().join("; ");
+    let found = unknown.iter().map(UnlistedObject::to_string).collect::<Vec<_>>().join("; ");
     tracing::error!(plugin, found, fix = catalog::fix(plugin), "a plugin's schema has something that it may not have");
     // While the row is locked: no step lets the plugin in meanwhile.
     catalog::revoke_access(closer, names, plugin).await

@@ -24,18 +24,18 @@ pub(super) fn driver_error(error: &anyhow::Error) -> Option<&tokio_postgres::Err
     error.chain().find_map(|cause| cause.downcast_ref())
 }
 
-pub(super) fn is_said_with(error: &anyhow::Error, code: &SqlState) -> bool {
+pub(super) fn has_code(error: &anyhow::Error, code: &SqlState) -> bool {
     driver_error(error).is_some_and(|error| error.code() == Some(code))
 }
 
 /// The server is there and lets this login not in.
 pub(super) fn is_refusal(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| code.code().starts_with("28") || *code == SqlState::INSUFFICIENT_PRIVILEGE)
-        || is_said(error, "invalid configuration")
+        || message_starts_with(error, "invalid configuration")
 }
 
 /// The driver gives its own errors no kinds to match on.
-fn is_said(error: &tokio_postgres::Error, words: &str) -> bool {
+fn message_starts_with(error: &tokio_postgres::Error, words: &str) -> bool {
     error.code().is_none() && error.to_string().starts_with(words)
 }
 
@@ -62,7 +62,7 @@ pub(super) fn explain(error: tokio_postgres::Error, login: &ConnectParams) -> an
                 "the login {user:?} cannot be used ({cause}): write it as postgres://user:password@host:5432/database"
             )
         }
-        None if is_said(&error, "error performing TLS handshake") => format!(
+        None if message_starts_with(&error, "error performing TLS handshake") => format!(
             "no encrypted connection to the server can be made ({cause}): correct sslmode and sslrootcert, or the server's certificate"
         ),
         _ => {

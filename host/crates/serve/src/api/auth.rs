@@ -24,7 +24,7 @@ use cardinal_identity::auth::{
     password,
 };
 
-pub fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post("/v1/admin/auth/login", log_in)
             .public()

@@ -23,7 +23,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A query is ignored: balancers add one to get past caches, or to tell whose probe it is, and a host must not look
 /// dead for it.
-pub fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/healthz", alive)
             .public()

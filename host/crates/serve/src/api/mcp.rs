@@ -20,7 +20,7 @@ const ABOUT: &str = "Streamable HTTP; revisions 2025-03-26, whose batches are ta
     caller, as long as the credential is valid, and across restarts. A long call is answered on a stream with a \
     heartbeat every 15 seconds where text/event-stream is accepted.";
 
-pub fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post("/api", handle).scope(MCP_USE).describe(|op| describe_send(op, "mcpSend")),
         Route::get("/api", handle).scope(MCP_USE).describe(|op| describe_listen(op, "mcpListen")),

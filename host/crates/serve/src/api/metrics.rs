@@ -41,7 +41,7 @@ use cardinal_observe::{
 /// How long a scrape waits for the database to say that it is there; less than any scraper's patience.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/metrics", show).scope("system:read").polled().describe(|op| {
         op.named("getMetrics", "system", "Metrics for Prometheus").replies_as(
             200,
@@ -57,7 +57,7 @@ async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
 }
 
 /// The listener of `METRICS_ADDR`: one page, for whoever can reach it.
-pub async fn separate(app: &Arc<App>, request: &Request<RequestBody>) -> Reply {
+pub(crate) async fn separate(app: &Arc<App>, request: &Request<RequestBody>) -> Reply {
     let refusal = match *request.method() {
         _ if request.uri().path() != "/metrics" => {
             ApiError::new(&codes::NOT_FOUND).detail("This address serves /metrics alone.")

@@ -21,7 +21,7 @@ use crate::{
 use cardinal_base::coding::Coding;
 use cardinal_plugin_host::active::Active;
 
-pub fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/v1/admin/openapi.json", show).authenticated().describe(|op| {
         op.named("getOpenApi", "system", "The API's description")
             .notes("With the routes of the plugins that the caller may read.")

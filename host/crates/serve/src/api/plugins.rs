@@ -20,7 +20,7 @@ use crate::{
 use cardinal_package::manifest::{CardAction, CardTab, ListColumn, Manifest, PluginPage, SCHEMA};
 use cardinal_plugin_host::frontend::MainModule;
 
-pub fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/plugins", list_for_ui).authenticated().describe(|op| {
             op.named("listPlugins", "plugins", "Active plugins that the caller may read, as the Admin UI draws them")

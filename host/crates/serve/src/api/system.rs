@@ -28,7 +28,7 @@ const DEFAULT_MINUTES: u32 = 15;
 /// How long the database may take to say its version.
 const PING_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
-pub fn routes() -> Vec<Route> {
+pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/admin/system", show).scope("system:read").describe(|op| {
             op.named("getSystem", "system", "What runs here, its settings with secrets masked, pools and health")
@@ -192,7 +192,7 @@ async fn health(app: &App) -> Value {
 
 /// One pool of connections.
 #[derive(Serialize, JsonSchema)]
-pub struct PoolReport {
+pub(crate) struct PoolReport {
     /// `core`, `reaper` or `plugin`.
     pub pool: &'static str,
     pub plugin: Option<String>,
@@ -211,7 +211,7 @@ impl PoolReport {
 }
 
 /// The worker's pools and those of the plugins in service.
-pub fn pools(app: &App) -> Vec<PoolReport> {
+pub(crate) fn pools(app: &App) -> Vec<PoolReport> {
     let mut pools = vec![
         PoolReport::new("core", None, app.pools.core.status()),
         PoolReport::new("reaper", None, app.pools.reaper.status()),

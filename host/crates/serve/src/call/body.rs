@@ -65,22 +65,22 @@ impl Body for RawBody {
 }
 
 /// JSON.
-pub struct Json<T>(PhantomData<T>);
+pub(crate) struct Json<T>(PhantomData<T>);
 
 /// JSON that may be left out: then it is the default.
-pub struct MaybeJson<T>(PhantomData<T>);
+pub(crate) struct MaybeJson<T>(PhantomData<T>);
 
 /// JSON for a `T` that holds every number as text, or none that could change.
-pub struct Exact<T>(PhantomData<T>);
+pub(crate) struct Exact<T>(PhantomData<T>);
 
 /// JSON Merge Patch, or JSON of the same sense.
-pub struct MergePatch<T>(PhantomData<T>);
+pub(crate) struct MergePatch<T>(PhantomData<T>);
 
 /// The same for a `T` as of [`Exact`], with the patch as it was sent.
-pub struct ExactPatch<T>(PhantomData<T>);
+pub(crate) struct ExactPatch<T>(PhantomData<T>);
 
 /// A patch that was read, and its text.
-pub struct Patch<T> {
+pub(crate) struct Patch<T> {
     pub change: T,
     pub sent: Box<RawValue>,
 }

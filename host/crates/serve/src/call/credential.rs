@@ -13,11 +13,11 @@ use cardinal_identity::auth::{
 
 /// How often a stream looks at its reader's rights when no change of them is heard of: a credential ends by itself,
 /// too.
-pub const RECHECK_RIGHTS: Duration = Duration::from_secs(2);
+pub(crate) const RECHECK_RIGHTS: Duration = Duration::from_secs(2);
 
 /// The credential of a request, and no more of it.
 #[derive(Clone)]
-pub struct Credential {
+pub(crate) struct Credential {
     /// Values of `Authorization`: more than one are refused when they are looked at.
     authorization: Vec<HeaderValue>,
     /// Who calls without one, at the local socket.
@@ -26,7 +26,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    pub fn from_call(call: &CallHead) -> Self {
+    pub(crate) fn from_call(call: &CallHead) -> Self {
         let local = match call.caller().map(|caller| caller.kind) {
             Ok(CallerKind::Local { uid }) => Some(uid),
             _ => None,
@@ -41,7 +41,7 @@ impl Credential {
     }
 
     /// Whose it is by now, and what it may do.
-    pub async fn identify(&self, auth: &Auth) -> ApiResult<SharedCaller> {
+    pub(crate) async fn identify(&self, auth: &Auth) -> ApiResult<SharedCaller> {
         match self.local {
             Some(uid) => Ok(auth.local(uid).await?),
             None => {

@@ -11,14 +11,14 @@ use crate::http::{
 use cardinal_base::codes;
 use cardinal_store::cards::Precondition;
 
-pub fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {
+pub(crate) fn with_etag(mut reply: Reply, version: i64) -> ApiResult<Reply> {
     let tag = HeaderValue::try_from(entity_tag(version)).map_err(ApiError::internal)?;
     reply.headers_mut().insert(header::ETAG, tag);
     Ok(reply)
 }
 
 /// Whether a list of entity tags names this version; weak ones count for reading.
-pub fn names_version(tags: &str, version: i64) -> bool {
+pub(crate) fn names_version(tags: &str, version: i64) -> bool {
     names_tag(tags, &entity_tag(version))
 }
 
@@ -27,7 +27,7 @@ fn entity_tag(version: i64) -> String {
 }
 
 /// `If-Match`, compared strongly: a weak tag never matches.
-pub fn if_match(call: &CallHead) -> ApiResult<Precondition> {
+pub(crate) fn if_match(call: &CallHead) -> ApiResult<Precondition> {
     let Some(value) = call.headers.get(header::IF_MATCH) else { return Ok(Precondition::None) };
     let malformed = || ApiError::new(&codes::INVALID_REQUEST).detail("If-Match is a list of entity tags or `*`.");
     let text = value.to_str().map_err(|_| malformed())?.trim();

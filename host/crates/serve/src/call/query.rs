@@ -57,7 +57,7 @@ impl QueryType for NoQuery {
 }
 
 /// Any query, which is ignored. For probes alone: elsewhere a typing error must not be ignored.
-pub struct AnyQuery;
+pub(crate) struct AnyQuery;
 
 impl QueryType for AnyQuery {
     type Value = ();
@@ -74,7 +74,7 @@ impl QueryType for AnyQuery {
 }
 
 /// Each field of `T` is a parameter.
-pub struct Query<T>(PhantomData<T>);
+pub(crate) struct Query<T>(PhantomData<T>);
 
 impl<T: DeserializeOwned + JsonSchema + 'static> QueryType for Query<T> {
     type Value = T;

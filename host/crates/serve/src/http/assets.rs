@@ -87,7 +87,7 @@ pub(crate) fn is_navigation(headers: &HeaderMap) -> bool {
 
 /// The answer to a GET of `path` (`/admin` or below it). A 404 has no body: the walk makes the problem.
 /// HEAD is the same without the body, which the server leaves out.
-pub fn serve(
+pub(crate) fn serve(
     path: &str,
     accept_encoding: Option<&str>,
     if_none_match: Option<&str>,

@@ -21,7 +21,7 @@ use http_body::Body as _;
 use tokio::sync::Semaphore;
 
 use self::body::CompressedBody;
-pub use self::tags::strip_codings;
+pub(crate) use self::tags::strip_codings;
 use super::{body::Body, reply::Reply};
 use cardinal_base::coding::{self, Coding, MIN_COMPRESSED_BYTES, encoder::Encoder, shrinks};
 

@@ -16,7 +16,7 @@ const MAX_AGE: &str = "600";
 
 /// The rule that a path falls under.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// Any origin.
     Any,
     /// The listed origins.
@@ -26,7 +26,7 @@ pub enum Rule {
 }
 
 /// The rule for `path`.
-pub fn rule(path: &str) -> Rule {
+pub(crate) fn rule(path: &str) -> Rule {
     let below = |root: &str| path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
     if below("/v1") {
         Rule::Listed

@@ -12,7 +12,7 @@ pub(crate) const X_FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// A connection's end, and the client behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub(crate) struct Origin {
     pub client: IpAddr,
     /// The other end of the connection is a proxy whose headers are believed.
     pub trusted: bool,
@@ -54,7 +54,7 @@ impl UndeclaredProxies {
 ///
 /// A proxy that writes one of the two headers may hand on the other as a stranger wrote it. Where both are there and
 /// tell different clients, neither is believed.
-pub fn origin(peer: IpAddr, headers: &HeaderMap, trusted: &[Cidr]) -> Origin {
+pub(crate) fn origin(peer: IpAddr, headers: &HeaderMap, trusted: &[Cidr]) -> Origin {
     let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
     if trusted.is_empty() || !is_trusted(peer) {
         return Origin { client: peer, trusted: false };

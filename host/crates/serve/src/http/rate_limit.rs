@@ -10,7 +10,7 @@ const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Writes `RateLimit-Policy` and `RateLimit`.
-pub fn write(state: &RateState, headers: &mut HeaderMap) {
+pub(crate) fn write(state: &RateState, headers: &mut HeaderMap) {
     let kind = state.policy.kind.name();
     let mut line = HeaderText::new();
     line.text("\"").text(kind).text("\";r=").number(state.remaining);

@@ -11,18 +11,18 @@ use super::body::Body;
 /// One object, alone in its reply.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "{T}Item")]
-pub struct Item<T> {
+pub(crate) struct Item<T> {
     pub item: T,
 }
 
-pub type Reply = Response<Body>;
+pub(crate) type Reply = Response<Body>;
 
 /// A mark on a reply that ends by itself when its caller may no longer read it.
 #[derive(Clone, Copy)]
 pub(crate) struct WatchesItself;
 
 /// A JSON body.
-pub fn json(status: StatusCode, value: &impl Serialize) -> ApiResult<Reply> {
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> ApiResult<Reply> {
     let bytes = serde_json::to_vec(value).map_err(ApiError::internal)?;
     let mut reply = Response::new(Body::full(Bytes::from(bytes)));
     *reply.status_mut() = status;
@@ -31,17 +31,17 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> ApiResult<Reply> {
 }
 
 /// 200 with a JSON body.
-pub fn ok(value: &impl Serialize) -> ApiResult<Reply> {
+pub(crate) fn ok(value: &impl Serialize) -> ApiResult<Reply> {
     json(StatusCode::OK, value)
 }
 
 /// 201 with a JSON body and where the new thing lives.
-pub fn created(location: &str, value: &impl Serialize) -> ApiResult<Reply> {
+pub(crate) fn created(location: &str, value: &impl Serialize) -> ApiResult<Reply> {
     located(StatusCode::CREATED, location, value)
 }
 
 /// 202 with a JSON body and where to see how far it is.
-pub fn accepted(location: &str, value: &impl Serialize) -> ApiResult<Reply> {
+pub(crate) fn accepted(location: &str, value: &impl Serialize) -> ApiResult<Reply> {
     located(StatusCode::ACCEPTED, location, value)
 }
 
@@ -58,14 +58,14 @@ pub(crate) fn no_content() -> Reply {
 }
 
 /// A status without a body.
-pub fn status(status: StatusCode) -> Reply {
+pub(crate) fn status(status: StatusCode) -> Reply {
     let mut reply = Response::new(Body::empty());
     *reply.status_mut() = status;
     reply
 }
 
 /// Plain text.
-pub fn text(code: StatusCode, content_type: &'static str, text: impl Into<String>) -> Reply {
+pub(crate) fn text(code: StatusCode, content_type: &'static str, text: impl Into<String>) -> Reply {
     let mut reply = Response::new(Body::full(text.into()));
     *reply.status_mut() = code;
     reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -73,7 +73,7 @@ pub fn text(code: StatusCode, content_type: &'static str, text: impl Into<String
 }
 
 /// A stream of server-sent events; of HEAD, an empty one.
-pub fn events(body: Body) -> Reply {
+pub(crate) fn events(body: Body) -> Reply {
     let mut reply = Reply::new(body);
     let headers = reply.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -84,7 +84,7 @@ pub fn events(body: Body) -> Reply {
 }
 
 /// 307 to another path of ours.
-pub fn redirect(to: &'static str) -> Reply {
+pub(crate) fn redirect(to: &'static str) -> Reply {
     let mut reply = status(StatusCode::TEMPORARY_REDIRECT);
     reply.headers_mut().insert(header::LOCATION, HeaderValue::from_static(to));
     reply

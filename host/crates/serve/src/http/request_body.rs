@@ -25,7 +25,7 @@ pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How much of a body that nobody wants is still read, and for how long.
 const DRAINED_BYTES: usize = 128 << 20;
-const DRAINED_FOR: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request's body. Dropped before its end, it is read on for a while and forgotten: a client whose connection is
 /// reset while it is still writing never reads the answer that says why.
@@ -97,11 +97,11 @@ async fn drain(body: Incoming) {
     let mut body = Limited::new(body, DRAINED_BYTES);
     let rest = async { while let Some(Ok(_)) = body.frame().await {} };
     // Past the time the connection is closed, which is what is meant to happen.
-    let _ = tokio::time::timeout(DRAINED_FOR, rest).await;
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
 }
 
 /// Reads a body whole, at most `limit` bytes and within [`BODY_TIMEOUT`].
-pub async fn read(mut body: RequestBody, limit: usize) -> ApiResult<Bytes> {
+pub(crate) async fn read(mut body: RequestBody, limit: usize) -> ApiResult<Bytes> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }

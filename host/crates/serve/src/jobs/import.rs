@@ -4,7 +4,7 @@
 //! is interrupted; with `mode=upsert` it can simply be sent again.
 
 mod batches;
-pub mod intake;
+pub(crate) mod intake;
 mod write;
 
 use std::{sync::Arc, time::Duration};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use uuid::Uuid;
 
-pub use self::batches::Upload;
+pub(crate) use self::batches::Upload;
 use self::{batches::Piece, write::Writer};
 use super::{End, JobKind, Jobs, RunningJob, finish, hold};
 use crate::http::error::{ApiError, ApiResult};
@@ -31,7 +31,7 @@ pub(crate) const MAX_IMPORTS: usize = 4;
 const ANSWER_AFTER: Duration = Duration::from_secs(2);
 
 /// A new import, without what it imports.
-pub struct NewImport {
+pub(crate) struct NewImport {
     pub user_id: Uuid,
     pub actor: Value,
     pub credential: Value,
@@ -48,7 +48,7 @@ struct Answers {
 }
 
 /// A place among those that import now.
-pub fn admit(jobs: &Jobs) -> ApiResult<OwnedSemaphorePermit> {
+pub(crate) fn admit(jobs: &Jobs) -> ApiResult<OwnedSemaphorePermit> {
     Arc::clone(&jobs.imports).try_acquire_owned().map_err(|_| {
         let detail = format!("{MAX_IMPORTS} imports are running on this host, which is the maximum.");
         ApiError::new(&codes::OVERLOADED).detail(detail).retry_after(10)
@@ -56,7 +56,7 @@ pub fn admit(jobs: &Jobs) -> ApiResult<OwnedSemaphorePermit> {
 }
 
 /// An import that has begun and goes on, whether or not anybody waits for it.
-pub struct ImportHandle {
+pub(crate) struct ImportHandle {
     pub job: Job,
     read: oneshot::Receiver<()>,
     over: oneshot::Receiver<Job>,
@@ -75,7 +75,7 @@ impl ImportHandle {
 }
 
 /// Imports what `upload` holds.
-pub async fn begin(
+pub(crate) async fn begin(
     jobs: &Arc<Jobs>,
     permit: OwnedSemaphorePermit,
     new: NewImport,
@@ -187,7 +187,7 @@ async fn forget(jobs: &Jobs, job: Uuid) {
 }
 
 /// The format that a media type names.
-pub fn format(media_type: Option<&str>) -> ApiResult<cardinal_cards::file::Format> {
+pub(crate) fn format(media_type: Option<&str>) -> ApiResult<cardinal_cards::file::Format> {
     use cardinal_cards::file::Format;
     match media_type {
         Some("application/x-ndjson" | "application/ndjson" | "application/jsonl" | "application/x-jsonlines") => {

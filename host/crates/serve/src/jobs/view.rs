@@ -23,7 +23,7 @@ pub(super) async fn whole(pool: &Pool, job: &Job, now: OffsetDateTime) -> ApiRes
 }
 
 /// The same as lists have it.
-pub fn summary(job: &Job, now: OffsetDateTime) -> Value {
+pub(crate) fn summary(job: &Job, now: OffsetDateTime) -> Value {
     let time = |at: Option<OffsetDateTime>| at.and_then(|at| at.format(&Rfc3339).ok());
     json!({
         "id": job.id,

@@ -14,27 +14,27 @@ use cardinal_database::log_failure;
 use cardinal_identity::limit::budget_lease;
 use cardinal_observe::{
     process,
-    traffic::{SAMPLE_EVERY, Sample},
+    traffic::{SAMPLE_INTERVAL, Sample},
 };
 use cardinal_plugin_host::news;
 
 /// How often the supervisor hears that tasks run.
-const ALIVE_EVERY: Duration = Duration::from_secs(1);
+const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the last use of keys is recorded; the contract allows a minute.
-const FLUSH_EVERY: Duration = Duration::from_secs(10);
+const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
 /// How often what other hosts know of logins is read.
-const LEARN_PLACES_EVERY: Duration = Duration::from_secs(5);
-const SWEEP_EVERY: Duration = Duration::from_secs(60);
+const LEARN_PLACES_INTERVAL: Duration = Duration::from_secs(5);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// How often MCP sessions are looked through: what they hold for a minute is then gone soon after it.
-const SWEEP_SESSIONS_EVERY: Duration = Duration::from_secs(15);
+const SWEEP_SESSIONS_INTERVAL: Duration = Duration::from_secs(15);
 /// How often refusals are looked through whose minute is over.
-const SUM_UP_EVERY: Duration = Duration::from_secs(5);
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(5);
 /// How long what is new for the audit log waits for more: a transaction for each tool call costs more than the call.
 const GATHER_AUDIT: Duration = Duration::from_millis(20);
 /// How often what has outlived its retention is removed.
-const CLEAN_EVERY: Duration = Duration::from_secs(3600);
+const CLEAN_INTERVAL: Duration = Duration::from_secs(3600);
 /// How often open descriptors are counted.
-const COUNT_EVERY: Duration = Duration::from_secs(1);
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts them all.
 pub(super) fn spawn_all(app: &Arc<App>, link: &SupervisorLink, stop: &CancellationToken) -> JoinSet<()> {
@@ -82,7 +82,7 @@ fn spawn_for_plugins(tasks: &mut JoinSet<()>, app: &Arc<App>, stop: &Cancellatio
 
 /// Tells the supervisor that tasks run. The thread that runs this one may be the last that is not blocked.
 async fn say_alive(link: SupervisorLink) {
-    let mut every = tokio::time::interval(ALIVE_EVERY);
+    let mut every = tokio::time::interval(ALIVE_INTERVAL);
     loop {
         every.tick().await;
         link.alive();
@@ -90,7 +90,7 @@ async fn say_alive(link: SupervisorLink) {
 }
 
 async fn flush_uses(app: Arc<App>) {
-    let mut every = tokio::time::interval(FLUSH_EVERY);
+    let mut every = tokio::time::interval(FLUSH_INTERVAL);
     loop {
         every.tick().await;
         if let Err(error) = app.auth.flush_uses().await {
@@ -106,7 +106,7 @@ async fn follow_rights(app: Arc<App>) {
 
 /// Learns where names have logged in at other hosts, and before this one began.
 async fn learn_places(app: Arc<App>) {
-    let mut every = tokio::time::interval(LEARN_PLACES_EVERY);
+    let mut every = tokio::time::interval(LEARN_PLACES_INTERVAL);
     let (mut after, mut before) = (Uuid::nil(), Uuid::nil());
     loop {
         every.tick().await;
@@ -140,7 +140,7 @@ async fn announce_plugins(app: Arc<App>, stop: CancellationToken) {
 
 /// Closes connections whose buffers have grown; the memory that is freed goes back with the rest.
 async fn close_swollen(app: Arc<App>) {
-    let mut every = tokio::time::interval(memory::GIVE_BACK_EVERY);
+    let mut every = tokio::time::interval(memory::GIVE_BACK_INTERVAL);
     loop {
         every.tick().await;
         app.pools.core.close_swollen();
@@ -153,7 +153,7 @@ async fn share_budgets(app: Arc<App>) {
 
 /// Refused attempts and tool calls reach the audit log beside the requests, which do not wait for it.
 async fn write_audit(app: Arc<App>) {
-    let mut every = tokio::time::interval(SUM_UP_EVERY);
+    let mut every = tokio::time::interval(SUMMARY_INTERVAL);
     loop {
         tokio::select! {
             () = app.audit.until_added() => tokio::time::sleep(GATHER_AUDIT).await,
@@ -165,7 +165,7 @@ async fn write_audit(app: Arc<App>) {
 
 /// Removes what has outlived its retention. Hosts that share a database do it beside each other, which does no harm.
 async fn clean(app: Arc<App>) {
-    let mut every = tokio::time::interval(CLEAN_EVERY);
+    let mut every = tokio::time::interval(CLEAN_INTERVAL);
     let mut expiry = cardinal_store::card_expiry::Expiry::default();
     loop {
         every.tick().await;
@@ -209,7 +209,7 @@ async fn remove_expired_cards(app: &App, expiry: &mut cardinal_store::card_expir
 }
 
 async fn sweep_sessions(app: Arc<App>) {
-    let mut every = tokio::time::interval(SWEEP_SESSIONS_EVERY);
+    let mut every = tokio::time::interval(SWEEP_SESSIONS_INTERVAL);
     loop {
         every.tick().await;
         app.mcp.sweep();
@@ -217,7 +217,7 @@ async fn sweep_sessions(app: Arc<App>) {
 }
 
 async fn sweep(app: Arc<App>) {
-    let mut every = tokio::time::interval(SWEEP_EVERY);
+    let mut every = tokio::time::interval(SWEEP_INTERVAL);
     loop {
         every.tick().await;
         app.limits.sweep();
@@ -243,7 +243,7 @@ async fn sweep(app: Arc<App>) {
 
 /// Keeps count of who opens files and sockets.
 async fn count_descriptors(app: Arc<App>) {
-    let mut every = tokio::time::interval(COUNT_EVERY);
+    let mut every = tokio::time::interval(COUNT_INTERVAL);
     loop {
         every.tick().await;
         let Some((open, limit)) = process::descriptors() else { return };
@@ -254,7 +254,7 @@ async fn count_descriptors(app: Arc<App>) {
 
 /// Keeps what was counted when, for charts of the last hour.
 async fn sample_traffic(app: Arc<App>) {
-    let mut every = tokio::time::interval(SAMPLE_EVERY);
+    let mut every = tokio::time::interval(SAMPLE_INTERVAL);
     loop {
         every.tick().await;
         app.telemetry.traffic.note(Sample::take(&app.telemetry.requests, app.clock.now()));

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub use self::{
+pub(crate) use self::{
     asker::Asker,
     audit_entry::{act, audited},
     binding::Plugin,

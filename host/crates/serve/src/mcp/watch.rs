@@ -39,7 +39,7 @@ pub(super) enum News {
 }
 
 /// While the database is away, and the stream waits.
-const RETRY_EVERY: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// One open stream's watch over its caller's rights and view. It alone ends the stream; `revocable` leaves it be.
 pub(super) struct Watch {
@@ -121,7 +121,7 @@ impl Watch {
                     return self.caller.holds(scope::MCP_USE);
                 }
                 Err(error) if error.status().is_client_error() => return false,
-                Err(_) => sleep(RETRY_EVERY).await,
+                Err(_) => sleep(RETRY_INTERVAL).await,
             }
         }
     }

@@ -18,7 +18,7 @@ const ENTRY_BYTES: usize = 4 << 10;
 /// A picture is read again after this: shops exchange pictures at one address.
 const TTL: Duration = Duration::from_secs(3_600);
 /// A failure may pass sooner.
-const FAILURE_FRESH: Duration = Duration::from_secs(60);
+const FAILURE_TTL: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 pub(super) struct Cache(Mutex<CacheState>);
@@ -115,7 +115,7 @@ impl Slot {
         match self.outcome.get() {
             None => true,
             Some(Ok(_)) => age < TTL,
-            Some(Err(_)) => age < FAILURE_FRESH,
+            Some(Err(_)) => age < FAILURE_TTL,
         }
     }
 }

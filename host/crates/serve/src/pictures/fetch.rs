@@ -21,9 +21,9 @@ use cardinal_base::{
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REDIRECTS: usize = 5;
 /// The longest address that is read.
-pub const MAX_URL: usize = 2_048;
+pub(crate) const MAX_URL: usize = 2_048;
 /// The largest picture: what a camera makes, and no more than a browser is glad to draw.
-pub const MAX_BYTES: usize = 8 << 20;
+pub(crate) const MAX_BYTES: usize = 8 << 20;
 /// Bytes that are enough to tell what a file is.
 const DETECTION_BYTES: usize = 256;
 const ACCEPTED: &str = "image/avif,image/webp,image/png,image/jpeg,image/gif";

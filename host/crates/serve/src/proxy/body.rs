@@ -25,7 +25,7 @@ const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a body ended before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyError {
+pub(crate) enum BodyError {
     /// Nothing came for too long.
     Silent,
     /// It was not wanted after all.
@@ -44,7 +44,7 @@ impl fmt::Display for BodyError {
 impl std::error::Error for BodyError {}
 
 /// How far a request's body has come; seen from the body and from who waits for the answer.
-pub struct Progress {
+pub(crate) struct Progress {
     started: Instant,
     /// Milliseconds after `started` when the last piece was taken.
     last: AtomicU64,
@@ -63,7 +63,7 @@ const REFUSED: u8 = 2;
 
 impl Progress {
     /// With `expects`, nothing of the body is touched until the upstream says 100, or nothing, or refuses.
-    pub fn new(expects: bool) -> Arc<Self> {
+    pub(crate) fn new(expects: bool) -> Arc<Self> {
         Arc::new(Self {
             started: Instant::now(),
             last: AtomicU64::new(0),
@@ -76,7 +76,7 @@ impl Progress {
     }
 
     /// The upstream has said 100.
-    pub fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         self.leave_gate(OPEN);
     }
 
@@ -113,7 +113,7 @@ impl Progress {
 }
 
 /// A request's body, from the client to the upstream.
-pub struct Upload {
+pub(crate) struct Upload {
     body: RequestBody,
     /// `None` when there is no body.
     progress: Option<Arc<Progress>>,
@@ -124,12 +124,12 @@ pub struct Upload {
 }
 
 impl Upload {
-    pub fn new(body: RequestBody, progress: Option<Arc<Progress>>, idle: Duration) -> Self {
+    pub(crate) fn new(body: RequestBody, progress: Option<Arc<Progress>>, idle: Duration) -> Self {
         Self { body, progress, idle, stall: Stall::default(), inside: false }
     }
 
     /// Of a request without a body.
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self::new(RequestBody::none(), None, Duration::MAX)
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn wants_service_worker(headers: &HeaderMap) -> bool {
 }
 
 /// The protocol that the client wants to change to, when it is one that may be tunnelled.
-pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
+pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let has_upgrade = hop_by_hop::connection_tokens(headers).any(|token| token.eq_ignore_ascii_case("upgrade"));
     let wanted = headers.get(header::UPGRADE)?;
     let carries_http = |protocol: &str| {
@@ -44,7 +44,7 @@ pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 /// What the forwarding headers say to the upstream.
-pub struct Forwarding<'a> {
+pub(crate) struct Forwarding<'a> {
     pub request_id: &'a RequestId,
     /// The other end of the connection, and whether its own account of the way so far is believed.
     pub peer: IpAddr,
@@ -57,7 +57,7 @@ pub struct Forwarding<'a> {
 }
 
 /// From the headers of a client to those for its upstream.
-pub fn forward(headers: &mut HeaderMap, way: &Forwarding<'_>) {
+pub(crate) fn forward(headers: &mut HeaderMap, way: &Forwarding<'_>) {
     let trailers = headers.get_all(header::TE).iter().filter_map(|value| value.to_str().ok());
     let trailers =
         trailers.flat_map(|value| value.split(',')).any(|coding| coding.trim().eq_ignore_ascii_case("trailers"));

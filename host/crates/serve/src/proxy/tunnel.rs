@@ -36,7 +36,7 @@ pub(super) struct Tunnels {
 }
 
 /// The right to one tunnel.
-pub(super) struct Place(#[allow(dead_code)] OwnedSemaphorePermit);
+pub(super) struct TunnelPermit(#[allow(dead_code)] OwnedSemaphorePermit);
 
 impl Default for Tunnels {
     fn default() -> Self {
@@ -49,9 +49,9 @@ impl Tunnels {
         TUNNELS as usize - self.places.available_permits()
     }
 
-    pub(super) fn place(&self) -> Result<Place, ApiError> {
+    pub(super) fn place(&self) -> Result<TunnelPermit, ApiError> {
         let place = Arc::clone(&self.places).try_acquire_owned();
-        place.map(Place).map_err(|_| {
+        place.map(TunnelPermit).map_err(|_| {
             ApiError::new(&codes::OVERLOADED).detail("Too many upgraded connections are open.").retry_after(BUSY_RETRY)
         })
     }
@@ -73,7 +73,7 @@ impl Tunnels {
         client: OnUpgrade,
         upstream: OnUpgrade,
         idle: Duration,
-        place: Place,
+        place: TunnelPermit,
         request_id: RequestId,
     ) {
         let close = self.close.clone();

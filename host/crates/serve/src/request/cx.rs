@@ -33,7 +33,7 @@ use cardinal_observe::{
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// What is known of a request from its first byte on.
-pub struct Cx<'a> {
+pub(crate) struct Cx<'a> {
     app: &'a App,
     pub request_id: RequestId,
     pub trace: Trace,
@@ -62,7 +62,7 @@ pub struct Cx<'a> {
 }
 
 impl<'a> Cx<'a> {
-    pub fn begin(app: &'a App, from: Origin, request: &Request<RequestBody>) -> Self {
+    pub(crate) fn begin(app: &'a App, from: Origin, request: &Request<RequestBody>) -> Self {
         app.telemetry.requests.in_flight.up();
         let started = Instant::now(); // before the span begins, or its parts might end after it
         let mut trace = Trace::from_headers(request.headers(), &mut rand::rng());
@@ -119,7 +119,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The only place that makes a failure body; one log line per request.
-    pub fn finish(mut self, outcome: ApiResult<Reply>, timing: RequestTiming) -> Response<Body> {
+    pub(crate) fn finish(mut self, outcome: ApiResult<Reply>, timing: RequestTiming) -> Response<Body> {
         self.answered = true;
         let app = self.app;
         let request_id = self.request_id;

@@ -22,7 +22,7 @@ use crate::{
 use cardinal_identity::auth::{Auth, caller::SharedCaller};
 
 /// While the database is away, and the stream waits.
-const RETRY_EVERY: Duration = Duration::from_millis(500);
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 struct Stream {
     auth: Arc<Auth>,
@@ -96,7 +96,7 @@ impl Stream {
             match self.credential.identify(&self.auth).await {
                 Ok(caller) => return caller.scopes.as_text() == self.caller.scopes.as_text(),
                 Err(error) if error.status().is_client_error() => return false,
-                Err(_) => sleep(RETRY_EVERY).await,
+                Err(_) => sleep(RETRY_INTERVAL).await,
             }
         }
     }

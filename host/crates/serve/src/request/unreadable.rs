@@ -11,7 +11,7 @@ use cardinal_base::{codes, raw_answer, request_id::RequestId};
 use cardinal_observe::{log::AccessLine, request_timing::RequestTiming, trace::Trace};
 
 /// A problem document with its head, after which the connection is closed. Written to the log and counted like others.
-pub fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
+pub(crate) fn answer(app: &Arc<App>, peer: Peer, status: u16) -> Vec<u8> {
     let error = match status {
         414 => ApiError::new(&codes::URI_TOO_LONG),
         431 => ApiError::new(&codes::HEADERS_TOO_LARGE),

@@ -34,7 +34,7 @@ const MAX_SESSIONS: usize = 1_000;
 const RATE: Rate = Rate { burst: 100.0, per_second: 10.0 };
 /// Roles that are counted by themselves; all others share one count. Far more than a host has.
 const MAX_ROLES: usize = 1_000;
-const REPORT_EVERY: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_LAST_LINES: usize = 20;
 
 /// What the server logged last, for the message of a start that failed.
@@ -73,7 +73,7 @@ pub(super) fn channel() -> io::Result<(OwnedFd, UnixStream)> {
 pub(super) async fn relay(messages: UnixStream, last_lines: LogTail) {
     let mut bounds = Bounds::default();
     let mut sessions = Sessions::default();
-    let mut report = tokio::time::interval(REPORT_EVERY);
+    let mut report = tokio::time::interval(REPORT_INTERVAL);
     let mut message = [0; MAX_MESSAGE_BYTES];
     loop {
         tokio::select! {

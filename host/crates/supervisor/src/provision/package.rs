@@ -11,9 +11,9 @@ use cardinal_package::{
     manifest::hints,
     owners::Owners,
     package,
+    refusal::Refusal,
     signature::Keys,
     stages::{Examined, Scanned, Trusted},
-    state::Refusal,
     trust::{Lock, TrustRule},
 };
 

@@ -8,7 +8,7 @@ use cardinal_package::{
     compat,
     manifest::{Manifest, Problem, Problems},
     package::{FRONTEND, MANIFEST, SCHEMA},
-    state::{Code, Refusal},
+    refusal::{Code, Refusal},
 };
 use cardinal_plugin_host::inspect::Inspection;
 use cardinal_serve::check::finding::Finding;
@@ -39,7 +39,7 @@ pub(super) fn list(seen: &Inspection, text: &str, core: Option<&Version>) -> Vec
 }
 
 /// What is wrong with the text of manifest.json by itself.
-pub(super) fn of_manifest(text: &str) -> Vec<Finding> {
+pub(super) fn from_manifest(text: &str) -> Vec<Finding> {
     let Err(problems) = Manifest::read(text.as_bytes()) else { return Vec::new() };
     let places: Vec<Problem> = problems.0.clone();
     let refusal = Refusal::from(problems);
@@ -202,9 +202,9 @@ mod tests {
 
     #[test]
     fn what_is_no_json_has_line_and_column() {
-        let findings = of_manifest("{\n  \"name\": \"notes\",,\n}");
+        let findings = from_manifest("{\n  \"name\": \"notes\",,\n}");
         assert_eq!((findings.len(), findings[0].subject.as_str()), (1, "manifest.json:2:19"));
-        assert!(findings[0].fix.is_some() && of_manifest(&manifest()).is_empty(), "{findings:?}");
+        assert!(findings[0].fix.is_some() && from_manifest(&manifest()).is_empty(), "{findings:?}");
     }
 
     #[test]

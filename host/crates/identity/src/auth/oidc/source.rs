@@ -22,7 +22,7 @@ use super::{
 use cardinal_base::clock::Clock;
 
 /// How old the keys get while all is well; each host adds a random part of a tenth.
-const REFRESH: Duration = Duration::from_secs(300);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
 /// The longest wait after a failure.
 const RETRY: Duration = Duration::from_secs(30);
 /// Between two fetches that tokens asked for.
@@ -259,7 +259,7 @@ impl Source {
 /// starting beside us.
 fn pause(failures: u32, keys_known: bool) -> Duration {
     match failures {
-        0 => REFRESH + REFRESH.mul_f64(rand::rng().random_range(0.0..0.1)),
+        0 => REFRESH_INTERVAL + REFRESH_INTERVAL.mul_f64(rand::rng().random_range(0.0..0.1)),
         _ if keys_known => RETRY,
         _ => RETRY.min(Duration::from_secs(1 << (failures - 1).min(5))),
     }

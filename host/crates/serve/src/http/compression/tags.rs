@@ -35,7 +35,7 @@ fn with_coding(tag: &HeaderValue, coding: Coding) -> Option<HeaderValue> {
 
 /// Takes the codings out of a request's conditions. Not out of `If-Range`: a part of the bytes as they are must not be
 /// put together with compressed ones.
-pub fn strip_codings(headers: &mut HeaderMap) {
+pub(crate) fn strip_codings(headers: &mut HeaderMap) {
     for name in [header::IF_NONE_MATCH, header::IF_MATCH] {
         let Some(text) = headers.get(&name).and_then(|value| value.to_str().ok()) else { continue };
         if !text.contains('+') {

@@ -22,7 +22,7 @@ const BYTES: usize = 4 << 20;
 const MAX_BATCH_AGE: Duration = Duration::from_secs(1);
 
 /// An import's body and what is read of it.
-pub struct Upload {
+pub(crate) struct Upload {
     intake: Intake,
     file: File,
     found: Vec<Read>,
@@ -31,7 +31,7 @@ pub struct Upload {
 
 /// What is written together.
 #[derive(Default)]
-pub struct Batch {
+pub(crate) struct Batch {
     pub rows: Vec<Row>,
     pub errors: Vec<Value>,
     pub ignores_sources: bool,
@@ -39,7 +39,7 @@ pub struct Batch {
 }
 
 /// What comes from the reader.
-pub enum Piece {
+pub(crate) enum Piece {
     Batch(Batch),
     /// The whole file was read.
     End,
@@ -50,7 +50,7 @@ pub enum Piece {
 
 impl Upload {
     /// Reads on until it is known that the file can be read: what is wrong with all of it is an answer of its own.
-    pub async fn begin(intake: Intake, format: Format, terms: Terms) -> ApiResult<Self> {
+    pub(crate) async fn begin(intake: Intake, format: Format, terms: Terms) -> ApiResult<Self> {
         let mut upload = Self { intake, file: File::new(format, terms), found: Vec::new(), over: false };
         while !upload.over && !upload.file.has_head() {
             let piece = upload.intake.next().await.map_err(IntakeError::refused)?;
@@ -60,7 +60,7 @@ impl Upload {
     }
 
     /// What becomes of the columns of a CSV file.
-    pub fn columns(&self) -> Option<Columns> {
+    pub(crate) fn columns(&self) -> Option<Columns> {
         self.file.columns()
     }
 
@@ -75,7 +75,7 @@ impl Upload {
     }
 
     /// Sends batches until the file is over or nobody takes them any more.
-    pub async fn send(&mut self, to: mpsc::Sender<Piece>) {
+    pub(crate) async fn send(&mut self, to: mpsc::Sender<Piece>) {
         let mut batch = Batch::default();
         let end = loop {
             for read in self.found.drain(..) {

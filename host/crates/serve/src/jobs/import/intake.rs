@@ -19,7 +19,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const PACKED: usize = 1 << 10;
 
 /// A body that is being read.
-pub struct Intake {
+pub(crate) struct Intake {
     body: RequestBody,
     unpacker: Option<MultiGzDecoder<Vec<u8>>>,
     /// Packed bytes that are not unpacked yet.
@@ -30,7 +30,7 @@ pub struct Intake {
 
 /// Why a body ended before its end.
 #[derive(Debug)]
-pub enum IntakeError {
+pub(crate) enum IntakeError {
     BrokenOff(hyper::Error),
     Silent,
     TooMuch,
@@ -115,7 +115,7 @@ impl IntakeError {
 }
 
 /// `Content-Encoding`: none, or gzip.
-pub fn is_gzip(encoding: Option<&str>) -> ApiResult<bool> {
+pub(crate) fn is_gzip(encoding: Option<&str>) -> ApiResult<bool> {
     match encoding.map(str::trim).map(str::to_ascii_lowercase).as_deref() {
         None | Some("" | "identity") => Ok(false),
         Some("gzip" | "x-gzip") => Ok(true),

@@ -6,7 +6,7 @@ use super::binding;
 use crate::audit::AuditAction;
 use cardinal_store::approvals::{Approval, Decision};
 
-pub const fn act(decision: Decision<'_>) -> AuditAction {
+pub(crate) const fn act(decision: Decision<'_>) -> AuditAction {
     match decision {
         Decision::Approve => AuditAction::Approve,
         Decision::Deny(_) => AuditAction::Deny,
@@ -14,7 +14,7 @@ pub const fn act(decision: Decision<'_>) -> AuditAction {
 }
 
 /// An approval as the audit log shows it: of the arguments, what they can be compared by.
-pub fn audited(approval: &Approval) -> Value {
+pub(crate) fn audited(approval: &Approval) -> Value {
     let mut detail = json!({
         "tool": approval.tool, "plugin": approval.plugin, "caller": approval.caller,
         "arguments_sha256": binding::sha256(approval.arguments.get()), "decided_by": approval.decided_by,

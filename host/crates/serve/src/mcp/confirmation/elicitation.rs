@@ -1,6 +1,6 @@
 //! A question as a client puts it before its user: `elicitation/create`, in both eras of the protocol.
 
-use std::{convert::Infallible, fmt::Write as _, ops::RangeInclusive};
+use std::{convert::Infallible, fmt::Write as _};
 
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::question::ToolCall;
+use cardinal_base::printable::is_unseen;
 
 /// The one member of the form, and the name of the one question of a call.
 pub(super) const NAME: &str = "confirm";
@@ -44,45 +45,11 @@ pub(super) fn message(call: &ToolCall<'_>, difference: Option<&Value>) -> Option
     (text.len() <= MESSAGE_LIMIT).then_some(text)
 }
 
-/// Characters besides controls and spaces that have no shape, or turn the writing direction: Unicode's format
-/// characters, those that it lets programs ignore, private ones, and the blank of Braille. As the Admin UI has it.
-const UNSEEN: &[RangeInclusive<char>] = &[
-    '\u{ad}'..='\u{ad}',
-    '\u{34f}'..='\u{34f}',
-    '\u{600}'..='\u{605}',
-    '\u{61c}'..='\u{61c}',
-    '\u{6dd}'..='\u{6dd}',
-    '\u{70f}'..='\u{70f}',
-    '\u{890}'..='\u{891}',
-    '\u{8e2}'..='\u{8e2}',
-    '\u{115f}'..='\u{1160}',
-    '\u{17b4}'..='\u{17b5}',
-    '\u{180b}'..='\u{180f}',
-    '\u{200b}'..='\u{200f}',
-    '\u{202a}'..='\u{202e}',
-    '\u{2060}'..='\u{206f}',
-    '\u{2800}'..='\u{2800}',
-    '\u{3164}'..='\u{3164}',
-    '\u{e000}'..='\u{f8ff}',
-    '\u{fe00}'..='\u{fe0f}',
-    '\u{feff}'..='\u{feff}',
-    '\u{ffa0}'..='\u{ffa0}',
-    '\u{fff0}'..='\u{fffb}',
-    '\u{110bd}'..='\u{110bd}',
-    '\u{110cd}'..='\u{110cd}',
-    '\u{13430}'..='\u{1343f}',
-    '\u{1bca0}'..='\u{1bca3}',
-    '\u{1d173}'..='\u{1d17a}',
-    '\u{e0000}'..='\u{e0fff}',
-    '\u{f0000}'..='\u{10ffff}',
-];
-
 /// The text in which what nobody sees, or what turns the writing direction, stands as JSON escapes it.
 fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
-        let is_unseen = c.is_control() || (c.is_whitespace() && c != ' ');
-        if !is_unseen && !UNSEEN.iter().any(|range| range.contains(&c)) {
+        if !is_unseen(c) {
             visible.push(c);
             continue;
         }
@@ -126,12 +93,12 @@ pub(super) fn accepts(answer: &ElicitResult) -> bool {
 }
 
 /// Where a call's questions go in, and come out for [`frames_between`].
-pub fn frames() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+pub(crate) fn frames() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
     mpsc::channel(FRAMES)
 }
 
 /// The answer to a call, with our questions between its events; each of its frames is a whole event.
-pub fn frames_between(
+pub(crate) fn frames_between(
     body: BoxBody<Bytes, Infallible>,
     questions: mpsc::Receiver<Bytes>,
 ) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static {

@@ -4,7 +4,7 @@ use crate::mcp::core_tools::OUTDATED;
 use cardinal_store::approvals::Approval;
 
 /// The answer to a call whose plugin is not the one that was asked about.
-pub const VOID: &str =
+pub(crate) const VOID: &str =
     "confirmation_void: the plugin was replaced after the question. Make the call again to ask once more.";
 pub(super) const USED: &str = "confirmation_used: this confirmation was good for one call, which has run.";
 pub(super) const UNCONFIRMED: &str = "confirmation_required: this call is not confirmed.";

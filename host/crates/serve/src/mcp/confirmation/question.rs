@@ -43,7 +43,7 @@ pub struct ConfirmableTool<'a> {
 }
 
 /// Tells whether what was asked about is what would run: the package, and the cards that were shown.
-pub type IsCurrent<'a> = &'a (dyn Fn() -> BoxFuture<'a, ApiResult<bool>> + Send + Sync);
+pub(crate) type IsCurrent<'a> = &'a (dyn Fn() -> BoxFuture<'a, ApiResult<bool>> + Send + Sync);
 
 /// A call of it.
 pub struct ToolCall<'a> {

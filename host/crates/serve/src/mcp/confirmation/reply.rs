@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::elicitation;
 
 /// An answer to the question `id`.
-pub struct Reply {
+pub(crate) struct Reply {
     pub id: Uuid,
     pub accepts: bool,
 }
@@ -21,7 +21,7 @@ struct Response {
 
 impl Reply {
     /// `None` for whatever is no response to a question of ours. An error, or a result that is none, accepts nothing.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let response: Response = serde_json::from_slice(bytes).ok()?;
         let id = elicitation::question_id(response.id.as_str()?)?;
         let result = response.result.and_then(|result| serde_json::from_value::<ElicitResult>(result).ok());

@@ -14,7 +14,7 @@ use cardinal_database::{log_failure, pool::Pool};
 use cardinal_store::approvals;
 
 /// How often the database is asked while a call waits.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(super) struct Waiting {
@@ -58,7 +58,7 @@ impl Waiting {
                 self.arrived.notified().await;
                 continue;
             }
-            sleep(LOOK_EVERY).await;
+            sleep(LOOK_INTERVAL).await;
             match approvals::ended(pool, &ids).await {
                 Ok(ended) => self.wake(&ended),
                 Err(error) => log_failure!(error, "failed to look for decisions on tool calls"),
