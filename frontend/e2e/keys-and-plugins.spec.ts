@@ -119,6 +119,37 @@ test('a page that the user’s scopes do not allow is not offered, and names the
   await expect(page.getByRole('button', { name: 'Create card' })).toBeHidden();
 });
 
+test('who may not read the list of kinds filters by what plugins write all the same', async ({ page }) => {
+  await page.route('**/v1/admin/auth/me', async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...((await response.json()) as object), scopes: ['cards:read'] } });
+  });
+  await signIn(page, '/admin/cards?q=no-card-is-called-this');
+  await page.getByRole('button', { name: 'Filter', exact: true }).click();
+  await page.getByLabel('Lacks kind').selectOption('supplier');
+  await expect(page).toHaveURL(/missing_kind=supplier/);
+});
+
+test('a plugin that needs attention is marked in the navigation, and comes first in the list', async ({ page }) => {
+  await page.route('**/v1/admin/plugin-registry', async (route) => {
+    const response = await route.fetch();
+    const { items } = (await response.json()) as { items: { name: string; counters: object | null }[] };
+    const breaker = { mode: 'on', state: 'open', opened: 1, faults: 9, retry_after_seconds: null };
+    await route.fulfill({ response, json: { items: items.map((item) => (item.name === 'supplier' ? { ...item, counters: { ...item.counters, breaker } } : item)) } });
+  });
+  await page.setViewportSize({ width: 1024, height: 768 });
+  await signIn(page, '/admin/plugins');
+  const first = page.getByRole('row').nth(1);
+  await expect(first).toContainText('Supplier');
+  await expect(first).toContainText('calls are paused');
+  // On the rail of icons the mark lies beside the icon, not on it.
+  const link = page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: /^Plugins/ });
+  await expect(link).toContainText('1 needs attention');
+  const [icon, mark] = await Promise.all([link.locator('svg').first().boundingBox(), link.locator('b').boundingBox()]);
+  expect(mark!.x).toBeGreaterThanOrEqual(icon!.x + icon!.width - 2);
+  await expectAccessible(page);
+});
+
 test('an error shows its request id and can be tried again', async ({ page }) => {
   await signIn(page, '/admin/cards');
   let failing = true;

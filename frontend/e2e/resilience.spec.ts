@@ -71,6 +71,23 @@ test('typed text survives a server that is away; saving works when it is back', 
   await expect(page.getByRole('heading', { level: 1, name: 'Typed offline, saved later' })).toBeVisible();
 });
 
+test('what is said above a page covers none of what sticks there', async ({ page }) => {
+  await signIn(page);
+  await createCard(page, 'Scrolled while away');
+  await page.setViewportSize({ width: 1280, height: 360 });
+  const away = await takeServerAway(page);
+  await page.getByLabel('Title').fill('Typed below the strip');
+  await page.keyboard.press('Control+s');
+  await expect(offlineBar(page)).toBeVisible();
+  await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+  await expect.poll(() => page.evaluate(() => scrollY)).toBeGreaterThan(40);
+  const strip = await offlineBar(page).boundingBox();
+  const crumbs = await page.getByRole('navigation', { name: 'Breadcrumb' }).boundingBox();
+  expect(crumbs!.y).toBeGreaterThanOrEqual(strip!.y + strip!.height);
+  await away.back();
+  await expect(offlineBar(page)).toBeHidden({ timeout: 30_000 });
+});
+
 test('after the server has got another build, the page says so and stays', async ({ page }) => {
   await withoutPrefetch(page);
   await signIn(page, '/admin/cards');

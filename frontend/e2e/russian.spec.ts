@@ -9,6 +9,8 @@ test('no page is wider than its window in Russian, whose words are longer', asyn
   test.slow();
   const id = await createCard(page, 'В двух языках');
   await signedIn(page, 'POST', '/api-keys', { name: 'Для снимка', scopes: ['cards:read', 'cards:write', 'plugins:read', 'jobs:read', 'mcp:use'] });
+  // The longest state of a key is that it expires soon.
+  await signedIn(page, 'POST', '/api-keys', { name: 'Скоро истекает', scopes: ['cards:read', 'plugin:*:read'], expires_in_days: 3 });
   await page.route(`**/v1/admin/master-cards/${id}`, async (route) => {
     const response = await route.fetch();
     const body = await response.json();

@@ -3,6 +3,7 @@ import { expect, expectAccessible, expectReflows, fillSignIn, intercept, signIn,
 test('the sign-in page is accessible and narrow screens can use it', async ({ page }) => {
   await page.goto('/admin/');
   await expect(page.getByRole('heading', { name: 'Sign in to Cardinal' })).toBeVisible();
+  await expect(page.getByLabel('User name'), 'typing can begin at once').toBeFocused();
   await expectAccessible(page);
   await expectReflows(page);
 });

@@ -2,7 +2,7 @@ import type { texts } from '../approvals.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const approvals: Translation<typeof texts> = {
-  approvals: 'Подтверждения',
+  approvals: 'Одобрения',
   notRead: 'Не удалось загрузить вызовы',
   callNotRead: 'Не удалось загрузить этот вызов',
   nothing: 'Очередь пуста. Здесь появятся вызовы, для которых нужен человек.',

@@ -66,7 +66,7 @@ const card: Translation<typeof texts> = {
   noAttributes: 'Атрибутов пока нет',
   noFieldChanged: 'Поля не изменились',
   none: 'нет',
-  noPictures: 'Картинок нет',
+  noPictures: 'Изображений нет',
   noPicturesText: 'Добавьте атрибут с типом «изображение» или запустите плагин, который их находит.',
   noSources: 'Источников пока нет',
   noSourcesText: 'Здесь появится то, что плагины узнают об этой карточке.',

@@ -136,7 +136,7 @@ const keys: Translation<typeof texts> = {
   keyIntoFile: 'Сначала запишите ключ в файл, в командной строке:',
   mcpOnly: 'Только MCP',
   mcpOnlyChoice: 'Только для MCP',
-  mcpOnlyHint: 'Admin API не примет этот ключ, поэтому клиент не сможет обойти подтверждения.',
+  mcpOnlyHint: 'Admin API не примет этот ключ, поэтому клиент не сможет обойти одобрение.',
   leaveConnect: 'Ключ показывается только сейчас. Уйти со страницы?',
 };
 export default keys;

@@ -2,7 +2,7 @@ import type { texts } from '../nav.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const nav: Translation<typeof texts> = {
-  approvals: 'Подтверждения',
+  approvals: 'Одобрения',
   audit: 'Аудит',
   cards: 'Карточки',
   home: 'Главная',

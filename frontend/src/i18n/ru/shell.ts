@@ -31,7 +31,7 @@ const shell: Translation<typeof texts> = {
   keySave: 'Сохранить',
   keySearch: 'Поиск',
   keySelect: 'Выбрать строку',
-  keysApprovals: 'Подтверждения',
+  keysApprovals: 'Одобрения',
   keyApprove: 'Одобрить',
   keyRefuse: 'Отклонить',
   keysCard: 'На карточке',

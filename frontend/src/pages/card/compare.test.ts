@@ -28,6 +28,11 @@ it('what a source says differently stands first', () => {
   expect(differingFirst(card, values).map(([name]) => name)).toEqual(['colour', 'sku', 'brand', 'title']);
 });
 
+it('which page was read, and when, stands below what it says, and names are in order', () => {
+  const values = valuesOf(source({ url: 'https://a.example', fetched_at: '2026-01-01', title: 'Y', colour: 'brass', brand: 'Lumo' }), {});
+  expect(differingFirst({ title: 'Lamp', sku: 'L-1', attributes: { brand: 'Lumo' } }, values).map(([name]) => name)).toEqual(['colour', 'title', 'brand', 'fetched_at', 'url']);
+});
+
 it('all of a source is what is about the product and differs', () => {
   const values = valuesOf(source({ url: 'https://a.example', fetched_at: '2026-01-01', sku: 'X', title: 'Y', brand: 'Lumo', colour: 'brass' }), {});
   expect(takenByAll({ attributes: { brand: 'Lumo' } }, values)).toEqual([['colour', 'brass']]);

@@ -36,9 +36,13 @@ export function valuesOf({ data }: Source, own: JsonObject): [string, Json][] {
     .map(([name, value]) => [name, asMoney(own[name], value, data.currency)]);
 }
 
-/** A source's values, those first that the card `own` says something else for. */
+/** When a page was read, and which: what a source says of itself. */
+const ITS_OWN = new Set(['fetched_at', 'url']);
+
+/** A source's values by name, those first that the card `own` says something else for. */
 export function differingFirst(own: Parameters<typeof ownValue>[0], values: readonly [string, Json][]): [string, Json][] {
-  return values.toSorted(([a, x], [b, y]) => Number(sameJson(ownValue(own, a), x)) - Number(sameJson(ownValue(own, b), y)));
+  const rank = ([name, value]: [string, Json]) => Number(sameJson(ownValue(own, name), value)) || 2 * Number(ITS_OWN.has(name));
+  return values.toSorted((a, b) => rank(a) - rank(b) || a[0].localeCompare(b[0]));
 }
 
 function asMoney(own: Json | undefined, value: Json, currency: Json | undefined): Json {

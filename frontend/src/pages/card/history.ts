@@ -69,7 +69,7 @@ function merged(target: Json | undefined, patch: Json): Json {
 }
 
 function diff(before: JsonObject, after: JsonObject): FieldChange[] {
-  const fields = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  const fields = [...new Set([...FIELDS, ...[...Object.keys(before), ...Object.keys(after)].toSorted((a, b) => a.localeCompare(b))])];
   return fields.filter((field) => !sameJson(before[field], after[field])).map((field) => ({ field, before: before[field], after: after[field] }));
 }
 

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { pluginCounters, pluginVersion, registeredPlugin, setAsideBy } from '../../api/fixtures.ts';
 import type { Job } from '../../api/jobs.ts';
 import type { ApiKey, RegisteredPlugin } from '../../api/types.ts';
-import { inOrder, ofApprovals, ofJobs, ofKeys, ofKinds, ofPlugins, ofProxy } from './attention.ts';
+import { inOrder, looksOf, ofApprovals, ofJobs, ofKeys, ofKinds, ofPlugins, ofProxy, pluginsInOrder } from './attention.ts';
 
 const NOW = Date.parse('2026-11-23T12:00:00Z');
 const plugin = (more: Partial<RegisteredPlugin>): RegisteredPlugin => registeredPlugin('supplier', { title: 'Supplier', ...more });
@@ -17,6 +17,16 @@ it('a plugin waits when it is out of service, paused, or failing', () => {
   const failing = ofPlugins([plugin({ counters })], [sample(0, 0, 0), sample(60_000, 100, 4)]);
   expect(failing[0]).toMatchObject({ text: 'Supplier: 4% of calls fail', href: '/admin/plugins/supplier?tab=faults' });
   expect(ofPlugins([plugin({ counters: { ...counters, errors: 2 } })], [sample(0, 0, 0), sample(60_000, 100, 2)]), 'too few to say').toEqual([]);
+});
+
+it('a plugin whose calls fail stands before those that are well, with the sign of it', () => {
+  const samples = [sample(0, 0, 0), sample(60_000, 100, 4)];
+  const failing = plugin({ counters });
+  const well = registeredPlugin('completeness', { title: 'Completeness' });
+  expect(pluginsInOrder([well, failing], samples).map(({ name }) => name)).toEqual(['supplier', 'completeness']);
+  expect(pluginsInOrder([failing, well], []).map(({ name }) => name)).toEqual(['completeness', 'supplier']);
+  expect(looksOf(failing, samples)).toMatchObject({ word: 'Active', shape: 'fail', tone: 'bad' });
+  expect(looksOf(well, samples)).toMatchObject({ word: 'Active', shape: 'on', tone: 'good', need: undefined });
 });
 
 it('nothing waits where somebody has gone back on purpose', () => {

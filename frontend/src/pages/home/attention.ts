@@ -11,7 +11,7 @@ import type { IconName } from '../../ui/icons.ts';
 import { keyState } from '../keys/key.ts';
 import { checksOf } from '../operate/system.ts';
 import { ratesOf } from '../plugins/load.ts';
-import { isBroken, needsAttention, standingOf, titleOf } from '../plugins/plugin.ts';
+import { inOrder as pluginsByNeed, isBroken, needsAttention, standingOf, titleOf, type Standing } from '../plugins/plugin.ts';
 import { jobTitle } from '../../jobs/job.ts';
 
 /** Something that waits for a decision, and where it is made. */
@@ -48,6 +48,17 @@ export function ofPlugins(plugins: readonly RegisteredPlugin[], samples: readonl
     if (failedShare === null || failedShare < FAILING_SHARE || failures < FAILING_CALLS) return [];
     return [{ ...base, tone: 'bad', text: t('pluginFails', { title, share: formatShare(failedShare) }), at: plugin.counters?.recent_faults?.[0]?.at, href: `${base.href}?tab=faults` }];
   });
+}
+
+/** How a plugin stands, with a sign where it needs attention. */
+export function looksOf(plugin: RegisteredPlugin, samples: readonly Sample[]): Standing & { need: Attention | undefined } {
+  const [need] = ofPlugins([plugin], samples);
+  return { ...standingOf(plugin), need, ...(need && { shape: 'fail', tone: need.tone }) };
+}
+
+/** What needs attention first, then by title. */
+export function pluginsInOrder(plugins: readonly RegisteredPlugin[], samples: readonly Sample[]): RegisteredPlugin[] {
+  return pluginsByNeed(plugins, (plugin) => ofPlugins([plugin], samples).length > 0);
 }
 
 export function ofKeys(keys: readonly ApiKey[], now = Date.now()): Attention[] {

@@ -52,8 +52,8 @@ export function needsAttention(plugin: RegisteredPlugin): boolean {
 }
 
 /** What needs attention first, then by title. */
-export function inOrder(plugins: readonly RegisteredPlugin[]): RegisteredPlugin[] {
-  return plugins.toSorted((a, b) => Number(needsAttention(b)) - Number(needsAttention(a)) || titleOf(a).localeCompare(titleOf(b)));
+export function inOrder(plugins: readonly RegisteredPlugin[], needs: (plugin: RegisteredPlugin) => boolean = needsAttention): RegisteredPlugin[] {
+  return plugins.toSorted((a, b) => Number(needs(b)) - Number(needs(a)) || titleOf(a).localeCompare(titleOf(b)));
 }
 
 /** Calls that went wrong, whoever's fault it was; those that the host rejected before they began are not among them. */
