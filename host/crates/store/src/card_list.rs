@@ -33,6 +33,7 @@ mod digest;
 mod frequent_keys;
 mod groups;
 mod letters;
+mod places;
 mod ranges;
 mod selection;
 mod statements;
