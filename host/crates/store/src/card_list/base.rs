@@ -58,6 +58,11 @@ impl Base {
         }
     }
 
+    /// What comes behind the key of every card, or else its id.
+    pub(super) fn last(&self, descending: bool) -> &'static str {
+        if self.key.is_some() { self.last[usize::from(descending)] } else { last_id(descending) }
+    }
+
     /// The columns of rows `w`.
     pub(super) fn columns(&self, with_words: bool) -> String {
         let key = self.key.map(|key| format!("w.{key}, ")).unwrap_or_default();

@@ -93,6 +93,11 @@ impl GroupList {
         self.groups.iter().filter(|group| group.may_have(filter)).map(|group| group.cards).sum()
     }
 
+    /// About how many cards all groups have, or 1.
+    pub(super) fn all(&self) -> i64 {
+        self.groups.iter().map(|group| group.cards).sum::<i64>().max(1)
+    }
+
     /// The largest of them, and about how many cards they have; as many as are known to be large.
     pub(super) fn largest(&self, filter: &Filter, max: usize) -> Vec<(i32, i64)> {
         let picked = self.groups.iter().filter(|group| group.cards > 0 && group.may_have(filter));

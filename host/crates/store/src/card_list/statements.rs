@@ -6,6 +6,7 @@ use super::{
     bounded::{PlanMode, Statement},
     conditions::{Conditions, has_text, keyed, pattern},
     groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, picked_in_sql, source_conditions},
+    places::Key,
     ranges,
 };
 use crate::error::StoreError;
@@ -88,12 +89,14 @@ pub(super) fn can_gather(filter: &Filter) -> bool {
 pub(super) enum GatheringIndex {
     /// The time of changes.
     Times,
-    /// The keys of the searched text, apart from those that most cards have.
-    Words { frequent_keys: Vec<String> },
+    /// The keys of the searched text, apart from those that most cards have; up to a place, if there is one, by the
+    /// index of the list's order as well.
+    Words { frequent_keys: Vec<String>, until: Option<Key> },
 }
 
 /// All that fits, sorted, or `max_found` that do; the last column says how many that is, whatever page is read, and
-/// nothing of all by time: to keep and count them takes longer than to find them.
+/// nothing of all by time: to keep and count them takes longer than to find them. Nor of those up to a place, which are
+/// not all.
 pub(super) fn gathering(
     wanted: &PageQuery<'_>,
     groups: &GroupList,
@@ -104,9 +107,15 @@ pub(super) fn gathering(
     let mut query = Conditions::none();
     let bound = max_found.map(|max_found| format!(" LIMIT {max_found}")).unwrap_or_default();
     let (with, from, number, planned) = match (&wanted.filter.q, index) {
-        (Some(text), GatheringIndex::Words { frequent_keys }) => {
+        (Some(text), GatheringIndex::Words { frequent_keys, until }) => {
             let found = found_by_words(&mut query, wanted, groups, text, frequent_keys);
-            kept(&format!("{found}{bound}"), PlanMode::Gathering)
+            match until {
+                None => kept(&format!("{found}{bound}"), PlanMode::Gathering),
+                Some(until) => {
+                    let found = format!("({found}{} OFFSET 0)", part(&mut query, wanted, until));
+                    (String::new(), found, "NULL::bigint".to_owned(), PlanMode::Part)
+                }
+            }
         }
         (Some(_), GatheringIndex::Times) if max_found.is_some() => {
             let found = found_by_time(&mut query, wanted, groups, false);
@@ -172,6 +181,22 @@ fn found_by_words(
     ];
     conditions.extend(more_conditions(query, filter, groups, "t"));
     format!("SELECT w.card_id, {} AS key FROM {WORDS} w{times} WHERE {}", key(wanted, "t"), conditions.join(" AND "))
+}
+
+/// The part of the list from the page's place up to `until`, of rows `w`, by the list's column alone: an index on that
+/// finds it. Both ends are said, so that the planner expects few.
+fn part(query: &mut Conditions, wanted: &PageQuery<'_>, until: Key) -> String {
+    let (column, [to, from]) = (list_column(wanted), if wanted.descending() { [">=", "<="] } else { ["<=", ">="] });
+    let place = match (wanted.place, wanted.sort.column) {
+        (Some(place), Column::CreatedAt) => format!("${}", query.bind(place.id)),
+        (Some(place), _) => format!("${}", query.bind(place.value.clone())),
+        (None, column) => Base::new(column).last(!wanted.descending()).to_owned(),
+    };
+    let until = match until {
+        Key::Text(text) => query.bind(text),
+        Key::Id(id) => query.bind(id),
+    };
+    format!(" AND w.{column} {from} {place} AND w.{column} {to} ${until}")
 }
 
 /// A page of the first changes: nothing of the list's page lies behind the last of these, so that most of what has
