@@ -91,6 +91,13 @@ async fn every_page_is_what_plain_sql_says() {
         ("&kind=most&missing_kind=late".to_owned(), format!("{} AND NOT {}", has("most"), has("late"))),
         ("&q=lamp".to_owned(), "title ILIKE '%lamp%'".to_owned()),
         ("&q=amp%2012".to_owned(), "title ILIKE '%amp 12%'".to_owned()),
+        // By SKU and age: parts of the list.
+        ("&q=r%201".to_owned(), "title LIKE '%r 1%'".to_owned()),
+        ("&q=r%201&status=active".to_owned(), "title LIKE '%r 1%' AND status = 'active'".to_owned()),
+        (
+            format!("&updated_since={}&q=r%201", changed(20_000)),
+            format!("updated_at >= '{}' AND title LIKE '%r 1%'", changed(20_000)),
+        ),
         ("&q=s_0".to_owned(), "starts_with(sku, 'S_0')".to_owned()),
         ("&q=-rare%5C".to_owned(), r"strpos(sku, '-RARE\') > 0".to_owned()),
         ("&q=%D1%91%D0%9B%D0%BA".to_owned(), "strpos(title, 'Ёлк') > 0".to_owned()),

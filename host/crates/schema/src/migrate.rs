@@ -51,6 +51,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     24 "0024_card_times",
     25 "0025_card_lines",
     26 "0026_tool_call_lines",
+    27 "0027_card_parts",
 ];
 
 /// How many there are.

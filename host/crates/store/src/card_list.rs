@@ -33,6 +33,8 @@ mod digest;
 mod frequent_keys;
 mod groups;
 mod letters;
+mod parts;
+mod places;
 mod ranges;
 mod selection;
 mod statements;
@@ -106,7 +108,8 @@ pub async fn page(
         None => groups.renew(&client, now).await?,
     };
     for _ in 0..MAX_REREADS {
-        let reading = Reading { client: &client, wanted, groups: &list, knowledge, now, changed: OnceCell::new() };
+        let (changed, worded) = (OnceCell::new(), OnceCell::new());
+        let reading = Reading { client: &client, wanted, groups: &list, knowledge, now, changed, worded };
         if let Some((found, count)) = reading.page(known).await? {
             pool.note_message(found.max_row_bytes);
             return Ok(wanted.page(client, found, count));
@@ -140,6 +143,8 @@ struct Reading<'a> {
     /// What the planner expects of cards that have changed since the time that is asked for, whatever else the filter
     /// asks.
     changed: OnceCell<i64>,
+    /// What it expects of cards that have the words, in any group.
+    worded: OnceCell<i64>,
 }
 
 /// What a walk has come upon.

@@ -6,6 +6,7 @@ mod author;
 mod baseline;
 mod catalogue;
 mod guard;
+mod lists;
 mod measure;
 mod memory;
 mod report;
@@ -43,6 +44,9 @@ fn main() {
     runtime.block_on(async {
         if options.only.as_deref() == Some(memory::NAME) {
             return memory::measure(options.json.as_deref()).await;
+        }
+        if options.only.as_deref() == Some(lists::NAME) {
+            return lists::measure(&options).await;
         }
         if options.wants_guard() {
             let measured = guard::measure(&options).await;

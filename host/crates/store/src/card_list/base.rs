@@ -2,7 +2,7 @@
 
 use super::{
     PageQuery,
-    conditions::{Conditions, pattern},
+    conditions::{Conditions, has_text},
     groups::{GroupList, IS_NOT_MIXED, source_conditions},
 };
 use crate::error::StoreError;
@@ -28,6 +28,11 @@ const MAX_ID: &str = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
 /// Behind every title and SKU: longer than any, of the highest character.
 const LAST_TEXT: &str = "repeat(chr(1114111), 501)";
 
+/// Behind those of all cards.
+pub(super) const fn last_id(descending: bool) -> &'static str {
+    if descending { MIN_ID } else { MAX_ID }
+}
+
 impl Base {
     pub(super) const fn new(column: Column) -> Self {
         match column {
@@ -51,6 +56,11 @@ impl Base {
                 last: ["'infinity'::timestamptz", "'-infinity'::timestamptz"],
             },
         }
+    }
+
+    /// What comes behind the key of every card, or else its id.
+    pub(super) fn last(&self, descending: bool) -> &'static str {
+        if self.key.is_some() { self.last[usize::from(descending)] } else { last_id(descending) }
     }
 
     /// The columns of rows `w`.
@@ -87,8 +97,7 @@ impl Base {
 
     /// The place of the one row of `from`, or that behind all with the key `last`.
     pub(super) fn or(&self, from: &str, last: &str, descending: bool) -> String {
-        let id = if descending { MIN_ID } else { MAX_ID };
-        let id = format!("coalesce((SELECT card_id FROM {from}), {id}) AS card_id");
+        let id = format!("coalesce((SELECT card_id FROM {from}), {}) AS card_id", last_id(descending));
         match self.key {
             Some(key) => format!("coalesce((SELECT {key} FROM {from}), {last}) AS key, {id}"),
             None => id,
@@ -123,9 +132,7 @@ pub(super) fn checks(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &Gr
     let filter = wanted.filter;
     let mut checks = Vec::new();
     if let Some(text) = &filter.q {
-        let at = query.bind(pattern(text));
-        // Worked out once and not for each row.
-        checks.push(format!(r#"w.words LIKE (SELECT lower(${at}::text COLLATE "default") COLLATE "C")"#));
+        checks.push(has_text(query, text));
     }
     if let Some(since) = filter.updated_since.filter(|_| !is_by_time(wanted)) {
         let at = query.bind(since);

@@ -8,7 +8,7 @@ use super::{
     PageQuery,
     base::{Base, CARDS, LIST},
     bounded::{PlanMode, Statement},
-    conditions::{Conditions, pattern},
+    conditions::{Conditions, has_text},
     groups::{GroupList, NUMBER_NOW},
     letters::TextRange,
     ranges::sampled,
@@ -32,9 +32,7 @@ pub(super) fn page(
         Some(place) => query.behind(wanted.sort.column, &format!("w.{key}"), "w.card_id", place, descending)?,
         None => "true".to_owned(),
     };
-    let like = query.bind(pattern(text));
-    // Worked out once and not for each row.
-    let fits = format!(r#"w.words LIKE (SELECT lower(${like}::text COLLATE "default") COLLATE "C")"#);
+    let fits = has_text(&mut query, text);
     let (sampled, _): (Vec<i32>, Vec<i32>) = sampled(wanted, groups, Some(1)).into_iter().unzip();
     let (sampled, all) = (query.bind(sampled), query.bind(groups.picked(wanted.filter)));
     let (begins, after, last) = to_read(&ranges, wanted.place, descending);

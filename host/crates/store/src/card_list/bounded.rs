@@ -54,6 +54,8 @@ pub(super) enum PlanMode {
     Gathering,
     /// The same, by an index that has all it takes.
     GatheringByTime,
+    /// Any values, by two indexes together.
+    Part,
     /// Any values, along the list's order.
     Walk,
     /// The same to the end of a million cards, should it come to that.
@@ -78,6 +80,13 @@ impl PlanMode {
                     "SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
                 )
             }
+            Self::Part => {
+                concat!(
+                    begin!("'2s'", "force_generic_plan"),
+                    "; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL enable_seqscan = off; ",
+                    "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+                )
+            }
             Self::Walk => begin_walk!("'2s'"),
             Self::LongWalk => begin_walk!("'20s'"),
         }
@@ -93,7 +102,7 @@ impl Statement {
                 PlanMode::Each | PlanMode::Gathering | PlanMode::GatheringByTime => {
                     self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await
                 }
-                PlanMode::Walk | PlanMode::LongWalk => {
+                PlanMode::Part | PlanMode::Walk | PlanMode::LongWalk => {
                     if client.statement_cache.size() > MAX_STATEMENTS {
                         client.statement_cache.clear();
                     }

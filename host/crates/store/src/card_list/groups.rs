@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use arc_swap::ArcSwap;
 use time::{Duration, OffsetDateTime};
 
-use super::Conditions;
+use super::{Conditions, places::Places};
 use crate::error::StoreError;
 use cardinal_cards::filter::Filter;
 use cardinal_database::pool::Connection;
@@ -47,6 +47,7 @@ struct Group {
 pub(super) struct GroupList {
     pub(super) number: i64,
     groups: Vec<Group>,
+    pub(super) places: Places,
     read_at: Option<OffsetDateTime>,
 }
 
@@ -73,7 +74,8 @@ impl Groups {
         let rows = client.query(&client.prepare_cached(sql).await?, &[]).await?;
         let groups = rows.iter().map(|row| Group::from_row(row, &sizes)).collect::<Result<Vec<_>, _>>()?;
         let number = i64::try_from(groups.len()).unwrap_or(i64::MAX);
-        let list = Arc::new(GroupList { number, groups, read_at: Some(now) });
+        let places = Places::read(client).await?;
+        let list = Arc::new(GroupList { number, groups, places, read_at: Some(now) });
         self.0.store(Arc::clone(&list));
         Ok(list)
     }
@@ -89,6 +91,11 @@ impl GroupList {
     /// About how many cards the groups have that a filter may pick from.
     pub(super) fn estimate(&self, filter: &Filter) -> i64 {
         self.groups.iter().filter(|group| group.may_have(filter)).map(|group| group.cards).sum()
+    }
+
+    /// About how many cards all groups have, or 1.
+    pub(super) fn all(&self) -> i64 {
+        self.groups.iter().map(|group| group.cards).sum::<i64>().max(1)
     }
 
     /// The largest of them, and about how many cards they have; as many as are known to be large.

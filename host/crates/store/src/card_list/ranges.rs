@@ -3,12 +3,14 @@
 
 use super::{
     PageQuery,
-    base::{Base, CARDS, checks, is_by_time, is_selective, range, range_behind},
+    base::{Base, CARDS, checks, is_by_time, is_selective, last_id, range, range_behind},
     bounded::{PlanMode, Statement},
     conditions::Conditions,
     groups::{GroupList, NUMBER_NOW, picked_in_sql},
+    places::Key,
 };
 use crate::error::StoreError;
+use cardinal_cards::filter::Filter;
 
 /// Groups whose ranges say where to read to. They have most of the cards.
 const SAMPLED: usize = 16;
@@ -35,6 +37,7 @@ pub(super) fn walk(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32
         None => (proposed.clone(), base.or_last("shared", descending)),
     };
     let fits = fits(&mut query, wanted, groups);
+    let expected = steps.and_then(|steps| expected_place(&mut query, wanted, groups, steps)).unwrap_or_default();
     let mut sampled = sampled(wanted, groups, steps);
     if sampled.iter().any(|(_, passed)| *passed >= MIN_PASSED) {
         sampled.retain(|(_, passed)| *passed >= MIN_PASSED);
@@ -45,15 +48,33 @@ pub(super) fn walk(wanted: &PageQuery<'_>, groups: &GroupList, steps: Option<u32
     let [of_w, of_p] = ["w", "p"].map(|row| base.order(row, descending));
     let (read, table, until) = (base.columns(false), base.table, base.until("w", descending));
     let sql = format!(
-        "WITH shared AS MATERIALIZED (SELECT w.* FROM unnest(${sampled}::integer[], ${passed}::integer[]) g (id, passed) CROSS JOIN LATERAL \
-         (SELECT {read} FROM {table} w WHERE w.card_group = g.id{proposed} ORDER BY {of_w} OFFSET g.passed LIMIT 1) w \
+        "WITH shared AS MATERIALIZED (SELECT w.* FROM (SELECT w.* FROM unnest(${sampled}::integer[], ${passed}::integer[]) g (id, passed) CROSS JOIN LATERAL \
+         (SELECT {read} FROM {table} w WHERE w.card_group = g.id{proposed} ORDER BY {of_w} OFFSET g.passed LIMIT 1) w{expected}) w \
          ORDER BY {of_w} LIMIT 1), \
          until AS MATERIALIZED (SELECT {last}, NOT EXISTS (SELECT FROM shared) AS is_end) \
          SELECT {columns}, {NUMBER_NOW}, u.is_end FROM until u LEFT JOIN ((SELECT w.* FROM unnest(${all}::integer[]) g (id) CROSS JOIN LATERAL \
-         (SELECT {read} FROM {table} w WHERE w.card_group = g.id{range} AND {until}{fits} ORDER BY {of_w}) w \
+         (SELECT {read} FROM {table} w WHERE w.card_group = g.id{range} AND {until}{fits} ORDER BY {of_w} LIMIT ${limit}) w \
          ORDER BY {of_w} LIMIT ${limit}) p CROSS JOIN {CARDS}) ON true ORDER BY {of_p}"
     );
     Ok(Statement { sql, query, planned: if steps.is_some() { PlanMode::Walk } else { PlanMode::LongWalk } })
+}
+
+/// Where the list of all cards should be after so many steps, as a row of a UNION. Groups that lie at this end of it
+/// alone, as the newest cards' may, need not be among those that say where to read to, and are as large as they are. A
+/// filter by groups may pick none of the cards up to there, and would seem to pick few.
+fn expected_place(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList, steps: u32) -> Option<String> {
+    if !(Filter { q: None, updated_since: None, ..wanted.filter.clone() }).is_open() {
+        return None;
+    }
+    let (held, descending) = (groups.estimate(wanted.filter).max(1), wanted.descending());
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    let share = f64::from(steps) / held as f64;
+    Some(match groups.places.behind(wanted.sort.column, wanted.place, descending, share)? {
+        Key::Text(text) => {
+            format!(" UNION ALL SELECT ${}::text COLLATE \"C\", {}, 0", query.bind(text), last_id(descending))
+        }
+        Key::Id(id) => format!(" UNION ALL SELECT ${}::uuid, 0", query.bind(id)),
+    })
 }
 
 /// The same of thousands of groups, some of them mixed: as much of each range as the page may need, which never ends

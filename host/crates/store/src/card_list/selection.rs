@@ -18,7 +18,7 @@ const PROBE: u32 = 4_000;
 /// No walk is shorter: what is frequent need not lie at the beginning.
 const MIN_STEPS: u32 = 1_000;
 /// The longest walk that is begun where a gathering may be quicker: a step takes 0.2 µs.
-const STEPS: u32 = 20_000;
+const STEPS: u32 = 32_000;
 /// The same where gathering takes a look at another table for each card found.
 const STEPS_BY_TIME: u32 = 45_000;
 /// The same where each step looks at another table, 1 µs.
@@ -26,8 +26,8 @@ const STEPS_ELSEWHERE: u32 = 4_000;
 /// The longest walk where words lie together, and how many steps are worth a try for each card that would be gathered.
 const MAX_STEPS: u32 = 150_000;
 const STEPS_BY_HIT: i64 = 2;
-/// From here on gathering by words takes longer than the longest walk that is usual.
-const MANY_GATHERED: i64 = 4_000;
+/// Up to so many, words that are not among the first cards are gathered: they lie anywhere.
+const MANY_GATHERED: i64 = 20_000;
 /// A walk is planned for more steps than it should take, by so many times what chance adds to the number found.
 const MARGIN: f64 = 1.5;
 /// Where this few cards fit, gathering them by their words takes less than a walk: 1.4 µs each.
@@ -82,7 +82,12 @@ impl Reading<'_> {
                 }
             }
             let Some(max_steps) = steps else { return Ok(Ok(None)) };
-            let Ok(walked) = self.walk(Some(max_steps)).await? else { return Ok(Err(GroupsChange)) };
+            let walked = match self.part(max_steps).await? {
+                Ok(Some(found)) => Ok(found),
+                Ok(None) => self.walk(Some(max_steps)).await?,
+                Err(change) => Err(change),
+            };
+            let Ok(walked) = walked else { return Ok(Err(GroupsChange)) };
             if walked.is_complete {
                 return Ok(Ok(Some(walked)));
             }
@@ -147,9 +152,12 @@ impl Reading<'_> {
             return Ok(None);
         };
         // Words that lie together, as the first ones of titles do.
-        let hits = self.planned(statements::plan_of_words(text)).await?;
+        let hits = self.worded(text).await?;
+        if hits <= MANY_GATHERED {
+            return Ok(None);
+        }
         let worthwhile = u32::try_from(hits.saturating_mul(STEPS_BY_HIT)).unwrap_or(u32::MAX).min(MAX_STEPS);
-        let further = if walked < max_steps && hits > MANY_GATHERED { max_steps } else { worthwhile };
+        let further = if walked < max_steps { max_steps } else { worthwhile };
         Ok((further >= walked.saturating_mul(2)).then_some(further))
     }
 
@@ -219,7 +227,7 @@ impl Reading<'_> {
             return Ok(None);
         }
         let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
-        Ok(Some(GatheringIndex::Words { frequent_keys }))
+        Ok(Some(GatheringIndex::Words { frequent_keys, until: None }))
     }
 
     /// About how many cards have the words, by the first ones of the list.
@@ -237,7 +245,7 @@ impl Reading<'_> {
         Ok(plan.as_ref().map_or(0, planned_rows))
     }
 
-    async fn gather(
+    pub(super) async fn gather(
         &self,
         index: GatheringIndex,
         max: Option<i64>,
@@ -279,6 +287,10 @@ impl Reading<'_> {
         }
         let cards = match (&filter.q, filter.updated_since) {
             (None, Some(_)) => self.changed().await?,
+            // As the planner does, for what the groups are of all cards.
+            (Some(text), None) if held > 0 => {
+                (self.worded(text).await?.saturating_mul(held) / self.groups.all()).max(1)
+            }
             _ => self.planned(statements::plan(filter, self.groups)).await?,
         };
         Ok(Count { cards, exact: false })
@@ -289,6 +301,12 @@ impl Reading<'_> {
         let counting = statements::count_up_to(self.wanted.filter, self.groups, COUNTED_WHOLE + 1);
         let counted = counting.rows(self.client).await?;
         Ok(counted.and_then(|found| found.rows.first().map(|row| row.get(0))).filter(|cards| *cards <= COUNTED_WHOLE))
+    }
+
+    /// What the planner expects of the words alone, asked once a page.
+    async fn worded(&self, text: &str) -> Result<i64, StoreError> {
+        let plan = async || self.planned(statements::plan_of_words(text)).await;
+        self.worded.get_or_try_init(plan).await.copied()
     }
 
     /// Asked of the planner once a page.

@@ -4,8 +4,9 @@ use super::{
     Digest, PageQuery,
     base::{Base, CARDS, LIST, TIMES, WORDS, checks, is_by_time, is_selective, range},
     bounded::{PlanMode, Statement},
-    conditions::{Conditions, keyed, pattern},
+    conditions::{Conditions, has_text, keyed, pattern},
     groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, picked_in_sql, source_conditions},
+    places::Key,
     ranges,
 };
 use crate::error::StoreError;
@@ -15,6 +16,9 @@ use cardinal_cards::filter::{Column, Filter};
 /// longer a step takes, so that long walks merge few.
 const MAX_MERGED: usize = 32;
 const MAX_MERGED_IN_LONG_WALKS: usize = 4;
+
+/// The first changes that are looked at to find out where a page of them ends at the latest.
+const FIRST_CHANGES: u32 = 4_000;
 
 /// Along an index of the cards themselves, which holds those that are not deleted in the list's order.
 pub(super) fn open_list(wanted: &PageQuery<'_>) -> Result<Statement, StoreError> {
@@ -85,12 +89,14 @@ pub(super) fn can_gather(filter: &Filter) -> bool {
 pub(super) enum GatheringIndex {
     /// The time of changes.
     Times,
-    /// The keys of the searched text, apart from those that most cards have.
-    Words { frequent_keys: Vec<String> },
+    /// The keys of the searched text, apart from those that most cards have; up to a place, if there is one, by the
+    /// index of the list's order as well.
+    Words { frequent_keys: Vec<String>, until: Option<Key> },
 }
 
 /// All that fits, sorted, or `max_found` that do; the last column says how many that is, whatever page is read, and
-/// nothing of all by time: to keep and count them takes longer than to find them.
+/// nothing of all by time: to keep and count them takes longer than to find them. Nor of those up to a place, which are
+/// not all.
 pub(super) fn gathering(
     wanted: &PageQuery<'_>,
     groups: &GroupList,
@@ -100,25 +106,34 @@ pub(super) fn gathering(
     let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
     let mut query = Conditions::none();
     let bound = max_found.map(|max_found| format!(" LIMIT {max_found}")).unwrap_or_default();
-    let (found, planned, is_kept) = match (&wanted.filter.q, index) {
-        (Some(text), GatheringIndex::Words { frequent_keys }) => {
-            (found_by_words(&mut query, wanted, groups, text, frequent_keys), PlanMode::Gathering, true)
+    let (with, from, number, planned) = match (&wanted.filter.q, index) {
+        (Some(text), GatheringIndex::Words { frequent_keys, until }) => {
+            let found = found_by_words(&mut query, wanted, groups, text, frequent_keys);
+            match until {
+                None => kept(&format!("{found}{bound}"), PlanMode::Gathering),
+                Some(until) => {
+                    let found = format!("({found}{} OFFSET 0)", part(&mut query, wanted, until));
+                    (String::new(), found, "NULL::bigint".to_owned(), PlanMode::Part)
+                }
+            }
         }
-        (q, _) => {
-            let is_kept = q.is_some() && max_found.is_some();
-            (found_by_time(&mut query, wanted, groups), PlanMode::GatheringByTime, is_kept)
+        (Some(_), GatheringIndex::Times) if max_found.is_some() => {
+            let found = found_by_time(&mut query, wanted, groups, false);
+            kept(&format!("{found}{bound}"), PlanMode::GatheringByTime)
         }
-    };
-    let found = format!("{found}{bound}");
-    let number = match max_found {
-        _ if is_kept => "(SELECT count(*) FROM found)".to_owned(),
-        Some(_) => format!("(SELECT count(*) FROM ({found}) f)"),
-        None => "NULL::bigint".to_owned(),
-    };
-    let (found, from) = match is_kept {
-        true => (format!("found AS MATERIALIZED ({found}), "), "found".to_owned()),
-        // Not along another index.
-        false => (String::new(), format!("({found} OFFSET 0)")),
+        _ => {
+            let number = match max_found {
+                Some(_) => {
+                    let found = found_by_time(&mut query, wanted, groups, false);
+                    format!("(SELECT count(*) FROM ({found}{bound}) f)")
+                }
+                None => "NULL::bigint".to_owned(),
+            };
+            let near = near_ones(&mut query, wanted, groups)?;
+            // Not along another index.
+            let from = format!("({}{bound} OFFSET 0)", found_by_time(&mut query, wanted, groups, true));
+            (near, from, number, PlanMode::GatheringByTime)
+        }
     };
     let behind = match wanted.place {
         Some(place) => query.behind(column, "f.key", "f.card_id", place, descending)?,
@@ -127,12 +142,18 @@ pub(super) fn gathering(
     let direction = if descending { "DESC" } else { "ASC" };
     let limit = query.bind(wanted.rows());
     let sql = format!(
-        "WITH {found}\
+        "WITH {with}\
          p AS (SELECT f.key, f.card_id FROM {from} f WHERE {behind} ORDER BY f.key {direction}, f.card_id {direction} LIMIT ${limit}) \
          SELECT {columns}, {NUMBER_NOW}, {number} FROM (SELECT 1) one \
          LEFT JOIN (p CROSS JOIN {CARDS}) ON true ORDER BY p.key {direction}, p.card_id {direction}"
     );
     Ok(Statement { sql, query, planned })
+}
+
+/// A WITH clause of what is found, where it is read from, and how many it is.
+fn kept(found: &str, planned: PlanMode) -> (String, String, String, PlanMode) {
+    let with = format!("found AS MATERIALIZED ({found}), ");
+    (with, "found".to_owned(), "(SELECT count(*) FROM found)".to_owned(), planned)
 }
 
 /// The ids of all that fits, and what they are sorted by; by the index of searches, whose rows have all but the time.
@@ -150,25 +171,78 @@ fn found_by_words(
         String::new()
     };
     let (keyed, frequent) = (query.bind(keyed(text)), query.bind(frequent_keys));
-    let like = query.bind(pattern(text));
     // In the index's collation, or it is not used.
     let mut conditions = vec![
         format!("w.card_group = ANY(${})", query.bind(groups.picked(filter))),
         format!(
             r#"public.card_search_keys(w.words) @> (SELECT coalesce(nullif(ARRAY(SELECT k.key FROM unnest(a.keys) k (key) WHERE k.key <> ALL (${frequent})), '{{}}'), a.keys) FROM (SELECT public.card_search_keys(lower(${keyed}::text COLLATE "default") COLLATE "C") AS keys) a)"#
         ),
-        format!(r#"w.words LIKE lower(${like}::text COLLATE "default")"#),
+        has_text(query, text),
     ];
     conditions.extend(more_conditions(query, filter, groups, "t"));
     format!("SELECT w.card_id, {} AS key FROM {WORDS} w{times} WHERE {}", key(wanted, "t"), conditions.join(" AND "))
 }
 
+/// The part of the list from the page's place up to `until`, of rows `w`, by the list's column alone: an index on that
+/// finds it. Both ends are said, so that the planner expects few.
+fn part(query: &mut Conditions, wanted: &PageQuery<'_>, until: Key) -> String {
+    let (column, [to, from]) = (list_column(wanted), if wanted.descending() { [">=", "<="] } else { ["<=", ">="] });
+    let place = match (wanted.place, wanted.sort.column) {
+        (Some(place), Column::CreatedAt) => format!("${}", query.bind(place.id)),
+        (Some(place), _) => format!("${}", query.bind(place.value.clone())),
+        (None, column) => Base::new(column).last(!wanted.descending()).to_owned(),
+    };
+    let until = match until {
+        Key::Text(text) => query.bind(text),
+        Key::Id(id) => query.bind(id),
+    };
+    format!(" AND w.{column} {from} {place} AND w.{column} {to} ${until}")
+}
+
+/// A page of the first changes: nothing of the list's page lies behind the last of these, so that most of what has
+/// changed is neither searched nor sorted.
+fn near_ones(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) -> Result<String, StoreError> {
+    let (filter, descending) = (wanted.filter, wanted.descending());
+    let (column, direction) = (list_column(wanted), if descending { "DESC" } else { "ASC" });
+    let picked = query.bind(groups.picked(filter));
+    let since = more_conditions(
+        query,
+        &Filter { q: None, kind: None, plugin: None, missing_kind: None, ..filter.clone() },
+        groups,
+        "w",
+    );
+    let mut conditions = match wanted.place {
+        Some(place) => {
+            vec![query.behind(wanted.sort.column, &format!("w.{column}"), "w.card_id", place, descending)?]
+        }
+        None => vec!["true".to_owned()],
+    };
+    conditions.extend(filter.q.as_deref().map(|text| has_text(query, text)));
+    conditions.extend(more_conditions(query, &Filter { updated_since: None, ..filter.clone() }, groups, "w"));
+    Ok(format!(
+        "near AS MATERIALIZED (SELECT w.{column} AS key FROM (SELECT w.* FROM {TIMES} w WHERE w.card_group = ANY(${picked}) AND {} LIMIT {FIRST_CHANGES}) w \
+         WHERE {} ORDER BY w.{column} {direction} OFFSET {} LIMIT 1), ",
+        since.join(" AND "),
+        conditions.join(" AND "),
+        wanted.limit
+    ))
+}
+
+fn list_column(wanted: &PageQuery<'_>) -> &'static str {
+    Base::new(wanted.sort.column).key.unwrap_or("card_id")
+}
+
 /// The same by the index of times, which has all that is asked of a card.
-fn found_by_time(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList) -> String {
+fn found_by_time(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &GroupList, near: bool) -> String {
     let filter = wanted.filter;
     let mut conditions = vec![format!("w.card_group = ANY(${})", query.bind(groups.picked(filter)))];
+    if near {
+        let compare = if wanted.descending() { ">=" } else { "<=" };
+        // Without one all are near. In this form no other index is used for it.
+        conditions.push(format!("(w.{} {compare} (SELECT key FROM near)) IS NOT FALSE", list_column(wanted)));
+    }
     if let Some(text) = &filter.q {
-        conditions.push(format!(r#"w.words LIKE lower(${}::text COLLATE "default")"#, query.bind(pattern(text))));
+        conditions.push(has_text(query, text));
     }
     conditions.extend(more_conditions(query, filter, groups, "w"));
     format!("SELECT w.card_id, {} AS key FROM {TIMES} w WHERE {}", key(wanted, "w"), conditions.join(" AND "))
@@ -256,8 +330,7 @@ fn aggregate_picked(aggregate: &str, filter: &Filter) -> Statement {
         "SELECT {aggregate} FROM {LIST} w WHERE w.card_group IN (SELECT g.id FROM public.card_groups g WHERE {picked})"
     );
     if let Some(text) = &filter.q {
-        let at = query.bind(pattern(text));
-        sql.push_str(&format!(r#" AND w.words LIKE (SELECT lower(${at}::text COLLATE "default") COLLATE "C")"#));
+        sql.push_str(&format!(" AND {}", has_text(&mut query, text)));
     }
     if let Some(since) = filter.updated_since {
         let at = query.bind(since);
