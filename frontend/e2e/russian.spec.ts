@@ -11,6 +11,7 @@ test('no page is wider than its window in Russian, whose words are longer', asyn
   await signedIn(page, 'POST', '/api-keys', { name: 'Для снимка', scopes: ['cards:read', 'cards:write', 'plugins:read', 'jobs:read', 'mcp:use'] });
   // The longest state of a key is that it expires soon.
   await signedIn(page, 'POST', '/api-keys', { name: 'Скоро истекает', scopes: ['cards:read', 'plugin:*:read'], expires_in_days: 3 });
+  await signedIn(page, 'POST', '/users', { username: `redakteur-mit-langem-namen-${id.slice(-4)}`, password: 'correct-horse-battery', role: 'editor' });
   await page.route(`**/v1/admin/master-cards/${id}`, async (route) => {
     const response = await route.fetch();
     const body = await response.json();
@@ -22,6 +23,6 @@ test('no page is wider than its window in Russian, whose words are longer', asyn
     await page.goto(`/admin/${path}`);
     await expect(page.locator('html')).toHaveAttribute('lang', 'ru');
     await expect(page.locator('.loading, [aria-busy="true"]')).toHaveCount(0);
-    for (const width of [320, 768, 1024, 1280]) await test.step(`${path} at ${width}`, () => expectReflows(page, width));
+    for (const width of [320, 768, 776, 900, 1024, 1280]) await test.step(`${path} at ${width}`, () => expectReflows(page, width));
   }
 });
