@@ -1,9 +1,8 @@
-//! How much memory one process of the private server may have for itself, and how much all of them share. A statement
-//! of a plugin can ask for any amount (views that double a text, read through one another); without a bound the system
-//! kills one of the server's processes, and then every session is gone.
+//! How much memory one process of the private server may have for itself. A statement of a plugin can ask for any
+//! amount (views that double a text, read through one another); without a bound the system kills one of the server's
+//! processes, and then every session is gone.
 
 use std::fs;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -16,9 +15,6 @@ const SHARE: u64 = 16;
 const MIN_MEMORY: u64 = 512 * MEBIBYTE;
 /// PostgreSQL itself handles no value beyond one gibibyte.
 const MAX_MEMORY: u64 = 2048 * MEBIBYTE;
-/// What lists of a million cards are read from takes 1.2 gibibytes. A page that is not among the shared ones is copied
-/// from the system's, which takes as long as all that a search does with it.
-const SHARED: RangeInclusive<u64> = 128 * MEBIBYTE..=2048 * MEBIBYTE;
 const MEBIBYTE: u64 = 1024 * 1024;
 
 /// Bounds this process and those that it starts. Memory that processes share does not count, and each parallel worker
@@ -37,15 +33,6 @@ pub(super) fn bound() -> anyhow::Result<()> {
 
 fn limit(installed: Option<u64>) -> u64 {
     installed.map_or(MIN_MEMORY, |bytes| (bytes / SHARE).clamp(MIN_MEMORY, MAX_MEMORY))
-}
-
-/// PostgreSQL's `shared_buffers`, in mebibytes. Pages that are never used take no memory.
-pub(super) fn shared_mebibytes() -> u64 {
-    shared(installed()) / MEBIBYTE
-}
-
-fn shared(installed: Option<u64>) -> u64 {
-    installed.map_or(*SHARED.start(), |bytes| (bytes / SHARE).clamp(*SHARED.start(), *SHARED.end()))
 }
 
 /// The machine's memory, or what the groups of this process may have of it.
@@ -85,9 +72,6 @@ mod tests {
         let gibibytes = |count: u64| Some(count * 1024 * MEBIBYTE);
         assert_eq!(limit(gibibytes(24)), 1536 * MEBIBYTE);
         assert_eq!((limit(gibibytes(1)), limit(None), limit(gibibytes(500))), (MIN_MEMORY, MIN_MEMORY, MAX_MEMORY));
-        let shared =
-            [gibibytes(24), gibibytes(8), gibibytes(1), None, gibibytes(500)].map(|all| shared(all) / MEBIBYTE);
-        assert_eq!(shared, [1536, 512, 128, 128, 2048]);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use rustix::fs::OFlags;
 
 use super::{installation::Installation, relay};
 use crate::launch::{Account, FOLDER, Launcher};
-use crate::server_memory;
 use cardinal_base::config::Secret;
 
 pub const SUPERUSER: &str = "cardinal_superuser";
@@ -36,6 +35,7 @@ max_connections = 800
 authentication_timeout = 5s
 # Room for what plugins' sessions lock between two looks of the watch that ends them (host/crates/schema/src/session_watch.rs).
 max_locks_per_transaction = 160
+shared_buffers = 128MB
 dynamic_shared_memory_type = 'posix'
 jit = off
 # A plugin could turn it on for itself, and what it is made with may end the process when memory is short.
@@ -61,11 +61,7 @@ temp_file_limit = 4GB
 
 fn settings(has_clients: bool) -> String {
     let socket_mode = if has_clients { "0770" } else { "0700" };
-    format!(
-        "{SETTINGS}shared_buffers = {}MB\nlog_line_prefix = '{}'\nunix_socket_permissions = {socket_mode}\n",
-        server_memory::shared_mebibytes(),
-        relay::LINE_PREFIX
-    )
+    format!("{SETTINGS}log_line_prefix = '{}'\nunix_socket_permissions = {socket_mode}\n", relay::LINE_PREFIX)
 }
 
 /// The one way in, for root and for the server's own user alike: over the socket, with a password.
