@@ -15,6 +15,15 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
+/// The text, or its first `limit` bytes and an ellipsis.
+pub fn cut(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit));
+        text.push('…');
+    }
+    text
+}
+
 /// Controls, and marks that are not seen and change how the rest of the line reads.
 #[inline]
 pub fn turns_line(c: char) -> bool {

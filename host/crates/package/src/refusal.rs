@@ -7,6 +7,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use cardinal_base::printable::cut;
+
 pub use self::code::Code;
 
 /// A plugin turned away: what for, both values, and what to do about it.
@@ -30,22 +32,22 @@ const VALUE_LIMIT: usize = 2_000;
 
 impl Refusal {
     pub fn new(code: Code, reason: impl Into<String>) -> Self {
-        let reason = cut(reason.into());
+        let reason = cut(reason.into(), VALUE_LIMIT);
         Self { code, reason, expected: None, found: None, fix: code.usual_fix().to_owned(), losses: Box::default() }
     }
 
     pub fn expected(mut self, expected: impl Into<String>) -> Self {
-        self.expected = Some(cut(expected.into()));
+        self.expected = Some(cut(expected.into(), VALUE_LIMIT));
         self
     }
 
     pub fn found(mut self, found: impl Into<String>) -> Self {
-        self.found = Some(cut(found.into()));
+        self.found = Some(cut(found.into(), VALUE_LIMIT));
         self
     }
 
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = cut(fix.into());
+        self.fix = cut(fix.into(), VALUE_LIMIT);
         self
     }
 
@@ -80,14 +82,6 @@ impl fmt::Display for Sentence<'_> {
 }
 
 impl std::error::Error for Refusal {}
-
-fn cut(mut text: String) -> String {
-    if text.len() > VALUE_LIMIT {
-        text.truncate(text.floor_char_boundary(VALUE_LIMIT));
-        text.push('…');
-    }
-    text
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! Checking a tool's arguments and results against its schemas, so that no handler sees what it didn't ask for, and no
 //! client what it wasn't promised.
 
+use cardinal_base::printable::cut;
 use serde_json::{Map, Value};
 
 /// Faults that are reported of one call.
@@ -23,19 +24,14 @@ pub fn faults(validator: &jsonschema::Validator, object: &Map<String, Value>) ->
             let pointer = error.instance_path().to_string();
             let fault = error.to_string();
             let fault = if fault.len() > LINE_LIMIT { error.masked().to_string() } else { fault };
-            format!("{}: {}", if pointer.is_empty() { "/".into() } else { cut(pointer) }, cut(fault))
+            format!(
+                "{}: {}",
+                if pointer.is_empty() { "/".into() } else { cut(pointer, LINE_LIMIT) },
+                cut(fault, LINE_LIMIT)
+            )
         })
         .collect();
     if lines.is_empty() { None } else { Some(lines.join("\n")) }
-}
-
-/// The text, or its beginning: a caller may have chosen names of any length.
-fn cut(mut text: String) -> String {
-    if text.len() > LINE_LIMIT {
-        text.truncate(text.floor_char_boundary(LINE_LIMIT));
-        text.push('…');
-    }
-    text
 }
 
 #[cfg(test)]
