@@ -122,13 +122,13 @@ impl Guard {
     {
         self.counters.calls.count();
         let admitted = self.admit(called.in_flight, stuck)?;
-        let (ends, waited_before) = (called.deadline.at(), request_timing::waits());
-        let outcome = tokio::time::timeout_at(ends.into(), call()).await;
-        let took = called.deadline.started().elapsed();
+        let waited_before = request_timing::waits();
+        let outcome = tokio::time::timeout_at(called.deadline.at().into(), call()).await;
+        let took = called.deadline.elapsed();
         // A handler that waits for its end hears of it at the deadline, and answers before the timer is looked at.
-        let in_time = outcome.ok().filter(|_| called.deadline.started() + took < ends);
+        let in_time = outcome.ok().filter(|_| took < called.deadline.timeout());
         self.meter.called(took);
-        // The call has put its waits for the database on the request's account by now.
+        // The call has put its waits on the request's account by now.
         let waited = request_timing::waits() - waited_before;
         request_timing::add_plugin(took.saturating_sub(waited.database));
         match in_time {

@@ -15,7 +15,7 @@ const NICENESS: i32 = 15;
 /// Seconds of a processor: more than its time limits leave it.
 const MAX_CPU_SECONDS: u64 = 60;
 /// Bytes that are its own. Whole regions are counted that an allocator has reserved.
-const MAX_MEMORY: u64 = 4 << 30;
+pub const MAX_MEMORY: u64 = 4 << 30;
 /// Descriptors that it has open, or sends to itself.
 const MAX_DESCRIPTORS: u64 = 256;
 /// Timers, and signals that wait. They count for the user: the rest of what there may be is left to others.

@@ -16,8 +16,13 @@ impl Deadline {
         Self { started: Instant::now(), timeout }
     }
 
-    pub const fn started(self) -> Instant {
-        self.started
+    pub const fn timeout(self) -> Duration {
+        self.timeout
+    }
+
+    /// Since the call began.
+    pub fn elapsed(self) -> Duration {
+        self.started.elapsed()
     }
 
     pub fn at(self) -> Instant {

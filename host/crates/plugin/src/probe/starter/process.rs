@@ -20,6 +20,7 @@ use super::{
     fork::{Input, OneThread},
 };
 use crate::probe::{TIME_LIMIT, started::BEGUN};
+use cardinal_control::sandbox::probe::MAX_MEMORY;
 
 /// More than the worker has at work at a time: what has answered may still be ending.
 pub(super) const MAX_PROBES: usize = 16;
@@ -29,8 +30,6 @@ const MAX_PROBE_TIME: Duration = TIME_LIMIT.saturating_mul(3);
 /// Threads that a probe may have, beside some for each processor. Runtimes start one or two for each.
 const MAX_THREADS: usize = 128;
 const MAX_THREADS_PER_PROCESSOR: usize = 4;
-/// As much as it may have of its own (`sandbox/probe.rs`).
-const MAX_MEMORY: u64 = 4 << 30;
 /// How often a probe's threads and memory are counted: the system has no limit for one process.
 const COUNT_INTERVAL: Duration = Duration::from_millis(50);
 
