@@ -58,7 +58,8 @@ export function looksOf(plugin: RegisteredPlugin, samples: readonly Sample[]): S
 
 /** What needs attention first, then by title. */
 export function pluginsInOrder(plugins: readonly RegisteredPlugin[], samples: readonly Sample[]): RegisteredPlugin[] {
-  return pluginsByNeed(plugins, (plugin) => ofPlugins([plugin], samples).length > 0);
+  const inNeed = new Set(plugins.filter((plugin) => ofPlugins([plugin], samples).length > 0));
+  return pluginsByNeed(plugins, (plugin) => inNeed.has(plugin));
 }
 
 export function ofKeys(keys: readonly ApiKey[], now = Date.now()): Attention[] {
