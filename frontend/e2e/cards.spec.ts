@@ -104,6 +104,9 @@ test('rows are chosen by keys, and all that match become a job with their count'
   await expect(page.getByText('3 selected')).toBeVisible();
   await expectAccessible(page);
   await expectReflows(page);
+  await signedIn(page, 'POST', '/master-cards', { title: 'Many come late', sku: uniqueSku() });
+  await expect(page.getByText('This list is out of date.')).toBeVisible();
+  await expectReflows(page);
   await page.getByRole('checkbox', { name: /^Select the 50 cards/ }).check();
   await page.getByRole('button', { name: /^Select all/ }).click();
   await expect(page.getByText('60 selected')).toBeVisible();

@@ -196,13 +196,21 @@ test('a plugin’s log is followed, paused, searched, and its faults are counted
 });
 
 test('a route and a tool are tried from the page', async ({ page }) => {
+  let show = () => {};
+  const shown = new Promise<void>((resolve) => (show = resolve));
   await signIn(page, '/admin/plugins/echo?tab=routes');
   await page.getByRole('button', { name: 'Try it: GET /hello' }).click();
   await page.getByRole('button', { name: 'Send', exact: true }).click();
   await expect(page.getByText('200', { exact: true })).toBeVisible();
   await page.getByText('Show the API call').first().click();
   await expect(page.getByText('curl -H').first()).toBeVisible();
+  await page.route('**/api', async (route) => {
+    await shown;
+    await route.continue();
+  });
   await page.getByRole('button', { name: 'Try it: plugin_echo_say' }).click();
+  await expect(page.getByLabel('Arguments'), 'nothing typed is replaced by the sample').toBeDisabled();
+  show();
   await page.getByLabel('Arguments').fill('{"text": 5}');
   await page.getByRole('button', { name: 'Run tool', exact: true }).click();
   await expect(page.getByRole('list').getByText('Failed', { exact: true }), 'the host says what is wrong with the arguments').toBeVisible();
