@@ -35,7 +35,7 @@ pub use database::{BootstrapSettings, Database};
 pub use http::Http;
 pub use log_levels::LogLevels;
 pub use mcp::{Confirm, Mcp};
-pub use network::{Cidr, is_safe_provider};
+pub use network::{Cidr, is_loopback, is_safe_provider};
 pub use observe::{LogFormat, Observe};
 pub use paths::{DEV_DATA_DIR, Paths, PluginsDir, program_folders};
 pub use per_plugin::{BreakerMode, Execution, PerPlugin};

@@ -17,7 +17,6 @@ pub mod username;
 
 use std::{net::IpAddr, sync::Arc};
 
-use http::HeaderMap;
 use uuid::Uuid;
 
 use self::{
@@ -125,10 +124,16 @@ impl Auth {
         }
     }
 
-    /// Who sends these headers. 401 without a credential or with a bad one, 503 when nobody can say.
-    pub async fn identify(&self, headers: &HeaderMap, peer: IpAddr) -> Result<SharedCaller, AuthError> {
+    /// Who sends these values of `Authorization`. Refused without a credential or with a bad one, and when nobody can
+    /// say.
+    pub async fn identify<'a>(
+        &self,
+        authorization: impl Iterator<Item = &'a [u8]>,
+        peer: IpAddr,
+    ) -> Result<SharedCaller, AuthError> {
         let fresh = if self.follower.is_current() { cache::CACHE_TTL } else { cache::UNFOLLOWED_TTL };
-        let token = bearer::read(headers).map_err(|reason| self.unauthorized(&codes::INVALID_TOKEN, Some(reason)))?;
+        let token =
+            bearer::read(authorization).map_err(|reason| self.unauthorized(&codes::INVALID_TOKEN, Some(reason)))?;
         match token {
             None => Err(self.unauthorized(&codes::MISSING_TOKEN, None)),
             Some(Token::ApiKey(text)) => self.by_key(text, peer, fresh).await,

@@ -272,15 +272,25 @@ pub(super) async fn changed(
 /// Says of imports whose process has died that they are interrupted: what they read is gone with it.
 pub async fn fail_abandoned_imports(pool: &Pool, runner: Runner) -> Result<Vec<Job>, StoreError> {
     const REASON: &str = "The host ended while the import was running. Rows that are counted as done were written.";
+    interrupt_abandoned(pool, runner, "j.action = 'import'", REASON).await
+}
+
+/// Ends those of the jobs that `which` picks whose runner is gone.
+pub(crate) async fn interrupt_abandoned(
+    pool: &Pool,
+    runner: Runner,
+    which: &str,
+    reason: &str,
+) -> Result<Vec<Job>, StoreError> {
     let mut client = pool.get().await?;
     let sql = format!(
         "UPDATE public.jobs AS j SET state = 'interrupted', finished_at = now(), reason = $3, runner = NULL, lease_until = NULL \
-         WHERE j.action = 'import' AND j.state = 'running' \
+         WHERE {which} AND j.state = 'running' \
          AND CASE WHEN j.runner = $2 THEN j.lease_until < now() - {LONG_SILENT} \
              ELSE j.lease_until < now() OR j.host_id = $1 END RETURNING {COLUMNS}"
     );
     let tx = client.transaction().await?;
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&runner.host, &runner.process, &REASON]).await?;
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&runner.host, &runner.process, &reason]).await?;
     let abandoned = rows.iter().map(from_row).collect::<Result<Vec<_>, _>>()?;
     for job in &abandoned {
         tx.execute("DELETE FROM public.import_rows WHERE job_id = $1", &[&job.id]).await?;

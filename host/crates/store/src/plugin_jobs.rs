@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     error::StoreError,
-    jobs::{self, COLUMNS, Job, LEASE, LONG_SILENT, NewJob, RETRY_SECONDS, Runner},
+    jobs::{self, COLUMNS, Job, LEASE, NewJob, RETRY_SECONDS, Runner},
 };
 use cardinal_database::pool::Pool;
 
@@ -95,21 +95,8 @@ const DEAD: &str = "CASE WHEN o.runner = $2 THEN o.lease_until < now() - interva
 /// Says of jobs whose process has died, and that do not go on after that, that they are interrupted.
 pub async fn fail_abandoned(pool: &Pool, runner: Runner) -> Result<Vec<Job>, StoreError> {
     const REASON: &str = "The host ended while the job was running. What it had done by then stays done.";
-    let mut client = pool.get().await?;
-    let sql = format!(
-        "UPDATE public.jobs AS j SET state = 'interrupted', finished_at = now(), reason = $3, runner = NULL, lease_until = NULL \
-         WHERE j.action = '{ACTION}' AND j.state = 'running' AND NOT (j.resumable AND j.runs < $4) \
-         AND CASE WHEN j.runner = $2 THEN j.lease_until < now() - {LONG_SILENT} \
-             ELSE j.lease_until < now() OR j.host_id = $1 END RETURNING {COLUMNS}"
-    );
-    let tx = client.transaction().await?;
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&runner.host, &runner.process, &REASON, &RUNS]).await?;
-    let abandoned = rows.iter().map(jobs::from_row).collect::<Result<Vec<_>, _>>()?;
-    for job in &abandoned {
-        jobs::raise_event(&tx, "finished", job).await?;
-    }
-    tx.commit().await?;
-    Ok(abandoned)
+    let which = format!("j.action = '{ACTION}' AND NOT (j.resumable AND j.runs < {RUNS})");
+    jobs::interrupt_abandoned(pool, runner, &which, REASON).await
 }
 
 /// How far a job is, and what has failed since the report before.

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderValue, header};
 
 use super::CallHead;
 use crate::http::error::ApiResult;
@@ -44,10 +44,7 @@ impl Credential {
     pub(crate) async fn identify(&self, auth: &Auth) -> ApiResult<SharedCaller> {
         match self.local {
             Some(uid) => Ok(auth.local(uid).await?),
-            None => {
-                let values = self.authorization.iter().map(|value| (header::AUTHORIZATION, value.clone()));
-                Ok(auth.identify(&values.collect::<HeaderMap>(), self.peer).await?)
-            }
+            None => Ok(auth.identify(self.authorization.iter().map(HeaderValue::as_bytes), self.peer).await?),
         }
     }
 }

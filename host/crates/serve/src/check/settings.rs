@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 
 use super::finding::Finding;
-use cardinal_base::config::{Config, Fault, SettingsError};
+use cardinal_base::config::{self, Config, Fault, SettingsError};
 
 const MIN_GOOD_PASSWORD_BYTES: usize = 8;
 
@@ -63,13 +63,7 @@ pub fn check(config: &Config) -> Vec<Finding> {
 }
 
 fn is_loopback(base_url: &str) -> bool {
-    let url = url::Url::parse(base_url).ok();
-    match url.as_ref().and_then(url::Url::host) {
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    }
+    url::Url::parse(base_url).is_ok_and(|url| config::is_loopback(&url))
 }
 
 /// Whether the addresses of a host that is stopped are free.

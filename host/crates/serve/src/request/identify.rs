@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc};
 
-use http::{HeaderMap, Request, header};
+use http::{HeaderMap, HeaderValue, Request, header};
 
 use super::{Cx, ListenerRole, Peer, deadline::in_time};
 use crate::http::error::ApiResult;
@@ -58,7 +58,8 @@ async fn identify(app: &App, cx: &mut Cx<'_>, peer: Peer, headers: &HeaderMap) -
         return Ok(caller);
     }
     app.limits.admit(cx.peer, cx.started, &mut cx.rate_state)?; // 429 by address, before any credential is looked at
-    let identified = in_time(app, pin!(app.auth.identify(headers, cx.peer))).await;
+    let authorization = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    let identified = in_time(app, pin!(app.auth.identify(authorization, cx.peer))).await;
     match &identified {
         Ok(caller) => cx.caller = Some(Arc::clone(caller)),
         // That the database is away is no failure of the client's.
