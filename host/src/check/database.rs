@@ -26,7 +26,7 @@ use cardinal_schema::{
     prepare::{self, SecretSource},
 };
 use cardinal_serve::check::finding::Finding;
-use cardinal_store::{kinds, plugin_owners, plugin_state, proxy_routes};
+use cardinal_store::{kinds, plugins, proxy_routes};
 use cardinal_supervisor::{
     access::{Access, MissingDatabase},
     crashes::Crashes,
@@ -192,8 +192,8 @@ impl DatabaseReport {
         let read = async {
             let pools = Pools::new(core.pg_config(), reaper.pg_config())?;
             let pool = &pools.core;
-            self.decided.states = plugin_state::all(pool).await?;
-            self.decided.owners = plugin_owners::all(pool).await?;
+            self.decided.states = plugins::state::all(pool).await?;
+            self.decided.owners = plugins::owners::all(pool).await?;
             self.proxy_routes = proxy_routes::get(pool).await?.lines;
             self.kinds = kinds::stored(pool).await?;
             anyhow::Ok(())

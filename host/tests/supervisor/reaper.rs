@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use cardinal_database::{connect, pool::Pools};
 use cardinal_store::{
-    card_expiry::{Expiry, ExpiryReport},
     cards,
+    cards::expiry::{Expiry, ExpiryReport},
     error::StoreError,
     reaper,
 };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::{connect, pool::Pools};
 use cardinal_schema::plugin_schema::{StepError, catalog, close, purge::Purge};
-use cardinal_store::{plugin_state, reaper};
+use cardinal_store::{plugins, reaper};
 
 use super::database::{Database, found_in, superuser_databases};
 use super::slow_expression::beside_nothing_slow;
@@ -168,10 +168,10 @@ async fn a_purge_that_is_broken_off_is_finished_by_the_next() {
         // Cards are written and removed, and the operator can go on.
         let ((), waited) = beside_removals(&database, async { tokio::task::yield_now().await }).await;
         assert!(waited < PROMISED, "{waited:?}");
-        assert!(plugin_state::has_left_data(&pools.core, "gone").await.unwrap());
+        assert!(plugins::state::has_left_data(&pools.core, "gone").await.unwrap());
         other.batch_execute("ROLLBACK").await.unwrap();
         assert_eq!(purge.make().await.unwrap().tables, ["other"]);
-        assert!(!plugin_state::has_left_data(&pools.core, "gone").await.unwrap());
+        assert!(!plugins::state::has_left_data(&pools.core, "gone").await.unwrap());
         // One that is enabled instead gets a whole schema.
         database.provision("gone", KEYED).await.unwrap();
         let halfway = "DROP TABLE plugin_gone.keyed; UPDATE public.plugin_schema_state SET schema_sha256 = NULL WHERE plugin = 'gone'";
@@ -325,12 +325,12 @@ async fn what_a_killed_first_step_leaves_is_closed_and_can_be_dropped() {
         let open = "SELECT rolname::text FROM pg_roles WHERE rolname = ANY ($1) AND rolcanlogin";
         let roles = vec![names.plugin_schema("killed"), names.plugin_runtime("killed")];
         assert!(admin.query(open, &[&roles]).await.unwrap().is_empty());
-        assert!(plugin_state::has_left_data(&pools.core, "killed").await.unwrap());
-        assert!(!plugin_state::has_left_data(&pools.core, "other").await.unwrap());
+        assert!(plugins::state::has_left_data(&pools.core, "killed").await.unwrap());
+        assert!(!plugins::state::has_left_data(&pools.core, "other").await.unwrap());
         let purge = Purge { plugin: "killed", is_installed: false, provisioner: &provisioner, names };
         purge.make().await.unwrap();
         assert!(admin.query("SELECT FROM pg_roles WHERE rolname = ANY ($1)", &[&roles]).await.unwrap().is_empty());
-        assert!(!plugin_state::has_left_data(&pools.core, "killed").await.unwrap());
+        assert!(!plugins::state::has_left_data(&pools.core, "killed").await.unwrap());
         // The next step opens what a start has closed.
         database.provision("again", "CREATE TABLE other (n int)").await.unwrap();
         close::close_left_open(&provisioner, names, false).await.unwrap();

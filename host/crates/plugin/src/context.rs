@@ -27,7 +27,10 @@ use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::log::Log;
 use cardinal_package::manifest::DeclaredJob;
 use cardinal_store::{
-    card_sources::{self, Entry, WriteOutcome},
+    cards::{
+        self,
+        sources::{Entry, WriteOutcome},
+    },
     catalogue::Catalogue,
     events::{Events, card_page::CardEventQuery},
     service_users,
@@ -225,7 +228,7 @@ impl PluginContext {
     pub async fn remove_source(&self, caller: Option<&Caller>, card: Uuid, key: &str) -> Result<u64, Fault> {
         let actor = self.authorize(caller, Access::Write).await?;
         source::check_key(self.name(), key)?;
-        written(card_sources::remove(&self.services.core, card, key, &actor).await?)
+        written(cards::sources::remove(&self.services.core, card, key, &actor).await?)
     }
 
     /// Checks that the call may do this; who does it, as `{kind, id, name}`.

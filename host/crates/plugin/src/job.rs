@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::{fault::Fault, progress};
 use cardinal_identity::auth::caller::SharedCaller;
-use cardinal_store::plugin_jobs::JobReport;
+use cardinal_store::plugins::jobs::JobReport;
 
 /// The largest arguments and checkpoint, as JSON text.
 pub const ARGS_LIMIT: usize = 64 << 10;

@@ -47,7 +47,7 @@ use cardinal_database::log_failure;
 use cardinal_observe::Telemetry;
 use cardinal_package::{kept::KeptPackages, state::State};
 use cardinal_store::error::StoreError;
-use cardinal_store::{plugin_owners, plugin_state, plugin_versions};
+use cardinal_store::plugins;
 
 mod activation;
 mod canary;
@@ -359,12 +359,12 @@ impl Registry {
     async fn decided(&self) -> Result<Decisions, StoreError> {
         let core = &self.activation.loader.services.core;
         // The stamp first: what is decided while this is read is read again.
-        let stamp = plugin_state::stamp(core).await?;
+        let stamp = plugins::state::stamp(core).await?;
         let decided = Decisions {
-            states: plugin_state::all(core).await?,
-            owners: plugin_owners::all(core).await?,
-            versions: plugin_versions::all(core).await?,
-            losses: plugin_versions::losses(core).await?,
+            states: plugins::state::all(core).await?,
+            owners: plugins::owners::all(core).await?,
+            versions: plugins::versions::all(core).await?,
+            losses: plugins::versions::losses(core).await?,
         };
         self.watcher.set_stamp(stamp);
         Ok(decided)

@@ -1,4 +1,13 @@
-//! The table `master_cards`: reading, making, changing, deleting. Sources are in `card_sources`.
+//! The table `master_cards`: reading, making, changing, deleting. Sources of cards are in `sources`.
+
+pub mod bulk;
+pub(crate) mod estimates;
+pub mod expiry;
+pub(crate) mod export;
+pub mod history;
+pub mod import;
+pub mod list;
+pub mod sources;
 
 use deadpool_postgres::Transaction;
 use serde::Serialize;
@@ -9,12 +18,9 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
-use super::{
-    card_history,
-    card_sources::{self, WriteOutcome},
-    reaper,
-};
-use crate::error::StoreError;
+use sources::WriteOutcome;
+
+use crate::{error::StoreError, reaper};
 use cardinal_base::db_error;
 use cardinal_cards::{
     card::{Card, CardContent},
@@ -23,10 +29,10 @@ use cardinal_cards::{
 };
 use cardinal_database::pool::Pool;
 
-pub(super) const COLUMNS: &str =
+pub(crate) const COLUMNS: &str =
     "c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at, c.deleted_at";
 /// The same with an empty object for the attributes, which may be megabytes.
-pub(super) const COLUMNS_WITHOUT_ATTRIBUTES: &str =
+pub(crate) const COLUMNS_WITHOUT_ATTRIBUTES: &str =
     "c.id, c.title, c.sku, c.status, '{}'::jsonb, c.version, c.created_at, c.updated_at, c.deleted_at";
 
 /// By place and not by name: a list has 200 cards, and a look-up by name compares up to nine names for each value.
@@ -74,7 +80,7 @@ pub async fn count_existing(pool: &Pool, ids: &[Uuid]) -> Result<i64, StoreError
 pub async fn fields_at(pool: &Pool, id: Uuid, version: i64) -> Result<Option<Fields>, StoreError> {
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
-    let fields = card_history::fields_at(&transaction, id, version).await?;
+    let fields = history::fields_at(&transaction, id, version).await?;
     transaction.commit().await?;
     pool.note_message(fields.as_ref().map_or(0, |fields| fields.attributes.size()));
     Ok(fields)
@@ -179,7 +185,7 @@ pub async fn restore_version(
     if !(1..=card.version).contains(&version) {
         return Err(StoreError::Version(format!("The card has the versions 1 to {}.", card.version)));
     }
-    let earlier = card_history::fields_at(&transaction, id, version).await?;
+    let earlier = history::fields_at(&transaction, id, version).await?;
     let earlier = earlier.ok_or(StoreError::NotFound("version of this card"))?;
     pool.note_message(earlier.attributes.size());
     let Some(card) = store(&transaction, id, &earlier).await? else { return Ok(card) };
@@ -217,7 +223,7 @@ pub async fn remove_source(
     actor: &Value,
 ) -> Result<WriteOutcome, StoreError> {
     if !matches!(precondition, Precondition::Versions(_)) {
-        return card_sources::remove(pool, id, key, actor).await;
+        return sources::remove(pool, id, key, actor).await;
     }
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
@@ -225,7 +231,7 @@ pub async fn remove_source(
         return Ok(WriteOutcome::NoCard);
     };
     precondition.check(row.get(0))?;
-    let statement = transaction.prepare_cached(card_sources::REMOVE).await?;
+    let statement = transaction.prepare_cached(sources::REMOVE).await?;
     let removed = transaction.query_opt(&statement, &[&id, &key, &Uuid::now_v7(), &actor]).await?;
     transaction.commit().await?;
     Ok(removed.map_or(WriteOutcome::NoSource, |row| WriteOutcome::Version(row.get(0))))

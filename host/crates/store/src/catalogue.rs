@@ -9,11 +9,14 @@ use serde::Serialize;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use crate::error::StoreError;
 use crate::{
-    card_estimates::Estimates,
-    card_list::{self, Digest, Knowledge, PageQuery},
-    card_sources::{Entry, WriteOutcome},
+    cards::{
+        self,
+        estimates::Estimates,
+        list::{Digest, Knowledge, PageQuery},
+        sources::{Entry, WriteOutcome},
+    },
+    error::StoreError,
 };
 use cardinal_base::{clock::Clock, page::Cursors};
 use cardinal_cards::{
@@ -125,7 +128,7 @@ impl Catalogue {
         let (fields, exact) = (query.fields()?, query.exact_count()?);
         let with_attributes = fields.as_ref().is_none_or(|fields| fields.contains(&"attributes"));
         let listing = self.list(query, with_attributes).await?;
-        let total = if exact { Some(card_list::count(&self.pool, &listing.filter).await?) } else { None };
+        let total = if exact { Some(cards::list::count(&self.pool, &listing.filter).await?) } else { None };
         let first = listing.cards.first().filter(|_| listing.has_previous);
         Ok(CardPage {
             next_cursor: self.next_cursor(&listing, listing.cards.len())?,
@@ -151,7 +154,7 @@ impl Catalogue {
         let now = self.clock.now();
         let known = self.estimates.get(&filter, now)?;
         let wanted = PageQuery { filter: &filter, sort, place: place.as_ref(), limit, with_attributes };
-        let page = card_list::page(&self.pool, &self.knowledge, &wanted, known, now).await?;
+        let page = cards::list::page(&self.pool, &self.knowledge, &wanted, known, now).await?;
         self.estimates.learn(&filter, page.count, known, now)?;
         let back = place.as_ref().is_some_and(|place| place.back);
         Ok(Listing {
@@ -168,12 +171,12 @@ impl Catalogue {
 
     /// How many cards a query's filter picks, counted one by one; none when that takes too long.
     pub async fn count(&self, query: &ListQuery) -> Result<Option<i64>, StoreError> {
-        card_list::count(&self.pool, &query.filter()?).await
+        cards::list::count(&self.pool, &query.filter()?).await
     }
 
     /// Which cards a query's filter picks, as the digest of their ids; none when that takes too long.
     pub async fn digest(&self, query: &ListQuery) -> Result<Option<Digest>, StoreError> {
-        card_list::digest(&self.pool, &query.filter()?).await
+        cards::list::digest(&self.pool, &query.filter()?).await
     }
 
     /// How many of these cards are there.
@@ -186,7 +189,7 @@ impl Catalogue {
         match listing.total_estimate {
             total if listing.is_exact => Ok(Some(total)),
             total if total > COUNTED_FOR_NOTE => Ok(None),
-            _ => card_list::count(&self.pool, &listing.filter).await,
+            _ => cards::list::count(&self.pool, &listing.filter).await,
         }
     }
 
@@ -209,7 +212,7 @@ impl Catalogue {
 
     fn edge(&self, filter: &Filter, sort: Sort, card: Option<&Card>, back: bool) -> Result<Option<String>, StoreError> {
         let Some(card) = card else { return Ok(None) };
-        let place = card_list::place_for(card, sort.column, back)?;
+        let place = cards::list::place_for(card, sort.column, back)?;
         Ok(Some(self.cursors.seal(&(filter, sort), &place)?))
     }
 }

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 pub(super) use self::step::keep_errors;
 pub use self::step::{CountError, JobPlace, Step, count, part, place};
-use super::card_list::{Conditions, Digest};
+use super::cards::list::{Conditions, Digest};
 use crate::error::StoreError;
 use crate::{
     event_log::{

@@ -1,4 +1,4 @@
-//! All SQL that the worker runs, a file per table, with the catalogue and the events that are made of it.
+//! All SQL that the worker runs, a file per table or its uses, with the catalogue and the events that are made of it.
 //!
 //! Deliberately absent: whatever needs the owner of the database. Migrations, roles and plugins' schemas are in
 //! `cardinal-schema`, which no crate of the worker depends on.
@@ -6,14 +6,6 @@
 pub mod api_keys;
 pub mod approvals;
 pub mod audit;
-pub mod card_bulk;
-mod card_estimates;
-pub mod card_expiry;
-mod card_export;
-pub mod card_history;
-pub mod card_import;
-pub mod card_list;
-pub mod card_sources;
 pub mod cards;
 pub mod catalogue;
 pub mod error;
@@ -25,14 +17,7 @@ pub mod kinds;
 pub mod login_failures;
 pub mod oidc_users;
 mod old_rows;
-pub mod plugin_confirmations;
-pub mod plugin_jobs;
-pub mod plugin_owners;
-pub mod plugin_schedules;
-pub mod plugin_service;
-pub mod plugin_session;
-pub mod plugin_state;
-pub mod plugin_versions;
+pub mod plugins;
 pub mod proxy_routes;
 pub mod rate_budgets;
 pub mod reaper;

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::{PluginPool, no_connection, session::Sessions};
 use crate::fault::Fault;
 use cardinal_base::config::Secret;
-use cardinal_store::plugin_session;
+use cardinal_store::plugins;
 
 /// How long the server may take for a statement of the host's own on it.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,17 +42,17 @@ pub(crate) struct ListeningSession {
 
 impl ListeningSession {
     pub(crate) async fn listen(&self, channel: &str) -> Result<(), Fault> {
-        self.run(&plugin_session::listen(channel)).await.map(drop)
+        self.run(&plugins::session::listen(channel)).await.map(drop)
     }
 
     pub(crate) async fn unlisten(&self, channel: &str) -> Result<(), Fault> {
-        self.run(&plugin_session::unlisten(channel)).await.map(drop)
+        self.run(&plugins::session::unlisten(channel)).await.map(drop)
     }
 
     /// Whether the server is there and still listens to so many channels. A pooler in between may have given the
     /// connection to somebody else.
     pub(crate) async fn check(&self, channels: usize) -> Result<(), Fault> {
-        match self.run(plugin_session::COUNT_CHANNELS).await? {
+        match self.run(plugins::session::COUNT_CHANNELS).await? {
             found if found == channels.to_string() => Ok(()),
             found => Err(unavailable(format!("the session listens to {found} channels instead of {channels}"))),
         }

@@ -24,7 +24,7 @@ use super::{
     prepared::{Cache, PreparedStatement},
     session_reset::leaves_no_trace,
 };
-use cardinal_store::plugin_session;
+use cardinal_store::plugins;
 
 /// How long a cancel request may take.
 const CANCEL_LIMIT: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ pub(super) struct Sessions {
 
 impl Sessions {
     pub(super) fn new(config: tokio_postgres::Config, schema: &str, login_repair: Option<LoginRepair>) -> Self {
-        Self { config, search_path: plugin_session::search_path(schema), login_repair }
+        Self { config, search_path: plugins::session::search_path(schema), login_repair }
     }
 
     /// A login that has as many sessions as it may, as while two generations are leaving, has room again when one of
@@ -127,7 +127,7 @@ async fn drive(mut connection: Connection<Socket, NoTlsStream>, receiver: Arc<On
 
 /// The session's search path, and whether the schema has functions.
 async fn begins_with(client: &Client) -> Result<(String, bool), tokio_postgres::Error> {
-    let shown = client.simple_query(plugin_session::BEGINS_WITH).await?;
+    let shown = client.simple_query(plugins::session::BEGINS_WITH).await?;
     let row = first_row(&shown);
     let column = |at| row.and_then(|row| row.get(at)).unwrap_or_default();
     Ok((column(0).to_owned(), column(1) != "f"))
@@ -194,11 +194,11 @@ impl Session {
     /// Undoes what was left on the session; whether that worked.
     pub(super) async fn clean(&self, limit: Duration) -> bool {
         let clean = async {
-            match self.client.batch_execute(plugin_session::CLEAN).await {
+            match self.client.batch_execute(plugins::session::CLEAN).await {
                 // A transaction that has failed takes nothing but its end.
                 Err(error) if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
-                    self.client.batch_execute(plugin_session::ROLL_BACK).await?;
-                    self.client.batch_execute(plugin_session::CLEAN).await
+                    self.client.batch_execute(plugins::session::ROLL_BACK).await?;
+                    self.client.batch_execute(plugins::session::CLEAN).await
                 }
                 outcome => outcome,
             }

@@ -8,7 +8,7 @@ use crate::{agreement, arguments, fault::Fault, job::ARGS_LIMIT};
 use cardinal_identity::auth::{caller::Caller, credential::Credential};
 use cardinal_store::{
     error::StoreError,
-    plugin_jobs::{self, NewPluginJob},
+    plugins::{self, jobs::NewPluginJob},
 };
 
 impl PluginContext {
@@ -52,7 +52,7 @@ impl PluginContext {
             request_id,
             args: &args,
         };
-        match plugin_jobs::queue(&self.services.core, &new).await {
+        match plugins::jobs::queue(&self.services.core, &new).await {
             Ok(job) => Ok(job.id),
             Err(StoreError::Busy { detail, .. }) => Err(Fault::Busy(detail)),
             Err(error) => Err(error.into()),

@@ -21,7 +21,7 @@ use cardinal_base::input::escape;
 use cardinal_package::manifest;
 use cardinal_store::{
     cards::Precondition,
-    plugin_state::{self, Settings},
+    plugins::{self, state::Settings},
 };
 
 /// Secrets that were to stay as they are have become others.
@@ -75,7 +75,7 @@ impl Registry {
     /// The settings of a plugin that was found.
     pub async fn configuration(&self, plugin: &str) -> Result<Configuration, RegistryError> {
         let schema = self.settings_schema(plugin)?;
-        let settings = plugin_state::settings(&self.activation.loader.services.core, plugin).await?;
+        let settings = plugins::state::settings(&self.activation.loader.services.core, plugin).await?;
         Ok(self.shown(plugin, schema, &settings))
     }
 
@@ -94,7 +94,7 @@ impl Registry {
             return Err(RegistryError::setting(pointer, detail));
         }
         let core = &self.activation.loader.services.core;
-        let before = plugin_state::settings(core, plugin).await?;
+        let before = plugins::state::settings(core, plugin).await?;
         precondition.check(before.version)?;
         let tried = self.accept(plugin, schema.as_ref(), Value::Object(sent.clone()), &before)?;
         if !tried.changed.is_empty() {
@@ -113,7 +113,7 @@ impl Registry {
             let sealed = self.policy.seal(plugin, accepted.secrets).map_err(RegistryError::internal)?;
             Ok(Some(Settings { open: accepted.open, sealed, version: 0 }))
         };
-        let (_, now) = plugin_state::change_settings(core, plugin, precondition, change).await??;
+        let (_, now) = plugins::state::change_settings(core, plugin, precondition, change).await??;
         Ok((self.shown(plugin, schema, &now), changed))
     }
 

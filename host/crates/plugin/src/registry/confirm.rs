@@ -9,7 +9,7 @@ use cardinal_package::{
     refusal::{Code, Refusal},
     signature::{SignatureState, Signer, signer_number},
 };
-use cardinal_store::{plugin_confirmations, plugin_owners, plugin_versions};
+use cardinal_store::plugins;
 
 impl Registry {
     /// Agrees that the package's schema.sql loses what the refusal names. Gives what the audit is to know.
@@ -17,8 +17,8 @@ impl Registry {
         let (in_folder, refusal) = self.refused_for(plugin, sha256, Code::DestructiveMigration)?;
         let version = in_folder.manifest.as_ref().map(|manifest| manifest.version.to_string()).unwrap_or_default();
         let core = &self.activation.loader.services.core;
-        plugin_confirmations::confirm(core, plugin, sha256, &refusal.losses, by).await?;
-        plugin_versions::confirm_destructive(core, plugin, sha256, &version, by).await?;
+        plugins::confirmations::confirm(core, plugin, sha256, &refusal.losses, by).await?;
+        plugins::versions::confirm_destructive(core, plugin, sha256, &version, by).await?;
         Ok(json!({"sha256": sha256, "version": version, "losses": refusal.losses}))
     }
 
@@ -35,7 +35,7 @@ impl Registry {
             }
         };
         let key = signer.map(|Signer(key)| key.as_str());
-        plugin_owners::hand_over(&self.activation.loader.services.core, plugin, key, by).await?;
+        plugins::owners::hand_over(&self.activation.loader.services.core, plugin, key, by).await?;
         Ok(json!({"sha256": sha256, "before": refusal.expected, "now": signer.map(signer_number)}))
     }
 

@@ -10,8 +10,8 @@ use super::{
 };
 use cardinal_package::kept::KeptPackage;
 use cardinal_store::{
-    plugin_state::PluginState,
-    plugin_versions::{Loss, PluginVersion},
+    plugins::state::PluginState,
+    plugins::versions::{Loss, PluginVersion},
 };
 
 /// Whose each plugin's name is.

@@ -9,7 +9,7 @@ use cardinal_package::{
     kept::KeptPackage,
     refusal::{Code, Refusal},
 };
-use cardinal_store::plugin_versions::{Loss, PluginVersion};
+use cardinal_store::plugins::versions::{Loss, PluginVersion};
 
 /// One of a plugin's packages.
 #[derive(Clone, Copy)]
@@ -204,7 +204,7 @@ mod tests {
     use time::{Duration, OffsetDateTime};
 
     use super::*;
-    use cardinal_store::plugin_versions::SetAside;
+    use cardinal_store::plugins::versions::SetAside;
 
     fn version(minor: u64) -> Version {
         Version::new(1, minor, 0)

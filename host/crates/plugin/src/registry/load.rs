@@ -43,7 +43,7 @@ use cardinal_control::{
 use cardinal_database::log_failure;
 use cardinal_observe::Telemetry;
 use cardinal_package::{kept::KeptPackages, manifest::Manifest, refusal::Refusal, stages};
-use cardinal_store::plugin_service;
+use cardinal_store::plugins;
 
 /// How long a plugin's `routes` function may take; it does no I/O.
 const CREATE_LIMIT: Duration = Duration::from_secs(10);
@@ -129,7 +129,7 @@ impl Loader {
         let permit = self.acquire_permit(&name).await;
         let loaded = self.open(self.probe(candidate, tag).await?).await?;
         // Before it has a database: from here on a purge is refused.
-        let added = plugin_service::add(&self.services.core, self.host, &loaded.candidate.manifest().name).await;
+        let added = plugins::service::add(&self.services.core, self.host, &loaded.candidate.manifest().name).await;
         added.map_err(|_| PackageError::Failed("The database is unreachable.".to_owned()))?;
         drop(permit);
         let migrated = self.migrate(loaded).await?;
@@ -155,7 +155,7 @@ impl Loader {
     /// Tells the other hosts what is in service here.
     pub(super) async fn announce_in_service(&self, snapshot: &Snapshot) {
         let names: Vec<String> = snapshot.active().map(|active| active.manifest.name.clone()).collect();
-        if let Err(error) = plugin_service::set(&self.services.core, self.host, &names).await {
+        if let Err(error) = plugins::service::set(&self.services.core, self.host, &names).await {
             log_failure!(error, "failed to record for the other hosts which plugins are in service here");
         }
     }

@@ -37,9 +37,8 @@ use cardinal_package::{
 };
 use cardinal_store::error::StoreError;
 use cardinal_store::{
-    plugin_owners,
-    plugin_state::{PluginState, Settings},
-    plugin_versions,
+    plugins,
+    plugins::state::{PluginState, Settings},
 };
 
 /// A candidate that the operator lets into service, with its settings. [`Policy`] alone makes one.
@@ -185,13 +184,13 @@ impl Policy {
     async fn claim_one(&self, entry: &Entry, decided: &Decisions, core: &Pool) -> Result<(), StoreError> {
         let (name, signer) = (&entry.about.name, entry.about.signed.signer());
         if !matches!((decided.owners.get(name), signer), (Some(Some(_)), _) | (Some(None), None)) {
-            plugin_owners::claim(core, name, signer.map(|it| it.0.as_str())).await?;
+            plugins::owners::claim(core, name, signer.map(|it| it.0.as_str())).await?;
         }
         let Some(service) = &entry.service else { return Ok(()) };
         let known = decided.version(name, &service.sha256).is_some_and(|version| version.activated_at.is_some());
         if !known {
             let version = service.active.manifest.version.to_string();
-            plugin_versions::activated(core, name, &service.sha256, &version).await?;
+            plugins::versions::activated(core, name, &service.sha256, &version).await?;
         }
         Ok(())
     }

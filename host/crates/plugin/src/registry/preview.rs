@@ -34,7 +34,7 @@ use cardinal_package::{
     refusal::{Code, Refusal},
     state::State,
 };
-use cardinal_store::plugin_state::PluginState;
+use cardinal_store::plugins::state::PluginState;
 
 /// What an operator and the past have decided about plugins.
 #[derive(Default)]

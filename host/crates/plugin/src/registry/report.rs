@@ -25,7 +25,7 @@ use cardinal_package::{
     signature::signer_number,
     state::State,
 };
-use cardinal_store::plugin_versions::SetAside;
+use cardinal_store::plugins::versions::SetAside;
 
 /// Everything that an operator may want to know of a plugin that was found.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

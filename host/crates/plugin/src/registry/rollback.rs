@@ -12,7 +12,7 @@ use cardinal_package::{
     refusal::{Code, Refusal},
     state::State,
 };
-use cardinal_store::plugin_versions;
+use cardinal_store::plugins;
 
 /// A roll-back that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Registry {
             return Err(refused(RollbackError::Failed("Another package is in service now.".to_owned())));
         }
         let core = &self.activation.loader.services.core;
-        let (versions, losses) = (plugin_versions::all(core).await?, plugin_versions::losses(core).await?);
+        let (versions, losses) = (plugins::versions::all(core).await?, plugins::versions::losses(core).await?);
         let kept = self.kept.for_plugin(plugin);
         let history = History {
             versions: versions.get(plugin).map(Vec::as_slice).unwrap_or_default(),
@@ -86,7 +86,7 @@ impl Registry {
         };
         let way = history.rollback_target(wanted, borrowed(&stand.folder), stand.waiting).map_err(refused)?;
         let RollbackPlan { sha256, version: to, aside } = way;
-        plugin_versions::roll_back(core, plugin, &aside, &sha256, by, reason).await?;
+        plugins::versions::roll_back(core, plugin, &aside, &sha256, by, reason).await?;
         self.apply_to(plugin).await;
         let from = stand.serving.or(stand.folder).map(|(_, version)| version.to_string()).unwrap_or_default();
         let now = self.stand(plugin)?;
@@ -95,7 +95,7 @@ impl Registry {
         }
         // It would not serve: as it was before, and no host waits for it.
         let aside: Vec<String> = aside.into_iter().map(|(sha256, _)| sha256).collect();
-        plugin_versions::take_back(core, plugin, &aside).await?;
+        plugins::versions::take_back(core, plugin, &aside).await?;
         let why = self.snapshot().entry(plugin).and_then(|entry| entry.failure.clone());
         self.apply_to(plugin).await;
         Err(refused(RollbackError::Failed(why.unwrap_or_else(|| format!("{to} could not be put into service.")))))
@@ -121,7 +121,8 @@ impl Registry {
     /// Lets a package that was reloaded on an operator's word be put into service again.
     pub(super) async fn taken_back(&self, plugin: &str, sha256: &str) {
         let packages = [sha256.to_owned()];
-        if let Err(error) = plugin_versions::take_back(&self.activation.loader.services.core, plugin, &packages).await {
+        if let Err(error) = plugins::versions::take_back(&self.activation.loader.services.core, plugin, &packages).await
+        {
             tracing::error!(plugin, error = ?error, "failed to record that the rollback was undone");
         }
     }

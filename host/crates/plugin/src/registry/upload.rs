@@ -26,7 +26,7 @@ use cardinal_package::{
     state::State,
     trust::check_owner,
 };
-use cardinal_store::plugin_owners;
+use cardinal_store::plugins;
 
 const DRAFT_PREFIX: &str = ".upload-";
 /// What a host that was killed left behind is removed when it is older.
@@ -140,7 +140,7 @@ impl Draft<'_> {
             Ok(found) if !found.is_file() => return conflict(format!("{origin} exists and is not a file.")),
             _ => {}
         }
-        let owners = plugin_owners::all(&self.registry.activation.loader.services.core).await?;
+        let owners = plugins::owners::all(&self.registry.activation.loader.services.core).await?;
         check_owner(owners.get(&examined.name), &examined.signed)
             .map_err(|refusal| RegistryError::from(refusal.for_plugin(&examined.name)))?;
         let (_, rule) = self.registry.policy.trust_rule().await;

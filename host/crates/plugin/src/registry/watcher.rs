@@ -19,7 +19,7 @@ use super::{
     debounce::PendingChanges,
     folder::{self, FolderListing},
 };
-use cardinal_store::plugin_state;
+use cardinal_store::plugins;
 
 /// How often the folder is looked at without a notice of a change: not every file system sends one.
 const POLL: Duration = Duration::from_secs(3);
@@ -123,7 +123,7 @@ impl Registry {
         let mut retry = Retry::new(Instant::now());
         loop {
             sleep(FOLLOW).await;
-            let is_new = match plugin_state::stamp(&self.activation.loader.services.core).await {
+            let is_new = match plugins::state::stamp(&self.activation.loader.services.core).await {
                 Ok(stamp) => self.watcher.stamp() != Some(stamp),
                 Err(error) => {
                     tracing::debug!(error = ?error, "failed to read the decisions about plugins; active plugins \

@@ -35,7 +35,7 @@ use cardinal_base::{
 use cardinal_identity::auth::caller::Caller;
 use cardinal_store::{
     jobs::{self, Job, JobFilter},
-    plugin_jobs,
+    plugins,
 };
 
 /// Bytes of a bulk action's body: its ids, one by one.
@@ -169,7 +169,8 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
     if query.state.as_deref().is_some_and(|state| !STATES.contains(&state)) {
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail(format!("`state` is one of {}.", STATES.join(", "))));
     }
-    let is_action = |name: &str| name == "import" || name == plugin_jobs::ACTION || bulk::Action::named(name).is_some();
+    let is_action =
+        |name: &str| name == "import" || name == plugins::jobs::ACTION || bulk::Action::named(name).is_some();
     if query.action.as_deref().is_some_and(|action| !is_action(action)) {
         return Err(ApiError::new(&codes::INVALID_REQUEST).detail("Unknown `action`."));
     }

@@ -22,7 +22,7 @@ use cardinal_cards::{
     filter::ListQuery,
     patch::CardPatch,
 };
-use cardinal_store::{card_sources::WriteOutcome, catalogue::CardPage, error::StoreError};
+use cardinal_store::{cards::sources::WriteOutcome, catalogue::CardPage, error::StoreError};
 
 /// Orders of the list.
 const ORDERS: [&str; 8] = ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"];
@@ -98,7 +98,7 @@ fn one_card() -> Vec<Route> {
             op.named("getCardHistory", "cards", "Who changed a card, newest first")
                 .notes("Deleted cards are included until they are purged.")
                 .paged()
-                .ok::<Page<cardinal_store::card_history::HistoryEntry>>();
+                .ok::<Page<cardinal_store::cards::history::HistoryEntry>>();
         }),
         Route::delete("/v1/admin/master-cards/{id}/sources/{source_key}", remove_source).scope("cards:write").describe(
             |op| {

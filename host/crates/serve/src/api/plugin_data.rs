@@ -49,14 +49,14 @@ async fn purge(app: &Arc<App>, call: Call<NoQuery, Json<Purge>>) -> ApiResult<Re
     let Purge { confirm } = call.body()?;
     app.wait_for_plugins(None).await;
     let is_found = app.plugins.current().knows(&name);
-    if !is_found && !cardinal_store::plugin_state::has_left_data(&app.pools.core, &name).await? {
+    if !is_found && !cardinal_store::plugins::state::has_left_data(&app.pools.core, &name).await? {
         return Err(ApiError::not_found("plugin"));
     }
     if confirm != name {
         return Err(ApiError::invalid("/confirm", "Write the plugin's name: dropped data can't be recovered."));
     }
     let purged = app.supervisor.purge(&name).await.map_err(refused)?;
-    cardinal_store::plugin_versions::forget_losses(&app.pools.core, &name).await?;
+    cardinal_store::plugins::versions::forget_losses(&app.pools.core, &name).await?;
     let detail = json!({"tables": purged.tables, "schema_steps": purged.schema_steps, "settings": purged.settings});
     app.audit.done(&call, Some(name), Some(detail)).await;
     Ok(reply::no_content())

@@ -16,7 +16,7 @@ use crate::{
 };
 use cardinal_base::codes;
 use cardinal_plugin_host::registry::{PluginReport, RollbackTarget, readers_without};
-use cardinal_store::plugin_schedules::{self, Schedule};
+use cardinal_store::plugins::{self, schedules::Schedule};
 
 /// How long a rescan is waited for; less than a request may take.
 const RESCAN_WAIT: Duration = Duration::from_secs(15);
@@ -134,7 +134,7 @@ async fn reports(app: &App) -> ApiResult<Vec<PluginReport>> {
     if jobs().all(|job| job.schedule.is_none()) {
         return Ok(reports);
     }
-    let times = plugin_schedules::list(&app.pools.core).await?;
+    let times = plugins::schedules::list(&app.pools.core).await?;
     for report in &mut reports {
         for job in &mut report.jobs {
             let of_job = |times: &&Schedule| times.plugin == report.name && times.job == job.name;
@@ -228,7 +228,7 @@ async fn set_disabled(app: Arc<App>, call: Call, disabled: bool) -> ApiResult<Re
     let name = named(&app, &call)?;
     let actor = call.caller()?.actor();
     let changed =
-        cardinal_store::plugin_state::set_disabled(&app.pools.core, &name, disabled.then_some(&actor)).await?;
+        cardinal_store::plugins::state::set_disabled(&app.pools.core, &name, disabled.then_some(&actor)).await?;
     if changed {
         app.audit.done(&call, Some(name.clone()), None).await;
     }

@@ -14,7 +14,7 @@ use cardinal_cards::{
 };
 use cardinal_identity::auth::caller::{Caller, insufficient};
 use cardinal_plugin_host::registry::Registry;
-use cardinal_store::{card_bulk::BulkAction, jobs::Expectation};
+use cardinal_store::{cards::bulk::BulkAction, jobs::Expectation};
 
 /// Cards that can be named one by one; more are picked by a filter.
 pub(crate) const IDS_LIMIT: usize = 10_000;

@@ -16,7 +16,7 @@ use super::{
 };
 use cardinal_base::{card_size, codes};
 use cardinal_store::{
-    card_bulk::{self, BulkAction},
+    cards::{self, bulk::BulkAction},
     jobs::{self, Job, JobPlace, Step},
 };
 
@@ -72,9 +72,9 @@ async fn part(jobs: &Jobs, job: &Job, bulk_action: &BulkAction, number: i32) -> 
     let tx = client.transaction().await?;
     let Some(ids) = jobs::part(&tx, job.id, number).await? else { return Ok(None) };
     let outcome = if job.args[bulk::DRY_RUN] == true {
-        card_bulk::preview(&tx, bulk_action, &ids).await?
+        cards::bulk::preview(&tx, bulk_action, &ids).await?
     } else {
-        card_bulk::apply(&tx, bulk_action, &ids, &job.actor, job.id).await?
+        cards::bulk::apply(&tx, bulk_action, &ids, &job.actor, job.id).await?
     };
     let too_large = outcome.too_large.into_iter().map(|(id, bytes)| too_large(id, bytes));
     let step = Step {

@@ -21,7 +21,7 @@ use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::codes;
 use cardinal_cards::row::Terms;
 use cardinal_store::{
-    card_import,
+    cards,
     jobs::{self, Job, NewJob},
 };
 
@@ -181,7 +181,7 @@ fn interrupted(writer: &Writer<'_>, reason: &str) -> String {
 }
 
 async fn forget(jobs: &Jobs, job: Uuid) {
-    if let Err(error) = card_import::forget(&jobs.pool, job).await {
+    if let Err(error) = cards::import::forget(&jobs.pool, job).await {
         tracing::warn!(%job, error = ?error, "failed to remove rows that an import kept");
     }
 }

@@ -37,7 +37,7 @@ use cardinal_plugin_host::{
 };
 use cardinal_store::{
     jobs::Job,
-    plugin_jobs::{self, NewPluginJob},
+    plugins::{self, jobs::NewPluginJob},
 };
 
 /// Plugins' jobs that one host runs at the same time.
@@ -88,7 +88,7 @@ impl Jobs {
             request_id,
             args: &args,
         };
-        let job = plugin_jobs::queue(&self.pool, &new).await?;
+        let job = plugins::jobs::queue(&self.pool, &new).await?;
         self.changed.notify_one();
         Ok(job)
     }
@@ -100,12 +100,12 @@ fn complaints(entry: &JobEntry, args: &Map<String, Value>) -> Option<String> {
 
 /// Takes jobs of this host's plugins that wait, and ends those whose process has died.
 pub(super) async fn take_what_waits(jobs: &Arc<Jobs>) -> ApiResult<()> {
-    for job in plugin_jobs::fail_abandoned(&jobs.pool, jobs.runner).await? {
+    for job in plugins::jobs::fail_abandoned(&jobs.pool, jobs.runner).await? {
         tracing::warn!(job = %job.id, plugin = job.plugin, name = job.plugin_job, "a job ended with its host");
     }
     let offered: Vec<_> = jobs.plugins.snapshot().jobs.keys().cloned().collect();
     while !offered.is_empty() && jobs.running(JobKind::Plugin) < MAX_RUNNING && !jobs.draining.is_cancelled() {
-        let Some(job) = plugin_jobs::claim(&jobs.pool, jobs.runner, &offered).await? else { break };
+        let Some(job) = plugins::jobs::claim(&jobs.pool, jobs.runner, &offered).await? else { break };
         tracing::info!(job = %job.id, plugin = job.plugin, name = job.plugin_job, "a job runs");
         let (runner, own) = (Arc::clone(jobs), jobs.own(job.id, JobKind::Plugin));
         jobs.spawn(async move {
@@ -298,7 +298,7 @@ impl Run<'_> {
 
     async fn record(&self) -> Result<(), cardinal_store::error::StoreError> {
         let report = self.handle.take_report();
-        match plugin_jobs::record(&self.jobs.pool, self.job.id, self.jobs.runner, &report).await {
+        match plugins::jobs::record(&self.jobs.pool, self.job.id, self.jobs.runner, &report).await {
             Ok(Some(is_cancelled)) => {
                 *self.held_at.lock() = Instant::now();
                 if report.checkpoint.is_some() {

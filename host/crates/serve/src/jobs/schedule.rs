@@ -16,8 +16,11 @@ use cardinal_package::manifest::ScheduledJob;
 use cardinal_plugin_host::registry::JobEntry;
 use cardinal_store::{
     error::StoreError,
-    plugin_jobs::NewPluginJob,
-    plugin_schedules::{self, DeclaredSchedule, DueJob, OfferedJob},
+    plugins::jobs::NewPluginJob,
+    plugins::{
+        self,
+        schedules::{DeclaredSchedule, DueJob, OfferedJob},
+    },
     service_users,
 };
 
@@ -43,7 +46,7 @@ pub(super) async fn start_due(jobs: &Jobs) -> ApiResult<()> {
     }
     let names = |(entry, _): &'_ (Arc<JobEntry>, _)| (entry.plugin.manifest.name.clone(), entry.job.name.clone());
     let offered: Vec<(String, String)> = scheduled.iter().map(names).collect();
-    for OfferedJob { plugin, job, is_declared } in plugin_schedules::due(&jobs.pool, &offered, now).await? {
+    for OfferedJob { plugin, job, is_declared } in plugins::schedules::due(&jobs.pool, &offered, now).await? {
         if !is_declared {
             jobs.declared.lock().clear(); // all of them are, the next time
             continue;
@@ -75,7 +78,7 @@ async fn declare(jobs: &Jobs, scheduled: &[(Arc<JobEntry>, ScheduledJob)], now: 
             Some(DeclaredSchedule { plugin, job, cron, first_at: next_run(scheduled, now)? })
         })
         .collect();
-    plugin_schedules::declare(&jobs.pool, &declared).await?;
+    plugins::schedules::declare(&jobs.pool, &declared).await?;
     *jobs.declared.lock() = known;
     Ok(())
 }
@@ -101,7 +104,7 @@ async fn start(jobs: &Jobs, entry: &JobEntry, scheduled: &ScheduledJob, now: Off
         request_id: request_id.as_str(),
         args: &json!({}),
     };
-    match plugin_schedules::start(&jobs.pool, &new, now, next_at).await {
+    match plugins::schedules::start(&jobs.pool, &new, now, next_at).await {
         Ok(DueJob::Queued(queued)) => {
             tracing::info!(plugin, name = job, job = %queued.id, "a scheduled job was queued");
             jobs.changed.notify_one();

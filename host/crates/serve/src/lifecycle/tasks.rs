@@ -166,7 +166,7 @@ async fn write_audit(app: Arc<App>) {
 /// Removes what has outlived its retention. Hosts that share a database do it beside each other, which does no harm.
 async fn clean(app: Arc<App>) {
     let mut every = tokio::time::interval(CLEAN_INTERVAL);
-    let mut expiry = cardinal_store::card_expiry::Expiry::default();
+    let mut expiry = cardinal_store::cards::expiry::Expiry::default();
     loop {
         every.tick().await;
         match cardinal_store::audit::remove_old(&app.pools.reaper, app.config.cards.audit_retention_days).await {
@@ -187,7 +187,7 @@ async fn clean(app: Arc<App>) {
 }
 
 /// Removes for good the cards that were deleted longer ago than `CARD_RETENTION_DAYS`.
-async fn remove_expired_cards(app: &App, expiry: &mut cardinal_store::card_expiry::Expiry) {
+async fn remove_expired_cards(app: &App, expiry: &mut cardinal_store::cards::expiry::Expiry) {
     let before = app.clock.now() - time::Duration::days(app.config.cards.retention_days.into());
     match expiry.remove(&app.pools.reaper, before).await {
         Ok(removed) => {

@@ -13,7 +13,10 @@ use tokio::{runtime::Handle, sync::oneshot};
 use uuid::Uuid;
 
 use crate::{
-    card_sources::{self, Entry, QueuedEnrichment, WriteOutcome},
+    cards::{
+        self,
+        sources::{Entry, QueuedEnrichment, WriteOutcome},
+    },
     error::StoreError,
 };
 use cardinal_base::db_error;
@@ -81,13 +84,13 @@ impl EnrichmentQueue {
     /// Writes source `key` of a card, alone or with others that wait for the same card.
     pub(super) async fn enrich(&self, card: Uuid, key: &str, entry: &Entry<'_>) -> Outcome {
         if let Some(_guard) = self.begin(card) {
-            return card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store);
+            return cards::sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store);
         }
         let (reply, outcome) = oneshot::channel();
         let together = QueuedEnrichment::from_entry(key, entry).map_err(EnrichError::Store)?;
         match self.wait(card, Waiting { entry: together, reply })? {
             // The one before was done in the meantime.
-            Some(_guard) => card_sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store),
+            Some(_guard) => cards::sources::enrich(&self.0.pool, card, key, entry).await.map_err(EnrichError::Store),
             None => outcome.await.unwrap_or(Err(EnrichError::Stopped)),
         }
     }
@@ -152,13 +155,13 @@ impl CardGuard {
 
     async fn outcomes(&self, entries: &[QueuedEnrichment]) -> Vec<Outcome> {
         let pool = &self.queue.0.pool;
-        match card_sources::enrich_together(pool, self.card, entries).await {
+        match cards::sources::enrich_together(pool, self.card, entries).await {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             // Nobody fails for what another one sends.
             Err(StoreError::Database(error)) if !db_error::is_unavailable(&error) => {
                 let mut outcomes = Vec::with_capacity(entries.len());
                 for entry in entries.chunks(1) {
-                    let alone = card_sources::enrich_together(pool, self.card, entry).await;
+                    let alone = cards::sources::enrich_together(pool, self.card, entry).await;
                     let alone = alone.map(|mut outcome| outcome.pop().unwrap_or(WriteOutcome::NoCard));
                     outcomes.push(alone.map_err(EnrichError::Store));
                 }

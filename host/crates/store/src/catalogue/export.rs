@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
-use crate::card_export::Rows;
+use crate::cards::export::Rows;
 use crate::error::StoreError;
 use cardinal_cards::{
     card::{Card, PartialCard},

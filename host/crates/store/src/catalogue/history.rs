@@ -3,8 +3,8 @@
 use uuid::Uuid;
 
 use super::Catalogue;
+use crate::cards::{self, history::HistoryEntry};
 use crate::error::StoreError;
-use crate::{card_history::HistoryEntry, cards};
 use cardinal_base::page;
 
 /// A page of a card's history, newest first.
@@ -20,7 +20,7 @@ impl Catalogue {
         let limit = page::limit(limit)?;
         let before = cursor.map(|cursor| self.cursors.open(&list_name(card), cursor)).transpose()?;
         cards::check_known(&self.pool, card).await?;
-        let (mut lines, is_cut) = crate::card_history::page(&self.pool, card, before, limit + 1).await?;
+        let (mut lines, is_cut) = cards::history::page(&self.pool, card, before, limit + 1).await?;
         let limit = usize::try_from(limit).unwrap_or_default();
         let has_more = is_cut || lines.len() > limit;
         lines.truncate(limit);

@@ -12,7 +12,10 @@ use crate::jobs::{
 };
 use cardinal_cards::row::{Row, Terms};
 use cardinal_store::{
-    card_import::{self, Import, Outcome},
+    cards::{
+        self,
+        import::{Import, Outcome},
+    },
     jobs::{self, Job, JobPlace, Step},
 };
 
@@ -139,7 +142,7 @@ impl<'a> Writer<'a> {
         let outcome = if self.terms.dry_run {
             self.import().preview(&tx, &batch.rows).await?
         } else if self.terms.atomic {
-            card_import::stage(&tx, self.job.id, &batch.rows).await?;
+            cards::import::stage(&tx, self.job.id, &batch.rows).await?;
             Outcome::default()
         } else {
             self.import().write(&mut tx, &batch.rows).await?
@@ -172,7 +175,7 @@ impl<'a> Writer<'a> {
         let mut tx = client.transaction().await?;
         let (mut outcome, mut after) = (Outcome::default(), 0);
         loop {
-            let rows = card_import::staged(&tx, self.job.id, after, BATCH_ROWS).await?;
+            let rows = cards::import::staged(&tx, self.job.id, after, BATCH_ROWS).await?;
             let Some(last) = rows.last() else { break };
             after = last.line;
             outcome.add(self.import().write(&mut tx, &rows).await?);

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use cardinal_store::card_list::Digest;
+use cardinal_store::cards::list::Digest;
 
 /// The answer to a call whose cards are not those that a person was asked about.
 pub(in crate::mcp) const OUTDATED: &str = "confirmation_void: the cards have changed since a person was asked, and nothing was done. Make the call again to ask \

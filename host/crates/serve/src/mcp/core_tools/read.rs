@@ -13,7 +13,7 @@ use super::{
 use crate::http::error::{ApiError, ApiResult};
 use crate::mcp::Visit;
 use cardinal_cards::{card::Card, filter::ListQuery};
-use cardinal_store::card_history::HistoryEntry;
+use cardinal_store::cards::history::HistoryEntry;
 
 /// Cards or changes of a page when no other number is asked for.
 const DEFAULT_PAGE_SIZE: u32 = 25;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use time::{Duration, OffsetDateTime};
 
-use super::card_list::Count;
+use crate::cards::list::Count;
 use crate::error::StoreError;
 use cardinal_cards::filter::Filter;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 use tokio_postgres::{Row, types::Json};
 
-use super::cards::Precondition;
+use crate::cards::Precondition;
 use crate::error::StoreError;
 use cardinal_database::pool::Pool;
 

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::{
     error::StoreError,
     jobs::Job,
-    plugin_jobs::{self, NewPluginJob},
+    plugins::jobs::{self as plugin_jobs, NewPluginJob},
 };
 use cardinal_database::pool::Pool;
 

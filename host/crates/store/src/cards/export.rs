@@ -7,10 +7,7 @@ use futures_util::StreamExt as _;
 use tokio_postgres::RowStream;
 use uuid::Uuid;
 
-use super::{
-    card_list::Conditions,
-    cards::{COLUMNS, from_row},
-};
+use crate::cards::{COLUMNS, from_row, list::Conditions};
 use crate::error::StoreError;
 use cardinal_cards::{card::Card, filter::Filter};
 use cardinal_database::pool::Pool;

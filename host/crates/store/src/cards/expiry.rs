@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::reaper::{BATCH_TIMEOUT, CARD_TIMEOUT, QUICK_CARD_TIMEOUT, RemoveError, card_in_use, remove_cards};
 use crate::error::StoreError;
+use crate::reaper::{BATCH_TIMEOUT, CARD_TIMEOUT, QUICK_CARD_TIMEOUT, RemoveError, card_in_use, remove_cards};
 use cardinal_database::pool::Pool;
 
 /// Cards that one statement removes: what else they take along is locked meanwhile.

@@ -46,7 +46,7 @@ pub async fn queue(pool: &Pool, new: &NewPluginJob<'_>) -> Result<Job, StoreErro
 }
 
 /// Queues a job as a part of `tx`.
-pub(super) async fn insert(tx: &Transaction<'_>, new: &NewPluginJob<'_>) -> Result<Job, StoreError> {
+pub(crate) async fn insert(tx: &Transaction<'_>, new: &NewPluginJob<'_>) -> Result<Job, StoreError> {
     let sql = "SELECT count(*) FROM public.jobs WHERE plugin = $1 AND state IN ('queued', 'running')";
     let open: i64 = tx.query_one(&tx.prepare_cached(sql).await?, &[&new.plugin]).await?.try_get(0)?;
     if open >= OPEN_JOBS {

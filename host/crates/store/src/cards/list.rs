@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::cards::{COLUMNS, COLUMNS_WITHOUT_ATTRIBUTES, from_row};
+use crate::cards::{COLUMNS, COLUMNS_WITHOUT_ATTRIBUTES, from_row};
 use crate::error::StoreError;
 use cardinal_cards::{
     card::Card,

@@ -100,7 +100,7 @@ WITH card AS MATERIALIZED (
 )
 SELECT t.made FROM given g LEFT JOIN taken t USING (turn) ORDER BY g.turn";
 
-pub(super) const REMOVE: &str = "
+pub(crate) const REMOVE: &str = "
 WITH card AS (
   UPDATE public.master_cards
      SET attributes = jsonb_set(attributes, '{sources}', (attributes->'sources') - $2::text),
