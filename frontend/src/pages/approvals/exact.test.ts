@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { expect, it } from 'vitest';
 import { member, parseExact, piecesOf, visible } from './exact.ts';
 
@@ -39,4 +41,17 @@ it('members of Object are no members of the answer', () => {
 
 it('texts of the caller are told from the page’s own', () => {
   expect(piecesOf(parseExact('{"a":1}')).filter(({ theirs }) => theirs).map(({ text }) => text)).toEqual(['"a"']);
+});
+
+it('what cannot be seen is what the host takes for unseen', () => {
+  const table = readFileSync(resolve('../host/crates/base/src/printable.rs'), 'utf8');
+  const ranges = [...table.matchAll(/'\\u\{(\w+)\}'..='\\u\{(\w+)\}',/g)].map(([, from = '', to = '']) => [Number.parseInt(from, 16), Number.parseInt(to, 16)] as const);
+  const ofHost = (code: number, char: string) => /[\p{Cc}\p{White_Space}]/u.test(char) || ranges.some(([from, to]) => from <= code && code <= to);
+  // What has no meaning yet is no letter that somebody writes, and a half of a pair is no text.
+  const apart = Array.from({ length: 0x110000 }, (_, code) => code).filter((code) => {
+    const char = String.fromCodePoint(code);
+    return !/[\p{Cn}\p{Cs} ]/u.test(char) && ofHost(code, char) !== (visible(char) !== char);
+  });
+  expect(ranges.length).toBeGreaterThan(20);
+  expect(apart.map((code) => code.toString(16))).toEqual([]);
 });
