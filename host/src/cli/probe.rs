@@ -1,6 +1,7 @@
 use anyhow::Context as _;
 use rustix::process::Signal;
 
+use cardinal_base::account;
 use cardinal_control::sandbox::{self, programs};
 use cardinal_plugin_host::probe;
 use cardinal_supervisor::launch;
@@ -16,9 +17,21 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
+    leave_root();
     // Other plugins of the same user are not to read its settings, or its memory.
     sandbox::close_process()?;
     try_library(args.parent, args.settings)
+}
+
+/// Root owns files that nobody else reads, and would read them without any capability. Where the accounts of a root
+/// host's worker have no number (a namespace of users with few), the library is tried as root.
+fn leave_root() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    if !account::worker_accounts().into_iter().any(|account| launch::drop_rights(account).is_ok()) {
+        tracing::debug!("the library is tried as root: no account can be taken");
+    }
 }
 
 /// In a process that is closed to others.

@@ -138,6 +138,12 @@ async fn a_constraint_of_a_plugin_that_keeps_a_card_is_named() {
         let purge = format!("/v1/admin/master-cards/{card}?purge=true");
         let problem = owner.delete(&purge).await.refused(409, "card-in-use");
         assert_eq!(problem["plugin"], "echo", "{problem}");
+        let kept = owner.get(&format!("/v1/admin/master-cards/{card}")).await.expect(200);
+        assert_eq!(kept["deleted_at"], Value::Null, "what is refused hides nothing");
+        // Nor does it show what somebody hid.
+        owner.delete(&format!("/v1/admin/master-cards/{card}")).await.expect(204);
+        owner.delete(&purge).await.refused(409, "card-in-use");
+        owner.get(&format!("/v1/admin/master-cards/{card}")).await.refused(404, "not-found");
         database.batch_execute(&format!("DELETE FROM plugin_echo.{table}")).await.unwrap();
         owner.delete(&purge).await.expect(204);
     }

@@ -30,7 +30,7 @@ pub const CRATES: [LogCrate; 13] = [
         shown: "cardinal::cards",
         modules: "card error fields file filter page patch row source",
     },
-    LogCrate { name: "control", shown: "cardinal", modules: "crash link local_socket sandbox" },
+    LogCrate { name: "control", shown: "cardinal", modules: "crash link local_socket machine_memory sandbox" },
     LogCrate {
         name: "database",
         shown: "cardinal::db",

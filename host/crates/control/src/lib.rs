@@ -6,4 +6,5 @@
 pub mod crash;
 pub mod link;
 pub mod local_socket;
+pub mod machine_memory;
 pub mod sandbox;

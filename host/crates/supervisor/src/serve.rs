@@ -50,6 +50,8 @@ use cardinal_schema::{
     session_watch,
 };
 
+/// Threads that wait for disks.
+const MAX_FILE_THREADS: usize = 16;
 const MIN_TOKEN_SECRET_BYTES: usize = 32;
 const DATABASE_RETRY: Duration = Duration::from_secs(2);
 const DATABASE_WAIT_LOG_INTERVAL: Duration = Duration::from_secs(30);
@@ -60,7 +62,7 @@ const DATABASE_WAIT_LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// In words for an operator, when it cannot start.
 pub fn serve(config: Config) -> anyhow::Result<()> {
     // One thread, this one, spawns every child: they end with the thread that made them.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let runtime = runtime().context("starting the runtime")?;
     runtime.block_on(async {
         let mut stop = StopSignals::new()?;
         let started = tokio::select! {
@@ -75,6 +77,16 @@ pub fn serve(config: Config) -> anyhow::Result<()> {
         }
         Ok(())
     })
+}
+
+/// With a thread for what waits for disks that is there from the start and stays: in a container that has no room for
+/// another one, where a plugin took all, work waits for this one.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().max_blocking_threads(MAX_FILE_THREADS).thread_keep_alive(FOR_EVER).build()?;
+    runtime.block_on(runtime.spawn_blocking(|| {}))?;
+    Ok(runtime)
 }
 
 /// Everything that outlives a worker.

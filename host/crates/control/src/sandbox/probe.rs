@@ -1,11 +1,15 @@
 //! The walls of a process that tries a library, around those of the process that it is a copy of: it writes nothing,
 //! reaches nobody, and has bounds of its own.
 
+use std::num::NonZeroU64;
+
 use anyhow::Context as _;
 use landlock::{Access as _, AccessFs, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, Scope, path_beneath_rules};
 use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
-    thread::{CapabilitySet, CapabilitySets, set_capabilities},
+    thread::{
+        CapabilitySet, CapabilitySets, disable_transparent_huge_pages, set_capabilities, set_current_timer_slack,
+    },
 };
 
 use super::{NEWEST, probe_calls};
@@ -16,8 +20,11 @@ const NICENESS: i32 = 15;
 const MAX_CPU_SECONDS: u64 = 60;
 /// Bytes that are its own. Whole regions are counted that an allocator has reserved.
 pub const MAX_MEMORY: u64 = 4 << 30;
-/// Descriptors that it has open, or sends to itself.
-const MAX_DESCRIPTORS: u64 = 256;
+/// Descriptors that it has open. Each epoll among them can watch each of them under each number, and the user's watches
+/// are the worker's, too: the bound counts by its square.
+const MAX_DESCRIPTORS: u64 = 64;
+/// How late its timers may be: threads that do nothing but wait for moments would leave others no time.
+const TIMER_SLACK: NonZeroU64 = NonZeroU64::new(10_000_000).unwrap();
 /// Timers, and signals that wait. They count for the user: the rest of what there may be is left to others.
 const MAX_PENDING: u64 = 1024;
 /// Of the threads that its user may have, those that are left to the worker.
@@ -52,11 +59,18 @@ const READABLE: [&str; 16] = [
 /// The system has no filter for system calls.
 pub fn restrict() -> anyhow::Result<()> {
     let niceness = rustix::process::nice(NICENESS).context("giving way to others").map(drop);
-    let walls = [limit().context("limiting a probe"), niceness, give_up_rights(), keep_apart()];
+    let walls = [limit().context("limiting a probe"), niceness, bound_uncounted(), give_up_rights(), keep_apart()];
     for error in walls.into_iter().filter_map(Result::err) {
         tracing::debug!(error = format!("{error:#}"), "a probe lacks a wall");
     }
     probe_calls::restrict()
+}
+
+/// What no limit counts. The filter of system calls keeps it so.
+fn bound_uncounted() -> anyhow::Result<()> {
+    set_current_timer_slack(Some(TIMER_SLACK)).context("making timers late")?;
+    // Of a huge page whose mapping is gone but for one small page all is still there.
+    disable_transparent_huge_pages(true).context("going without huge pages")
 }
 
 /// A command that tries a library may be root's. Whoever has no right loses none.

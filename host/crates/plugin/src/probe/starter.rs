@@ -133,7 +133,7 @@ mod tests {
     };
 
     use super::{
-        process::{MAX_PROBES, serve_by},
+        process::{Limits, MAX_PROBES, serve_by},
         *,
     };
     use crate::library::SealedLibrary;
@@ -143,7 +143,8 @@ mod tests {
         let (ours, theirs) = channel().unwrap();
         let run =
             |settings: String| Err(Command::new("/bin/sh").env_clear().args(["-c", script, "probe", &settings]).exec());
-        thread::spawn(move || serve_by(&OneThread::assume(), &theirs, run).unwrap());
+        let limits = Limits::of_machine(None);
+        thread::spawn(move || serve_by(&OneThread::assume(), &theirs, limits, run).unwrap());
         ours
     }
 

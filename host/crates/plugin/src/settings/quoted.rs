@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::secret;
@@ -23,6 +23,11 @@ const SECRETS_LIMIT: usize = 4 << 20;
 const MAX_LOSSES: usize = 64;
 /// What stands in no part of a URL as it is.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// What stands in no value of a form as it is.
+const OF_FORMS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'*').remove(b' ');
+/// What stands in no path of a URL as it is.
+const OF_PATHS: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'?').add(b'^').add(b'`').add(b'{').add(b'}');
 /// Stands in the place of a secret.
 const HIDDEN: &str = "[secret]";
 /// What a text that was cut ends with.
@@ -202,7 +207,7 @@ impl Found {
         }
     }
 
-    /// As it is, as JSON and Rust quote it, as a part of a pointer, and as one of a URL.
+    /// As it is, as JSON and Rust quote it, as a part of a pointer, and as one of a URL or a form.
     fn add(&mut self, text: &str) {
         if self.bytes > SECRETS_LIMIT || text.len() < MIN_HIDDEN {
             return;
@@ -211,8 +216,11 @@ impl Found {
         let json = serde_json::to_string(text).unwrap_or_default();
         let rust = format!("{text:?}");
         let inner = |quoted: &str| quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default().to_owned();
-        let url = utf8_percent_encode(text, RESERVED).to_string();
-        for mut form in [text.to_owned(), inner(&json), inner(&rust), escape(text), url] {
+        let urls = [RESERVED, OF_PATHS, OF_FORMS].map(|set| utf8_percent_encode(text, set).to_string());
+        let urls = urls.map(|url| if text.contains(' ') { url.replace(' ', "+") } else { url });
+        let small = urls.clone().map(|url| with_small_digits(&url));
+        let ways = [text.to_owned(), inner(&json), in_ascii(inner(&json)), inner(&rust), escape(text)];
+        for mut form in ways.into_iter().chain(urls).chain(small) {
             form.truncate(form.floor_char_boundary(SHOWN_LIMIT));
             let length = form.len();
             if self.texts.insert(form) {
@@ -220,6 +228,32 @@ impl Found {
             }
         }
     }
+}
+
+/// `%2f` in the place of `%2F`.
+fn with_small_digits(url: &str) -> String {
+    let mut parts = url.split('%');
+    let mut small = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at(part.floor_char_boundary(2));
+        small.extend(["%", &digits.to_ascii_lowercase(), rest]);
+    }
+    small
+}
+
+/// As those write JSON that leave no other letters in it.
+fn in_ascii(json: String) -> String {
+    if json.is_ascii() {
+        return json;
+    }
+    let mut ascii = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c.is_ascii() {
+            true => ascii.push(c),
+            false => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| ascii.push_str(&format!("\\u{unit:04x}"))),
+        }
+    }
+    ascii
 }
 
 #[cfg(test)]
@@ -242,6 +276,22 @@ mod tests {
         assert_eq!(overlapping.hide("-abcdef-abcxyz-cdex-"), "-[secret]-[secret]-cdex-");
         assert_eq!(secrets(json!(["ab", "", "даль"])).hide("ab, дальше"), "ab, [secret]ше");
         assert_eq!(secrets(json!([])).hide("as it is"), "as it is");
+    }
+
+    #[test]
+    fn a_secret_is_known_as_forms_paths_and_ascii_write_it() {
+        let secrets = secrets(json!(["tok en/Ä~b"]));
+        for written in [
+            "tok+en%2F%C3%84%7Eb",
+            "tok+en%2f%c3%84%7eb",
+            "tok%20en/%C3%84~b",
+            "tok%20en%2F%C3%84~b",
+            "tok%20en%2f%c3%84~b",
+            r"tok en/\u00c4~b",
+        ] {
+            assert_eq!(secrets.hide(&format!("<{written}>")), "<[secret]>");
+        }
+        assert_eq!(secrets.hide("100% of it"), "100% of it");
     }
 
     /// Each of these took minutes, or all memory, when one secret was taken out after the other.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::http::error::{ApiError, ApiResult};
@@ -22,7 +22,11 @@ use cardinal_cards::{
     filter::ListQuery,
     patch::CardPatch,
 };
-use cardinal_store::{cards::sources::WriteOutcome, catalogue::CardPage, error::StoreError};
+use cardinal_store::{
+    cards::{Precondition, sources::WriteOutcome},
+    catalogue::CardPage,
+    error::StoreError,
+};
 
 /// Orders of the list.
 const ORDERS: [&str; 8] = ["title", "-title", "sku", "-sku", "created_at", "-created_at", "updated_at", "-updated_at"];
@@ -160,19 +164,35 @@ async fn delete(app: &Arc<App>, call: Call<Query<DeleteQuery>>) -> ApiResult<Rep
     let caller = call.caller()?;
     if query.purge == Some(true) {
         caller.require("cards:purge")?;
-        match cardinal_store::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await {
-            // A card that is hidden already may still be purged.
-            Err(StoreError::NotFound(_)) => {
-                cardinal_store::cards::check_hidden(&app.pools.core, id, &precondition).await?;
-            }
-            outcome => outcome?,
-        }
-        cardinal_store::cards::purge(&app.pools.reaper, id).await?;
+        purge(app, id, &precondition, &caller.actor()).await?;
         app.audit.done_as(&call, AuditAction::PurgeCard, Some(id.to_string()), None).await;
     } else {
         cardinal_store::cards::delete(&app.pools.core, id, &precondition, &caller.actor()).await?;
     }
     Ok(reply::no_content())
+}
+
+/// The reaper removes hidden cards alone. One that was hidden for it alone, and cannot go, is shown again.
+async fn purge(app: &App, id: Uuid, precondition: &Precondition, actor: &Value) -> ApiResult<()> {
+    let pool = &app.pools.core;
+    let was_shown = match cardinal_store::cards::delete(pool, id, precondition, actor).await {
+        Err(StoreError::NotFound(_)) => {
+            cardinal_store::cards::check_hidden(pool, id, precondition).await?;
+            false
+        }
+        outcome => {
+            outcome?;
+            true
+        }
+    };
+    let outcome = cardinal_store::cards::purge(&app.pools.reaper, id).await;
+    if outcome.is_err()
+        && was_shown
+        && let Err(error) = cardinal_store::cards::restore(pool, id, &Precondition::None, actor).await
+    {
+        tracing::warn!(card = %id, %error, "a card that could not be purged stays hidden");
+    }
+    Ok(outcome?)
 }
 
 #[derive(Default, Deserialize, JsonSchema)]
