@@ -7,6 +7,7 @@ use crate::cli::exit_code;
 mod build;
 mod cargo;
 mod check;
+mod database;
 mod dev;
 mod install;
 mod logs;
@@ -62,6 +63,8 @@ enum Command {
     /// Release a plugin from quarantine
     #[command(after_help = "Example:\n  cardinal plugin release supplier")]
     Release(remote::PluginArgs),
+    #[command(hide = true)]
+    Database(database::Args),
 }
 
 pub(super) fn run(args: Args) -> ExitCode {
@@ -82,6 +85,7 @@ pub(super) fn run(args: Args) -> ExitCode {
         Command::Reload(args) => remote::run(&args, PluginCommand::Reload),
         Command::Rollback(args) => remote::run(&args, PluginCommand::Rollback),
         Command::Release(args) => remote::run(&args, PluginCommand::Release),
+        Command::Database(args) => database::run(&args),
     };
     outcome.unwrap_or_else(|error| exit_code(Err(error)))
 }

@@ -159,7 +159,7 @@ impl Instance {
     ) -> Result<Arc<Self>> {
         let core = Arc::new(Core::new(host, ctx, About::read(manifest)?.with(about), threads));
         let context = PluginContext::for_instance(core.clone());
-        let router = core.scope(0).enter(|| panics::with_place(|| routes(&context)))?;
+        let router = core.scope(0).enter(|| panics::in_routes(|| routes(&context)))?;
         let entries = router.finish(&named_handlers(manifest)).map_err(Error::internal)?;
         Ok(Arc::new(Self { core, entries }))
     }

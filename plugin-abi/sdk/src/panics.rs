@@ -33,6 +33,8 @@ static INSTANCES: RwLock<Vec<(CtxId, HostApiRef)>> = RwLock::new(Vec::new());
 thread_local! {
     /// Of this thread's last panic.
     static LAST_PLACE: Cell<Option<String>> = const { Cell::new(None) };
+    /// The author's `routes` runs on this thread.
+    static IN_ROUTES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// An instance's line in [`INSTANCES`], for as long as this lives.
@@ -71,10 +73,14 @@ fn install() {
     }));
 }
 
-/// Runs `body`. The message of its panic, which goes on, ends with the place.
-pub(crate) fn with_place<R>(body: impl FnOnce() -> R) -> R {
+/// Runs the author's `routes`. The message of its panic, which goes on, ends with the place: the host refuses the
+/// plugin with it.
+pub(crate) fn in_routes<R>(routes: impl FnOnce() -> R) -> R {
     LAST_PLACE.set(None);
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+    IN_ROUTES.set(true);
+    let outcome = catch_unwind(AssertUnwindSafe(routes));
+    IN_ROUTES.set(false);
+    outcome.unwrap_or_else(|payload| {
         let message = door::payload_message(payload);
         resume_unwind(Box::new(match LAST_PLACE.take() {
             Some(place) => format!("{message} (at {place})"),
@@ -106,8 +112,13 @@ fn report(host: HostApiRef, ctx: CtxId, info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a panic without a message");
     let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
     let thread = std::thread::current();
-    let fields = json!({ "panic": true, "location": place, "thread": thread.name(), "backtrace": frames::offsets() })
-        .to_string();
-    let line = format!("panicked at {place}: {message}");
+    let mut fields = json!({
+        "panic": true, "location": place, "thread": thread.name(), "backtrace": frames::offsets(),
+    });
+    // Who shows the refusal that follows need not show the line, too.
+    if IN_ROUTES.try_with(Cell::get) == Ok(true) {
+        fields["during"] = json!("routes");
+    }
+    let (fields, line) = (fields.to_string(), format!("panicked at {place}: {message}"));
     (host.log())(ctx, call, Level::Error as u32, Slice::text(&line), Slice::text(&fields), Slice::default());
 }

@@ -32,12 +32,15 @@
 //! assert_eq!(host.card(lamp).sources()["marks:seen"].kind, "mark");
 //! ```
 //!
-//! **Database.** With [`TestHostBuilder::database`] and PostgreSQL's address in `CARDINAL_TEST_DATABASE` (or
-//! `DATABASE_URL`) the plugin has its schema, made from its `schema.sql`, in a database of its own that is dropped with
-//! the host. The login must be allowed to create databases; TLS is not spoken. `cardinal plugin check` validates
-//! `schema.sql`; a test host runs it as it is, and with the login's rights instead of those of a plugin's role. Without
-//! an address a connection is an error that says so; a test that cannot do without asks [`lacks_database`] first.
-//! `cardinal plugin test` sets the variable.
+//! **Database.** With [`TestHostBuilder::database`] the plugin has its schema, made from its `schema.sql`, in a
+//! database of its own that is dropped with the host. The PostgreSQL is the one that `CARDINAL_TEST_DATABASE` (or
+//! `DATABASE_URL`) names; its login must be allowed to create databases, and TLS is not spoken. Where neither is set,
+//! the program `cardinal` of `PATH` (or the one that the variable `CARDINAL` names) runs one from the machine's
+//! PostgreSQL, once for all tests of the process: the first that connects waits a second or two, and it is gone with
+//! the process. Where there is no such program or no PostgreSQL, a connection is an error that says so; a test that
+//! cannot do without asks [`lacks_database`] first. `cardinal plugin test` sets the variable. `cardinal plugin check`
+//! validates `schema.sql`; a test host runs it as it is, and with the login's rights instead of those of a plugin's
+//! role.
 //!
 //! **Settings.** [`check_settings`] compares the type that the plugin reads them as with `settings_schema`.
 //!

@@ -1,5 +1,5 @@
-//! The plugin as a host runs it, in this process. What needs tables is left out unless CARDINAL_TEST_DATABASE names a
-//! PostgreSQL. The clock stands still, so that the plugin's own task does nothing that a test does not ask for.
+//! The plugin as a host runs it, in this process. What needs tables is left out where there is no PostgreSQL.
+//! The clock stands still, so that the plugin's own task does nothing that a test does not ask for.
 
 use cardinal_plugin::serde_json::Value;
 use cardinal_plugin::testing::{TestHost, TestReply, TestRequest, lacks_database, test_card, test_user};

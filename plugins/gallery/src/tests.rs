@@ -1,5 +1,4 @@
-//! The plugin as a host runs it, in this process. What needs tables is left out unless CARDINAL_TEST_DATABASE names a
-//! PostgreSQL.
+//! The plugin as a host runs it, in this process. What needs tables is left out where there is no PostgreSQL.
 
 use std::io::Cursor;
 

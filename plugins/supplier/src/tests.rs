@@ -1,5 +1,5 @@
-//! The plugin as a host runs it, in this process: `cardinal_plugin::testing`. What needs tables is left out unless
-//! CARDINAL_TEST_DATABASE names a PostgreSQL.
+//! The plugin as a host runs it, in this process: `cardinal_plugin::testing`. What needs tables is left out where
+//! there is no PostgreSQL.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

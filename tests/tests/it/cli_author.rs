@@ -50,6 +50,8 @@ fn every_part_by_itself_passes_its_own_tests_unedited() {
         let made = new(folder.path(), &format!("only-{part}"), &["--with", part]);
         let mut cargo = Command::new("cargo");
         cargo.args(["test", "--offline"]).current_dir(&made).envs(build_environment());
+        // Their own is brought up by the program, too.
+        cargo.env_remove("CARDINAL_TEST_DATABASE").env_remove("DATABASE_URL");
         // Eight run the plugin in a host, where they find the program: once is enough.
         let in_a_host = *part == all[0];
         if in_a_host {
@@ -60,6 +62,8 @@ fn every_part_by_itself_passes_its_own_tests_unedited() {
         assert!(out.contains(passed) && !err.contains("warning"), "{part}: {out}{err}");
         assert_eq!(err.contains("LEFT OUT: in_a_host::routes needs the program"), !in_a_host, "{part}: {err}");
         assert!(!in_a_host || err.contains("LEFT OUT: in_a_host::frontend has nothing to check"), "{part}: {err}");
+        let lacks_database = err.contains("needs a PostgreSQL: put the program cardinal into PATH");
+        assert_eq!(lacks_database, *part == "job", "{part}: {err}");
         let mut format = Command::new("cargo");
         exited(&format.args(["fmt", "--check"]).current_dir(&made).output().unwrap(), 0);
     }

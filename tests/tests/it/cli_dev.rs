@@ -7,7 +7,7 @@ use http::Method;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::cli_author::{BUILDING, build_environment, new, path};
+use super::cli_author::{BUILDING, build_environment, edit, new, path};
 
 /// A crate that is watched.
 struct Dev {
@@ -85,11 +85,25 @@ impl Dev {
     }
 }
 
+/// What the plugin says of an empty note stands in a crate beside it from here on.
+fn take_a_sentence_from_beside(made: &Path) {
+    let shared = made.with_file_name("shared");
+    std::fs::create_dir_all(shared.join("src")).unwrap();
+    let package = "[package]\nname = \"shared\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";
+    std::fs::write(shared.join("Cargo.toml"), package).unwrap();
+    std::fs::write(shared.join("src/lib.rs"), "pub const EMPTY: &str = \"A note has a text.\";\n").unwrap();
+    let dependencies = "[dependencies]\n";
+    edit(&made.join("Cargo.toml"), dependencies, &format!("{dependencies}shared = {{ path = \"../shared\" }}\n"));
+    edit(&made.join("src/service.rs"), "\"A note has a text.\"", "shared::EMPTY");
+}
+
 #[tokio::test]
 async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
     let _building = BUILDING.write().await;
     let folder = tempfile::tempdir().unwrap();
-    let mut dev = Dev::start(folder.path()).await;
+    let made = new(folder.path(), "notes", &[]);
+    take_a_sentence_from_beside(&made);
+    let mut dev = Dev::of_crate(folder.path(), made).await;
     let client = dev.client();
     let card = dev.asks_as_printed();
     let notes = format!("/v1/admin/plugins/notes/cards/{card}");
@@ -103,7 +117,7 @@ async fn an_edit_is_live_and_a_bad_one_leaves_what_runs() {
     exited(&dev.beside(&["logs", "notes"]), 0);
     let (out, _) = exited(&dev.beside(&["list"]), 0);
     assert!(out.lines().any(|line| line.starts_with("notes ") && line.contains(" active ")), "{out}");
-    let new = dev.edit("src/service.rs", "A note has a text.", "Write something.", "is live").await;
+    let new = dev.edit("../shared/src/lib.rs", "A note has a text.", "Write something.", "is live").await;
     assert!(new.contains("edit → live") && new.contains("build ") && new.contains("swap "), "{new}");
     assert!(!new.contains("WARN"), "what the author has just done is no news: {new}");
     refused("Write something.").await;
@@ -174,6 +188,13 @@ async fn what_goes_wrong_is_printed_as_it_happens_and_with_its_line() {
         eventually("the panic is printed", async || (panics() == count).then_some(())).await;
     }
     assert_eq!(dev.program.printed().matches("on purpose").count(), 2, "{}", dev.program.printed());
+
+    let router = "    Router::new()";
+    let fails = format!("    assert!(_ctx.name().is_empty(), \"no routes today\");\n{router}");
+    let new = dev.edit("src/routes.rs", router, &fails, "to do").await;
+    assert!(new.contains("create-panicked") && new.contains("no routes today (at src/routes.rs:"), "{new}");
+    dev.edit("src/routes.rs", "no routes today", "nor later", "to do").await;
+    assert_eq!(dev.program.printed().matches("no routes today").count(), 1, "{}", dev.program.printed());
     dev.program.signal(Signal::INT);
     assert!(dev.program.ended().await.success(), "{}", dev.program.printed());
 }

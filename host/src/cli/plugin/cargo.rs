@@ -1,6 +1,7 @@
 //! cargo, as the commands on crates run it.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -50,20 +51,52 @@ pub(super) async fn build(folder: &Path, profile: Profile, arguments: &[String])
 /// Whether the crate of this folder has a target that becomes a shared library. None where cargo cannot read it: the
 /// build says what is wrong.
 async fn makes_library(folder: &Path) -> Option<bool> {
+    cdylib_in(&metadata(folder).await?, folder)
+}
+
+/// The folders of the crates that this one is built from and that lie on this machine as their author edits them: its
+/// path dependencies, and theirs. Asked without a network and without a lock, so that it can be known before a build
+/// that fails. What cargo cannot read has none.
+pub(super) async fn local_dependencies(folder: &Path) -> BTreeSet<PathBuf> {
+    let (mut found, mut unread) = (BTreeSet::new(), vec![folder.to_owned()]);
+    while let Some(next) = unread.pop() {
+        let Some(metadata) = metadata(&next).await else { continue };
+        for path in path_dependencies_in(&metadata, &next) {
+            if path != folder && found.insert(path.clone()) {
+                unread.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// What cargo says of the crate of this folder and of those in its workspace.
+async fn metadata(folder: &Path) -> Option<Value> {
     let mut command = Command::new("cargo");
     command.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(folder);
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).output().await.ok()?;
-    cdylib_in(&output.stdout, folder)
+    serde_json::from_slice(&output.stdout).ok()
 }
 
-/// The same, as cargo's metadata has it.
-fn cdylib_in(metadata: &[u8], folder: &Path) -> Option<bool> {
-    let metadata: Value = serde_json::from_slice(metadata).ok()?;
+fn package_in<'a>(metadata: &'a Value, folder: &Path) -> Option<&'a Value> {
     let manifest = folder.canonicalize().ok()?.join("Cargo.toml");
     let mut packages = metadata["packages"].as_array()?.iter();
-    let package = packages.find(|package| package["manifest_path"].as_str().map(Path::new) == Some(&manifest))?;
-    let kinds = package["targets"].as_array()?.iter().filter_map(|target| target["crate_types"].as_array());
-    Some(kinds.flatten().any(|kind| kind == "cdylib"))
+    packages.find(|package| package["manifest_path"].as_str().map(Path::new) == Some(&manifest))
+}
+
+fn cdylib_in(metadata: &Value, folder: &Path) -> Option<bool> {
+    let kinds = package_in(metadata, folder)?["targets"].as_array()?;
+    let mut kinds = kinds.iter().filter_map(|target| target["crate_types"].as_array()).flatten();
+    Some(kinds.any(|kind| kind == "cdylib"))
+}
+
+/// Those of its tests are not in the library.
+fn path_dependencies_in(metadata: &Value, folder: &Path) -> Vec<PathBuf> {
+    let package = package_in(metadata, folder);
+    let dependencies = package.and_then(|package| package["dependencies"].as_array()).into_iter().flatten();
+    let built = dependencies.filter(|dependency| dependency["kind"] != "dev");
+    let paths = built.filter_map(|dependency| dependency["path"].as_str());
+    paths.filter_map(|path| Path::new(path).canonicalize().ok()).collect()
 }
 
 /// `cargo test` with these variables; whether all tests passed.
@@ -134,11 +167,30 @@ mod tests {
         let found = |manifest: &Path, kinds: Value| {
             let packages = json!({"packages": [{"manifest_path": "/other/Cargo.toml", "targets": []},
                 {"manifest_path": manifest, "targets": [{"crate_types": ["bin"]}, {"crate_types": kinds}]}]});
-            cdylib_in(packages.to_string().as_bytes(), folder.path())
+            cdylib_in(&packages, folder.path())
         };
         assert_eq!(found(&manifest, json!(["cdylib", "rlib"])), Some(true));
         assert_eq!(found(&manifest, json!(["lib"])), Some(false));
         assert_eq!(found(Path::new("/elsewhere/Cargo.toml"), json!(["lib"])), None, "the build judges it");
-        assert_eq!(cdylib_in(b"error: no TOML", folder.path()), None);
+        assert_eq!(cdylib_in(&Value::Null, folder.path()), None, "cargo said nothing");
+    }
+
+    #[tokio::test]
+    async fn crates_beside_it_are_followed_by_their_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let write = |name: &str, dependencies: &str| {
+            std::fs::create_dir_all(root.join(name).join("src")).unwrap();
+            std::fs::write(root.join(name).join("src/lib.rs"), "").unwrap();
+            let package = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\n");
+            std::fs::write(root.join(name).join("Cargo.toml"), package + dependencies).unwrap();
+        };
+        write("made", "[build-dependencies]\nshared = { path = \"../shared\" }\nregistered = \"1\"\n");
+        write("shared", "[dependencies]\nunits = { path = \"../units\" }\n");
+        write("units", "[dev-dependencies]\nmade = { path = \"../made\" }\ntried = { path = \"../tried\" }\n");
+        write("tried", "");
+        let found = local_dependencies(&root.join("made")).await;
+        assert_eq!(found, BTreeSet::from([root.join("shared"), root.join("units")]));
+        assert_eq!(local_dependencies(&root).await, BTreeSet::new(), "there is no crate");
     }
 }

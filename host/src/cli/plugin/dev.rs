@@ -49,12 +49,12 @@ const WAITING: &str = "; waiting for the next edit";
 
 /// Build a plugin's crate and run it, again after each edit
 ///
-/// Watches the crate's folder. What is saved is built, checked and put in the place of the version that runs, without a
-/// failed request; frontend files and schema.sql need no build. The version that runs stays when the next one does not
-/// compile or is refused. What the plugin logs as a warning or an error is printed as it happens. The host is the one
-/// that is named, else the one of ./var/data if it runs, else one that is started with a database of its own below
-/// target/cardinal and ends with this command. In the crate's folder other commands, such as `cardinal plugin settings`
-/// and `logs`, find that host by themselves.
+/// Watches the crate's folder, and those of the crates that it depends on by path. What is saved is built, checked and
+/// put in the place of the version that runs, without a failed request; frontend files and schema.sql need no build.
+/// The version that runs stays when the next one does not compile or is refused. What the plugin logs as a warning or
+/// an error is printed as it happens. The host is the one that is named, else the one of ./var/data if it runs, else
+/// one that is started with a database of its own below target/cardinal and ends with this command. In the crate's
+/// folder other commands, such as `cardinal plugin settings` and `logs`, find that host by themselves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -138,8 +138,11 @@ impl Session<'_> {
                 changes = Some(watch.changed().await);
                 continue;
             }
-            if changes.is_none_or(|changes| !changes.only_carried) || library.is_none() {
+            if changes.as_ref().is_none_or(|changes| !changes.only_carried) || library.is_none() {
                 let started = Instant::now();
+                if library.is_none() || changes.as_ref().is_some_and(|changes| changes.dependencies) {
+                    watch.depend_on(cargo::local_dependencies(&self.folder).await);
+                }
                 let profile = if self.args.release { Profile::Release } else { Profile::Debug };
                 let built = cargo::build(&self.folder, profile, &self.args.cargo).await?;
                 times.build = Some(started.elapsed());
@@ -206,6 +209,8 @@ impl Session<'_> {
             Some(running) => running.replaced,
             None => !install::find_packages(&name, plugins)?.is_empty(),
         };
+        // The host may see the files before it is told of them.
+        self.lines.swap_begins();
         let place = install::place(&package, &self.folder, &name, plugins)?;
         // As the host sees it: the folder's name is part of the hash.
         let sha256 = install::checked(&place)?.sha256;
@@ -215,7 +220,9 @@ impl Session<'_> {
         }
         self.lines.follow(client, &name);
         client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
-        let (code, item) = install::decided(client, &name, &sha256, SWAP_TIMEOUT).await?;
+        let decided = install::decided(client, &name, &sha256, SWAP_TIMEOUT).await;
+        self.lines.swap_ends();
+        let (code, item) = decided?;
         if code != 0 {
             let why = reasons(&item);
             return print_line(&format!("{} was refused{}\n{}", plain(&name), stays(&item), why.trim_end()));

@@ -18,6 +18,7 @@ use tokio::process::{Child, Command};
 
 use crate::cli::client::Client;
 use cardinal_base::config::{self, Secret};
+use cardinal_database::connect::ConnectParams;
 use cardinal_package::{manifest, package::MANIFEST};
 use cardinal_supervisor::postgres::PrivatePostgres;
 
@@ -153,11 +154,14 @@ pub(super) fn url(folder: &Path) -> anyhow::Result<String> {
 
 /// The address of its private PostgreSQL, with a login that may make databases, as `CARDINAL_TEST_DATABASE` has it.
 pub(super) fn database_url(folder: &Path) -> anyhow::Result<Secret> {
-    let login = PrivatePostgres::login_beside(&data_dir(folder))?;
+    Ok(address(&PrivatePostgres::login_beside(&data_dir(folder))?))
+}
+
+pub(super) fn address(login: &ConnectParams) -> Secret {
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let (user, password) = (encoded(&login.user), encoded(login.password.expose()));
     let (host, dbname) = (encoded(&login.host), encoded(&login.dbname));
-    Ok(Secret::new(format!("postgres://{user}:{password}@{host}:{}/{dbname}", login.port)))
+    Secret::new(format!("postgres://{user}:{password}@{host}:{}/{dbname}", login.port))
 }
 
 /// The address that is wished for where it is free, else a port that the system chooses.

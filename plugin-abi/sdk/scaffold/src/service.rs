@@ -201,7 +201,12 @@ mod tests {
         assert!(checked(text, text.len() - 1).is_err());
     }
 
-    /// In a host of the test's own. `cardinal plugin test` gives tests a PostgreSQL.
+{{#schema}}
+    /// In a host of the test's own, with a real PostgreSQL where one is installed.
+{{/schema}}
+{{^schema}}
+    /// In a host of the test's own.
+{{/schema}}
     #[test]
     fn a_note_is_kept_and_other_plugins_can_read_it() {
 {{#schema}}
@@ -256,7 +261,8 @@ mod tests {
             let note = json!({ "card_id": chair, "text": text });
             let request = TestRequest::tool("plugin_{{snake}}_add", &note);
 {{/routes}}
-            block_on(host.send(request)).json();
+            let added = block_on(host.send(request));
+            assert!(added.error().is_none(), "{added:?}");
         }
         let mut run = host.begin_job(TestJob::new("trim"));
         let end = block_on(&mut run);

@@ -7,10 +7,8 @@ use std::{
     sync::OnceLock,
 };
 
-use super::left_out::leave_out;
+use super::{address::PROGRAM_VARIABLE, left_out::leave_out};
 
-/// Names the program where it is not in `PATH`.
-const PROGRAM_VARIABLE: &str = "CARDINAL";
 /// `cardinal plugin test` sets it for the crate's tests, which it runs after its own checks.
 const CHECKED_VARIABLE: &str = "CARDINAL_TEST_URL";
 

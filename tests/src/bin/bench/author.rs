@@ -1,11 +1,11 @@
-//! What an author waits for: from the save of a file to the version that serves, with `cardinal plugin dev` and the small
-//! crate that `cardinal plugin new` makes.
+//! What an author waits for, with `cardinal plugin dev` and the small crate that `cardinal plugin new` makes: once,
+//! from nothing to the first answer of its route; then from the save of a file to the version that serves.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cardinal_tests::{Program, cardinal, cardinal_program, exited, repository};
+use cardinal_tests::{Program, cardinal_program, cardinal_with, exited};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -32,20 +32,54 @@ const EDITS: [Edit; 2] = [
 
 pub(crate) fn measure(options: &Options) {
     let folder = tempfile::tempdir().unwrap();
-    exited(&cardinal(["plugin", "new", "small", "--with", "tab", "--into", folder.path().to_str().unwrap()]), 0);
-    let made = folder.path().join("small");
-    let target = repository().join("target/bench-author");
-    let mut build = Command::new("cargo");
-    build.args(["build", "--lib", "--quiet"]).current_dir(&made).env("CARGO_TARGET_DIR", &target);
-    assert!(build.status().unwrap().success());
-    let dev = Dev::start(&made, &target, folder.path().join("printed"));
+    let (dev, steps) = from_nothing(folder.path());
+    println!("| step, to the first answer of a new plugin's route | seconds |\n|---|--:|");
+    steps.iter().for_each(|(step, seconds)| println!("| {step} | {seconds:.1} |"));
+    let total: f64 = steps.iter().map(|(_, seconds)| seconds).sum();
+    println!(
+        "| **all** | **{total:.1}** |\n\nA cold build: the SDK and all its crates, which were downloaded before.\n"
+    );
     println!("| what | edit → live, median | lowest to highest | of it build | of it swap |\n|---|--:|--:|--:|--:|");
     let rows: Vec<_> = EDITS.iter().map(|edit| row(&dev, edit, options.rounds)).collect();
     println!("\n`cardinal plugin dev`, a debug build, {} edits each; at most 3 s are promised.", options.rounds);
     if let Some(file) = &options.json {
-        std::fs::write(file, json!({"rounds": options.rounds, "edits": rows}).to_string()).unwrap();
+        let first = json!({"total_s": total, "steps": steps});
+        std::fs::write(file, json!({"rounds": options.rounds, "first_answer": first, "edits": rows}).to_string())
+            .unwrap();
     }
     dev.program.signal(Signal::INT);
+}
+
+/// What a newcomer does, with an installed program and no crate compiled before: the plugin that serves then, and how
+/// long each step took.
+fn from_nothing(folder: &Path) -> (Dev, Vec<(&'static str, f64)>) {
+    let (into, data) = (folder.to_str().unwrap(), folder.join("data"));
+    let begun = Instant::now();
+    let new = ["plugin", "new", "small", "--with", "tab", "--sdk", "builtin", "--into", into];
+    exited(&cardinal_with(new, &[("XDG_DATA_HOME", data.to_str().unwrap())]), 0);
+    let new = begun.elapsed().as_secs_f64();
+    let made = folder.join("small");
+    // How fast the registry answers is another matter.
+    let mut fetch = Command::new("cargo");
+    assert!(fetch.args(["fetch", "--quiet"]).current_dir(&made).status().unwrap().success());
+
+    let begun = Instant::now();
+    let dev = Dev::start(&made, &folder.join("target"), folder.join("printed"));
+    let told = dev.wait_for(" is live: ", 0, FIRST_BUILD);
+    let live = begun.elapsed().as_secs_f64();
+    dev.wait_for("Watching for edits", 0, EDIT_TIMEOUT);
+    dev.ask_as_printed();
+    let answered = begun.elapsed().as_secs_f64();
+    let part = |name: &str| number_behind(&told, name).unwrap();
+    let (build, swap) = (part("build "), part("swap "));
+    let steps = vec![
+        ("`cardinal plugin new`", new),
+        ("`cardinal plugin dev`: the manifest is checked, a host starts and makes its database", live - build - swap),
+        ("the crate is built, cold", build),
+        ("the library is checked and swapped in", swap),
+        ("the `curl` lines that it prints: a card is made, the route answers 200", answered - live),
+    ];
+    (dev, steps)
 }
 
 fn row(dev: &Dev, edit: &Edit, rounds: usize) -> serde_json::Value {
@@ -70,9 +104,17 @@ impl Dev {
         let kept = kept.iter().filter_map(|name| Some((*name, std::env::var_os(name)?)));
         let arguments = ["plugin", "dev", made.to_str().unwrap(), "--listen", "127.0.0.1:0"];
         let program = Program::start(&cardinal_program(), &arguments, environment.chain(kept), &log);
-        let dev = Self { program, made: made.to_owned() };
-        dev.wait_for("Watching for edits", 0, FIRST_BUILD);
-        dev
+        Self { program, made: made.to_owned() }
+    }
+
+    /// Runs the printed lines that make a card and ask for what it has, in a shell, as the author does.
+    fn ask_as_printed(&self) {
+        let printed = self.program.printed();
+        let is_wanted = |line: &&str| line.starts_with("CARD=") || line.starts_with("curl ") && !line.contains(" -X ");
+        let lines: Vec<&str> = printed.lines().filter(is_wanted).collect();
+        let shell = Command::new("sh").arg("-c").arg(format!("set -eu\n{}", lines.join("\n"))).output().unwrap();
+        let answers = String::from_utf8_lossy(&shell.stdout).into_owned();
+        assert!(shell.status.success() && answers.contains(r#"{"items":[]}"#), "{lines:?}\n{answers}");
     }
 
     /// Seconds from the save to the line that says that the version serves, and that line.

@@ -8,6 +8,7 @@ use super::*;
 mod contributes;
 mod jobs;
 mod mcp;
+mod spelling;
 
 fn valid() -> Value {
     json!({

@@ -1,6 +1,9 @@
 //! What the plugin logs while it is developed: warnings and errors, as they happen.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -20,7 +23,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 /// Of the lines that were logged before the first answer.
 const PAST_LINES: u32 = 200;
 /// Fields that the message has already, or that are for programs.
-const LEFT_OUT: [&str; 8] = ["panic", "location", "thread", "backtrace", "kind", "cause", "ms", "target"];
+const LEFT_OUT: [&str; 9] = ["panic", "location", "thread", "backtrace", "during", "kind", "cause", "ms", "target"];
 
 /// What the host says of a package, and this command says by itself: that it was edited is why it was loaded.
 const SAID_ALREADY: [&str; 3] = [
@@ -33,9 +36,38 @@ const SAID_ALREADY: [&str; 3] = [
 #[derive(Default)]
 pub(super) struct Lines {
     following: Option<(String, JoinHandle<()>)>,
+    swap: Arc<Mutex<Option<Swap>>>,
+}
+
+/// The newest swap: a version whose `routes` panics then is refused, with the panic's words and place.
+#[derive(Clone, Copy)]
+struct Swap {
+    begin: OffsetDateTime,
+    /// None until the host has decided.
+    end: Option<OffsetDateTime>,
+}
+
+impl Swap {
+    fn is_during(&self, at: OffsetDateTime) -> bool {
+        at >= self.begin && self.end.is_none_or(|end| at <= end)
+    }
 }
 
 impl Lines {
+    /// From here on this command says what becomes of a version.
+    pub(super) fn swap_begins(&self) {
+        self.set_swap(Some(Swap { begin: OffsetDateTime::now_utc(), end: None }));
+    }
+
+    pub(super) fn swap_ends(&self) {
+        let begun = *self.swap.lock().unwrap_or_else(PoisonError::into_inner);
+        self.set_swap(begun.map(|swap| Swap { end: Some(OffsetDateTime::now_utc()), ..swap }));
+    }
+
+    fn set_swap(&self, swap: Option<Swap>) {
+        *self.swap.lock().unwrap_or_else(PoisonError::into_inner) = swap;
+    }
+
     /// Prints what `name` logs from now on. Of another plugin than before after its name was edited.
     pub(super) fn follow(&mut self, client: &Arc<Client>, name: &str) {
         if self.following.as_ref().is_some_and(|(followed, _)| followed == name) {
@@ -44,7 +76,8 @@ impl Lines {
         self.stop();
         let (client, begin) = (Arc::clone(client), OffsetDateTime::now_utc());
         let path = format!("{REGISTRY}/{}/logs?level=warn&limit={PAST_LINES}", escaped(name));
-        let task = tokio::spawn(async move { print_lines(&client, &path, begin).await });
+        let printer = Printer { begin, panicked: None, swap: Arc::clone(&self.swap) };
+        let task = tokio::spawn(async move { print_lines(&client, &path, printer).await });
         self.following = Some((name.to_owned(), task));
     }
 
@@ -62,8 +95,8 @@ impl Drop for Lines {
 }
 
 /// Never ends by itself. What cannot be printed now is in the log all the same.
-async fn print_lines(client: &Client, path: &str, begin: OffsetDateTime) {
-    let (mut reader, mut printer) = (Reader::default(), Printer { begin, panicked: None });
+async fn print_lines(client: &Client, path: &str, mut printer: Printer) {
+    let mut reader = Reader::default();
     loop {
         let _ = reader.read(client, path, |line| printer.shown(line).map_or(Ok(()), |text| print_line(&text))).await;
         tokio::time::sleep(RETRY_INTERVAL).await;
@@ -74,6 +107,7 @@ struct Printer {
     begin: OffsetDateTime,
     /// The request of the last panic.
     panicked: Option<String>,
+    swap: Arc<Mutex<Option<Swap>>>,
 }
 
 impl Printer {
@@ -93,6 +127,9 @@ impl Printer {
         if line["source"] == "host" && line["message"].as_str().is_some_and(|said| SAID_ALREADY.contains(&said)) {
             return None;
         }
+        if is_panic && fields["during"] == "routes" && at.is_some_and(|at| self.is_swap_at(at)) {
+            return None;
+        }
         if is_panic {
             self.panicked = request;
         }
@@ -102,6 +139,10 @@ impl Printer {
             shown.push_str(&format!("  {}={}", plain(name), plain(&value.to_string())));
         }
         Some(shown)
+    }
+
+    fn is_swap_at(&self, at: OffsetDateTime) -> bool {
+        self.swap.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|swap| swap.is_during(at))
     }
 }
 
@@ -118,7 +159,7 @@ mod tests {
     #[test]
     fn a_panic_is_told_once_and_what_is_older_not_at_all() {
         let begin = OffsetDateTime::parse("2026-01-01T12:00:00Z", &Rfc3339).unwrap();
-        let mut printer = Printer { begin, panicked: None };
+        let mut printer = Printer { begin, panicked: None, swap: Arc::default() };
         let (before, now) = ("2026-01-01T11:59:59.9Z", "2026-01-01T12:00:00.5Z");
         assert_eq!(printer.shown(&line(before, "plugin", "old", &json!({}))), None);
         let panic = json!({"panic": true, "location": "src/a.rs:1:2", "backtrace": ["0x1"], "thread": null});
@@ -136,5 +177,23 @@ mod tests {
         let shown = printer.shown(&line(now, "host", "a call failed: error: no disk (at src/a.rs:3:4)", &failed));
         let expected = "12:00:00 ERROR a call failed: error: no disk (at src/a.rs:3:4)  (host)  handler=\"GET /a\"";
         assert_eq!(shown.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_panic_in_routes_is_told_by_the_refusal_of_the_swap_that_it_ends() {
+        let at = |text: &str| OffsetDateTime::parse(text, &Rfc3339).unwrap();
+        let mut printer = Printer { begin: at("2026-01-01T12:00:00Z"), panicked: None, swap: Arc::default() };
+        let panic = json!({"panic": true, "location": "src/a.rs:1:2", "during": "routes"});
+        let line = |time: &str, fields: &Value| line(time, "plugin", "panicked at src/a.rs:1:2: no", fields);
+        let begin = at("2026-01-01T12:00:01Z");
+        let (within, later) = ("2026-01-01T12:00:01.5Z", "2026-01-01T12:00:03Z");
+        assert!(printer.shown(&line(within, &panic)).is_some(), "it is the host's own affair, as after a setting");
+        *printer.swap.lock().unwrap() = Some(Swap { begin, end: None });
+        assert_eq!(printer.shown(&line(within, &panic)), None);
+        *printer.swap.lock().unwrap() = Some(Swap { begin, end: Some(at("2026-01-01T12:00:02Z")) });
+        assert_eq!(printer.shown(&line(within, &panic)), None, "it is read late");
+        let shown = printer.shown(&line(later, &panic));
+        assert_eq!(shown.as_deref(), Some("12:00:03 ERROR panicked at src/a.rs:1:2: no"));
+        assert!(printer.shown(&line(within, &json!({"panic": true}))).is_some(), "a task panics meanwhile");
     }
 }

@@ -1,8 +1,8 @@
-//! What changes in a crate's folder. Times and lengths are looked at a few times a second: a crate has some dozens of
-//! files, and looking works on every file system.
+//! What changes in a crate's folder, and in those of the crates beside it that it is built from. Times and lengths are
+//! looked at a few times a second: a crate has some dozens of files, and looking works on every file system.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
@@ -21,6 +21,11 @@ const BUILT: &str = "ui";
 /// An edit that seems older was made to look so, as when a file is moved here.
 const RECENT: Duration = Duration::from_secs(5);
 
+/// In a folder further down it begins another crate, which is watched by itself where it is built, too.
+const CRATE: &str = "Cargo.toml";
+/// Cargo puts it into its folder, wherever CARGO_TARGET_DIR has that.
+const CACHE_MARK: &str = "CACHEDIR.TAG";
+
 type Files = BTreeMap<PathBuf, (SystemTime, u64)>;
 
 /// What changed since the last time.
@@ -30,24 +35,44 @@ pub(super) struct Changes {
     pub at: Instant,
     /// Nothing that is compiled in a way that counts: `frontend/` and `schema.sql` alone.
     pub only_carried: bool,
+    /// A `Cargo.toml`, by which other crates may come in.
+    pub dependencies: bool,
 }
 
 pub(super) struct Watch {
     folder: PathBuf,
+    dependencies: BTreeSet<PathBuf>,
     seen: Files,
 }
 
 impl Watch {
     pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), seen: look(folder) }
+        Self { folder: folder.to_owned(), dependencies: BTreeSet::new(), seen: look(folder) }
+    }
+
+    /// Watches these folders of other crates, too. What is in a new one now counts as seen.
+    pub(super) fn depend_on(&mut self, dependencies: BTreeSet<PathBuf>) {
+        for gone in self.dependencies.difference(&dependencies) {
+            self.seen.retain(|path, _| !path.starts_with(gone));
+        }
+        for new in dependencies.difference(&self.dependencies) {
+            self.seen.extend(look_at_dependency(new));
+        }
+        self.dependencies = dependencies;
+    }
+
+    fn look(&self) -> Files {
+        let mut files = look(&self.folder);
+        files.extend(self.dependencies.iter().flat_map(|folder| look_at_dependency(folder)));
+        files
     }
 
     /// Waits for a change, and until no more follow.
     pub(super) async fn changed(&mut self) -> Changes {
-        let mut last = look(&self.folder);
+        let mut last = self.look();
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            let now = look(&self.folder);
+            let now = self.look();
             if now == last && now != self.seen {
                 let changes = between(&self.seen, &now);
                 self.seen = now;
@@ -64,14 +89,27 @@ fn between(before: &Files, now: &Files) -> Changes {
     let saved = changed.clone().map(|(_, (time, _))| *time).max();
     let age = saved.and_then(|time| time.elapsed().ok()).filter(|age| *age < RECENT).unwrap_or_default();
     let is_carried = |path: &PathBuf| path.starts_with(FRONTEND) || path == Path::new(SCHEMA);
+    let paths = || changed.clone().map(|(path, _)| path).chain(gone.clone());
     Changes {
         at: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
-        only_carried: changed.map(|(path, _)| path).chain(gone).all(is_carried),
+        only_carried: paths().all(is_carried),
+        dependencies: paths().any(|path| path.ends_with(CRATE)),
     }
+}
+
+/// Files by their whole paths, so that none is taken for one of the plugin's own.
+fn look_at_dependency(folder: &Path) -> Files {
+    let is_another_crate = |below: &Path| folder.join(below).join(CRATE).exists();
+    let files = look_where(folder, |below| !is_another_crate(below));
+    files.into_iter().map(|(path, state)| (folder.join(path), state)).collect()
 }
 
 /// Files by their paths below the folder. What cannot be read counts as not there.
 fn look(folder: &Path) -> Files {
+    look_where(folder, |_| true)
+}
+
+fn look_where(folder: &Path, enters: impl Fn(&Path) -> bool) -> Files {
     let mut files = Files::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(below) = folders.pop() {
@@ -88,7 +126,10 @@ fn look(folder: &Path) -> Files {
                 continue;
             }
             match entry.metadata() {
-                Ok(found) if found.is_dir() => folders.push(path),
+                Ok(found) if found.is_dir() => {
+                    let is_entered = !folder.join(&path).join(CACHE_MARK).exists() && enters(&path);
+                    folders.extend(is_entered.then_some(path));
+                }
                 Ok(found) => {
                     files.insert(path, (found.modified().unwrap_or(SystemTime::UNIX_EPOCH), found.len()));
                 }
@@ -140,5 +181,32 @@ mod tests {
         assert!(!watch.changed().await.only_carried, "a module may have the name of cargo's folder");
         fs::remove_file(folder.path().join("src/lib.rs")).unwrap();
         assert!(!watch.changed().await.only_carried);
+    }
+
+    #[tokio::test]
+    async fn crates_beside_it_are_watched_without_what_cargo_keeps_and_without_other_crates() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(root, "src/lib.rs", "");
+        write(root, "made/src/lib.rs", "");
+        write(root, "made/Cargo.toml", "");
+        let mut watch = Watch::new(&root.join("made"));
+        watch.depend_on(BTreeSet::from([root.to_owned()]));
+        let others = ["other/Cargo.toml", "other/x.rs", "made/target/cardinal/log"];
+        for ignored in ["target/x", "Cargo.lock", "built/CACHEDIR.TAG", "built/debug/x"].iter().chain(&others) {
+            write(root, ignored, "");
+        }
+        let unchanged = tokio::time::timeout(POLL_INTERVAL * 5, watch.changed()).await;
+        assert!(unchanged.is_err(), "{unchanged:?}");
+        // The plugin would carry its own file of this name.
+        write(root, "schema.sql", "");
+        let changes = watch.changed().await;
+        assert!(!changes.only_carried && !changes.dependencies);
+        write(root, "Cargo.toml", "");
+        assert!(watch.changed().await.dependencies);
+        watch.depend_on(BTreeSet::new());
+        write(root, "src/lib.rs", "x");
+        let unchanged = tokio::time::timeout(POLL_INTERVAL * 5, watch.changed()).await;
+        assert!(unchanged.is_err(), "it is no longer used: {unchanged:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! A database for one test: real PostgreSQL, made for the test and dropped with it.
 //!
 //! It has a thread and a tokio of its own, whose clock is the real one: a test that stops the plugin's clock still gets
-//! answers. The login is that of the environment, so PostgreSQL holds the plugin to fewer rules here than its run-time
+//! answers. The login may do much, so PostgreSQL holds the plugin to fewer rules here than its run-time
 //! role would be.
 
 mod encoding;
@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     future::Future,
     pin::{Pin, pin},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -56,8 +56,8 @@ pub(in crate::testing) struct Database {
 }
 
 struct Shared {
-    /// Where the environment says; `None` when it says nothing.
-    server: Option<String>,
+    /// The server, looked for by the first that connects: most tests need none.
+    server: OnceLock<Result<String, String>>,
     /// The database of this test alone.
     name: String,
     schema: String,
@@ -79,7 +79,7 @@ impl Database {
     pub(in crate::testing) fn new(plugin: &str, schema_sql: &str) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = Arc::new(Shared {
-            server: address::address(),
+            server: OnceLock::new(),
             name: format!("cardinal_test_{}_{}", std::process::id(), uuid::Uuid::new_v4().simple()),
             schema: format!("plugin_{}", plugin.replace('-', "_")),
             schema_sql: schema_sql.to_owned(),
@@ -258,7 +258,8 @@ impl Shared {
     }
 
     async fn make(&self) -> Result<Config, Box<dyn std::error::Error + Send + Sync>> {
-        let server: Config = self.server.as_deref().ok_or(address::NO_DATABASE)?.parse()?;
+        let found = self.server.get_or_init(|| address::address().map_err(|missing| missing.text()));
+        let server: Config = found.clone()?.parse()?;
         let admin = connect(&server).await?;
         // Not template1, which somebody may be connected to.
         admin.batch_execute(&format!("CREATE DATABASE {} TEMPLATE template0", self.name)).await?;
@@ -272,7 +273,8 @@ impl Shared {
 
     async fn drop_database(&self) {
         let Some(Ok(_)) = self.made.get() else { return };
-        let Some(Ok(server)) = self.server.as_deref().map(str::parse::<Config>) else { return };
+        let server = self.server.get().and_then(|found| found.as_deref().ok());
+        let Some(Ok(server)) = server.map(str::parse::<Config>) else { return };
         let dropped =
             async { connect(&server).await?.batch_execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name)).await };
         if let Err(error) = dropped.await {

@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-fn contributing() -> Value {
+pub(super) fn contributing() -> Value {
     let contributes = json!({
         "cardTabs": [{"id": "prices", "label": "Prices"}, {"id": "chart", "label": "Chart", "frame": true}],
         "pages": [{"id": "price-report", "label": "Price report", "icon": "chart"}],
