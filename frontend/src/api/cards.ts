@@ -3,7 +3,7 @@ import type { Card, CardPage, CardStatus, JsonObject, ListedSource } from './typ
 
 const CARDS_PER_PAGE = 50;
 /** Without the attributes: a card's sources alone may be megabytes. */
-const LIST_FIELDS = 'id,title,sku,status,version,created_at,updated_at';
+const LIST_FIELDS = 'id,title,sku,status,version,created_at,updated_at,updated_by';
 
 /** Query parameters of the list; what is absent or empty is not asked for. */
 export interface CardFilter {

@@ -1,4 +1,4 @@
-import type { Card as CardAsSent, CardPage as CardPageAsSent, JsonObject, PluginSettings as PluginSettingsAsSent, Source as SourceAsSent, Status } from './generated.ts';
+import type { Actor, Card as CardAsSent, CardPage as CardPageAsSent, JsonObject, PluginSettings as PluginSettingsAsSent, Source as SourceAsSent, Status } from './generated.ts';
 
 /** What the server sends. `generated.ts` has all that its description of the API says; here is what that leaves open. */
 
@@ -30,7 +30,7 @@ export type Source = Pick<SourceAsSent, 'kind' | 'data'> & { [K in 'plugin' | 'p
 
 export type Card = Omit<CardAsSent, 'attributes' | 'deleted_at'> & { attributes: JsonObject & { sources?: Record<string, Source> } };
 
-export type ListedCard = Omit<Card, 'attributes'>;
+export type ListedCard = Omit<Card, 'attributes'> & { updated_by?: Actor };
 
 /** The members that a list asks for. */
 export type CardPage = Omit<CardPageAsSent, 'items'> & { items: ListedCard[] };

@@ -30,7 +30,7 @@ export const texts = {
   after: 'After',
   nothingThere: 'none',
   noDifference: 'Only the plugin knows what this tool changes.',
-  notCompared: 'Can’t be shown field by field: the card is gone, or a number has too many digits to compare.',
+  notCompared: 'Can’t be shown field by field: the card is gone, or a number has too many digits.',
   exact: 'Exact arguments',
   codes: 'Invisible characters are shown as codes, such as \\u202E.',
   caller: 'Who asks',

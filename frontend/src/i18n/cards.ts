@@ -2,7 +2,6 @@ import { catalogue } from './catalogue.svelte.ts';
 
 /** The list of cards, and words of cards that other pages use too. */
 export const texts = {
-  about: '≈ {n}',
   activate: 'Activate',
   activateText: 'Their status becomes Active.',
   activateTitle: { one: 'Activate {n} card?', other: 'Activate {n} cards?' },
@@ -75,7 +74,7 @@ export const texts = {
   notCounted: 'Could not count: {reason}',
   notExported: 'Export failed: {reason}',
   notRead: 'The cards could not be loaded',
-  notRefreshed: 'The list could not be refreshed. You’re seeing it as it was.',
+  notRefreshed: 'Could not be refreshed. You’re seeing it as it was.',
   pages: 'Pages',
   picture: 'Picture',
   plugin: 'Plugin',
@@ -97,7 +96,7 @@ export const texts = {
   search: 'Search title or SKU',
   searchPlaceholder: 'Title or SKU',
   selectAll: 'Select all that match',
-  selectAllAbout: 'Select all, about {n}',
+  selectAllAbout: 'Select all, {n}',
   selectAllOf: 'Select all {n}',
   selectCard: 'Select {sku}',
   selected: '{n} selected',

@@ -2,6 +2,7 @@ import { catalogue } from './catalogue.svelte.ts';
 
 /** Words that parts of every page use. */
 export const texts = {
+  about: 'about {n}',
   askForScope: 'Ask an administrator for',
   breadcrumb: 'Breadcrumb',
   cancel: 'Cancel',
@@ -22,7 +23,7 @@ export const texts = {
   noAccess: 'You don’t have access',
   noPicture: 'No picture: {reason}',
   notAPicture: 'the file is damaged',
-  notCopied: 'The browser did not allow copying. Select the text and copy it by hand.',
+  notCopied: 'The browser did not allow copying. Copy the text by hand.',
   notUndone: 'Not undone: {reason}',
   ofField: '{name}: {words}',
   onlyBeginning: 'Only the beginning is shown. Download it to see the rest.',

@@ -14,7 +14,7 @@ export const texts = {
   created: 'New',
   done: '{name} has been imported.',
   drop: 'Drop a CSV or NDJSON file here',
-  dropText: 'CSV needs title and sku; status and attributes.<name> are optional. NDJSON has one card per line, as exports do.',
+  dropText: 'CSV needs title and sku; status and attributes.<name> are optional. NDJSON has one card per line.',
   errorsFile: 'Download errors',
   existing: 'If the SKU exists',
   existingRefuse: 'Refuse the row',

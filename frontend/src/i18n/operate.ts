@@ -155,7 +155,7 @@ export const texts = {
 
   proxy: 'Proxy routes',
   proxyNotRead: 'The routes could not be loaded',
-  proxyWhat: 'Requests to paths that aren’t Cardinal’s own go to these servers. The longest matching prefix wins.',
+  proxyWhat: 'Requests to paths that aren’t Cardinal’s own go to these servers. The longest prefix wins.',
   prefix: 'Prefix',
   upstream: 'Upstream',
   fromSetting: 'PROXY_ROUTES',

@@ -4,7 +4,7 @@ import { catalogue } from './catalogue.svelte.ts';
 export const texts = {
   actionDone: '{action}: done',
   actions: 'Plugin actions',
-  askedFirst: 'This tab has frozen the page even in its own frame, so it opens only when you ask.',
+  askedFirst: 'This tab has frozen the page even in its own frame: it opens only when you ask.',
   badAddress: 'The address of this plugin’s code is not allowed.',
   cannotShow: 'The tab of “{name}” can’t be shown',
   doesNotRun: 'This plugin’s code does not run in this browser.',
@@ -13,7 +13,7 @@ export const texts = {
   flooded: 'This tab sent too many messages and was closed.',
   forAuthor: 'For the plugin’s author',
   heldUp: 'The tab froze the page for {seconds} seconds. Next time it runs in its own frame.',
-  newVersion: 'Version {version} of this plugin is available. What you typed is kept until you reload the tab.',
+  newVersion: 'Version {version} is available. What you typed is kept until you reload the tab.',
   noActivate: 'This plugin’s code does not export a function "activate".',
   noCode: 'This plugin has tabs, but no code for them.',
   noRenderer: 'This plugin started, but registered no renderer for its tab "{tab}".',

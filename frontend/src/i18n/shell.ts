@@ -44,7 +44,7 @@ export const texts = {
   mainNavigation: 'Main',
   menu: 'Menu',
   noScope: 'Nothing to show',
-  noScopeText: 'Your account has no access to any page here. Ask an administrator for it.',
+  noScopeText: 'Your account has no access to any page. Ask an administrator.',
   notAllowed: 'Not allowed',
   notFound: 'Page not found',
   notFoundText: 'There is no page at',

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { formatRate, formatSeconds, formatShare, formatSpan, linePath, roundUp } from './figures.ts';
+import { formatAbout, formatRate, formatSeconds, formatShare, formatSpan, linePath, roundUp } from './figures.ts';
 
 it('figures are short', () => {
   expect(formatShare(0.041, 'en')).toBe('4.1%');
@@ -24,4 +24,8 @@ it('a line stays within its box', () => {
 
 it('an axis ends at a round number', () => {
   expect([0, 0.7, 3, 10, 1204].map(roundUp)).toEqual([1, 1, 5, 10, 2000]);
+});
+
+it('an estimate is said with as many digits as it may be right in', () => {
+  expect([12, 1_234, 98_765_432].map((n) => formatAbout(n, 'en'))).toEqual(['about 12', 'about 1,230', 'about 98,800,000']);
 });

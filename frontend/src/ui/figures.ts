@@ -1,3 +1,4 @@
+import { t } from '../i18n/common.ts';
 import { uiLocale } from '../plugin-host/format.ts';
 
 /** Numbers of charts and tables: short, in the reader's own notation. */
@@ -14,6 +15,11 @@ export function formatSeconds(seconds: number, locale = uiLocale()): string {
   const value = seconds < 1 ? seconds * 1000 : seconds;
   // English would leave the space out, and no other language.
   return new Intl.NumberFormat(locale, { style: 'unit', unit, unitDisplay: 'narrow', maximumSignificantDigits: 3 }).format(value).replace(/(\d)(?=[a-z])/, '$1\u00A0');
+}
+
+/** "about 1,230": an estimate must not look as if it had been counted. */
+export function formatAbout(n: number, locale = uiLocale()): string {
+  return t('about', { n: new Intl.NumberFormat(locale, { maximumSignificantDigits: 3 }).format(n) });
 }
 
 /** Of calls per minute: whole from 10 on. */

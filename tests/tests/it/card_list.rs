@@ -135,6 +135,26 @@ async fn cards_are_found_by_title_sku_and_status() {
     assert!(find(format!("q={prefix}&count=exact")).await["total_estimate"].is_number());
 }
 
+#[tokio::test]
+async fn a_list_says_who_changed_each_card_last_where_it_is_asked() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let editor = owner.make_user("editor").await;
+    let prefix = unique("Who");
+    let made = cards(owner, &prefix, 2).await;
+    let change = format!("{CARDS}/{}", made[1]["id"].as_str().unwrap());
+    editor.patch(&change, &json!({"status": "active"})).await.expect(200);
+    let page = owner.get(&format!("{CARDS}?q={prefix}&sort=title&fields=title,updated_by")).await.expect(200);
+    let who = |at: usize| page["items"][at]["updated_by"]["name"].as_str();
+    let last = owner.get(&format!("{change}/history?limit=1")).await.expect(200)["items"][0]["actor"].clone();
+    assert_eq!(page["items"][1]["updated_by"], last, "{page}");
+    assert!(who(0).is_some() && who(0) != who(1), "{page}");
+    // Only a page has it, and only by its name.
+    let plain = owner.get(&format!("{CARDS}?q={prefix}&fields=title")).await.expect(200);
+    assert!(plain["items"][0].get("updated_by").is_none(), "{plain}");
+    owner.get(&format!("{CARDS}/export?q={prefix}&fields=updated_by")).await.refused(400, "invalid-request");
+}
+
 /// Its statements were all sent at once, and the last of them ends the transaction.
 #[tokio::test]
 async fn a_list_that_nobody_waits_for_leaves_no_transaction_behind() {

@@ -2,7 +2,6 @@ import type { texts } from '../cards.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const cards: Translation<typeof texts> = {
-  about: '≈ {n}',
   activate: 'Сделать активными',
   activateText: 'Статус станет «Активна».',
   activateTitle: { one: 'Активировать {n} карточку?', few: 'Активировать {n} карточки?', many: 'Активировать {n} карточек?', other: 'Активировать {n} карточки?' },
@@ -97,7 +96,7 @@ const cards: Translation<typeof texts> = {
   search: 'Искать по названию или артикулу',
   searchPlaceholder: 'Название или артикул',
   selectAll: 'Выбрать все подходящие',
-  selectAllAbout: 'Выбрать все, около {n}',
+  selectAllAbout: 'Выбрать все, {n}',
   selectAllOf: 'Выбрать все {n}',
   selectCard: 'Выбрать {sku}',
   selected: 'Выбрано: {n}',

@@ -2,6 +2,7 @@ import type { texts } from '../common.ts';
 import type { Translation } from '../catalogue.svelte.ts';
 
 const common: Translation<typeof texts> = {
+  about: 'около {n}',
   askForScope: 'Попросите у администратора право',
   breadcrumb: 'Вы здесь',
   cancel: 'Отмена',

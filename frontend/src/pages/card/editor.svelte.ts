@@ -108,6 +108,8 @@ export class CardEditor {
 
   discard(): void {
     this.draft = draftOf(this.base);
+    this.invalid.clear();
+    if (this.json !== null) this.json = this.#jsonText();
     this.#settle();
   }
 
@@ -215,12 +217,12 @@ export class CardEditor {
     for (const key of [['cards'], ['card-history', saved.id]]) void queryClient.invalidateQueries({ queryKey: key });
   }
 
+  /** What was saved had nothing wrong in it: what is wrong now was typed meanwhile, and stays. */
   #settle(): void {
-    this.invalid.clear();
     this.conflicts = [];
     this.elsewhere = null;
     this.error = null;
-    if (this.json !== null) this.json = this.#jsonText();
+    this.#followInJson();
   }
 
   #setAttributes(attributes: JsonObject): void {
@@ -228,9 +230,10 @@ export class CardEditor {
     this.#followInJson();
   }
 
-  /** Text that is no JSON yet stays as it was typed. */
+  /** Text that is no JSON yet stays as it was typed, and so does text that says what the draft does. */
   #followInJson(): void {
-    if (this.json !== null && !this.jsonProblem) this.json = this.#jsonText();
+    const typed = this.json === null ? null : parseAttributes(this.json);
+    if (typed && 'value' in typed && !sameJson(typed.value, this.draft.attributes)) this.json = this.#jsonText();
   }
 
   #jsonText(): string {

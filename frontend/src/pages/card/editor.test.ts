@@ -31,3 +31,11 @@ it('what one view cannot show keeps the other from being opened', () => {
   editor.setJson('{"height": 43}');
   expect([editor.showJson(false), editor.draft.attributes, editor.blocked]).toEqual([true, { height: 43 }, false]);
 });
+
+it('text that says what the draft says stays as it was typed', () => {
+  const editor = new CardEditor(card);
+  editor.showJson(true);
+  editor.setJson('{"height":43,  "size":{"w":1,"d":2}}');
+  editor.receive({ ...card, version: 2, title: 'Bench' });
+  expect(editor.json).toBe('{"height":43,  "size":{"w":1,"d":2}}');
+});

@@ -1,5 +1,7 @@
 //! A master card and what its fields may hold.
 
+use std::collections::HashMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
@@ -83,6 +85,9 @@ pub struct PartialCard {
     updated_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     deleted_at: Option<OffsetDateTime>,
+    /// Not in a [`Card`]: its history says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated_by: Option<Value>,
 }
 
 impl PartialCard {
@@ -98,7 +103,14 @@ impl PartialCard {
             created_at: has("created_at").then_some(card.created_at),
             updated_at: has("updated_at").then_some(card.updated_at),
             deleted_at: card.deleted_at.filter(|_| has("deleted_at")),
+            updated_by: None,
         }
+    }
+
+    /// With who changed it last, by card.
+    #[must_use]
+    pub fn with_actor(self, actors: &mut HashMap<Uuid, Value>) -> Self {
+        Self { updated_by: actors.remove(&self.id), ..self }
     }
 }
 

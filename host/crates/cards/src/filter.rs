@@ -119,12 +119,30 @@ impl ListQuery {
         Ok(Filter { deleted, ..self.filter.check()? })
     }
 
-    /// The members that the items of a page are cut down to; `id` is always among them.
+    /// The members that cards are cut down to; `id` is always among them.
     pub fn fields(&self) -> Result<Option<Vec<&str>>, CardError> {
-        const KNOWN: [&str; 8] = ["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"];
+        self.fields_among(&["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"])
+    }
+
+    /// The same for the items of a page, which may have what is not the card's own.
+    pub fn page_fields(&self) -> Result<Option<Vec<&str>>, CardError> {
+        self.fields_among(&[
+            "id",
+            "title",
+            "sku",
+            "status",
+            "attributes",
+            "version",
+            "created_at",
+            "updated_at",
+            "updated_by",
+        ])
+    }
+
+    fn fields_among(&self, known: &[&'static str]) -> Result<Option<Vec<&str>>, CardError> {
         let Some(list) = self.fields.as_deref() else { return Ok(None) };
-        let fields = members(list.split(','), &KNOWN);
-        fields.map(Some).ok_or_else(|| bad(format!("`fields` is a list of {}.", KNOWN.join(", "))))
+        let fields = members(list.split(','), known);
+        fields.map(Some).ok_or_else(|| bad(format!("`fields` is a list of {}.", known.join(", "))))
     }
 }
 

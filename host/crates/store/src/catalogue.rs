@@ -125,7 +125,7 @@ impl Catalogue {
 
     /// The page that a query asks for.
     pub async fn page(&self, query: &ListQuery) -> Result<CardPage, StoreError> {
-        let (fields, exact) = (query.fields()?, query.exact_count()?);
+        let (fields, exact) = (query.page_fields()?, query.exact_count()?);
         let with_attributes = fields.as_ref().is_none_or(|fields| fields.contains(&"attributes"));
         let listing = self.list(query, with_attributes).await?;
         let total = if exact { Some(cards::list::count(&self.pool, &listing.filter).await?) } else { None };
@@ -137,11 +137,19 @@ impl Catalogue {
             total,
             items: match fields {
                 None => Items::Whole(listing.cards),
-                Some(fields) => {
-                    Items::Cut(listing.cards.into_iter().map(|card| PartialCard::new(card, &fields)).collect())
-                }
+                Some(fields) => Items::Cut(self.cut(listing.cards, &fields).await?),
             },
         })
+    }
+
+    /// Cards with these members alone.
+    async fn cut(&self, cards: Vec<Card>, members: &[&str]) -> Result<Vec<PartialCard>, StoreError> {
+        let mut actors = HashMap::new();
+        if members.contains(&"updated_by") {
+            let ids: Vec<Uuid> = cards.iter().map(|card| card.id).collect();
+            actors = crate::cards::history::last_actors(&self.pool, &ids).await?;
+        }
+        Ok(cards.into_iter().map(|card| PartialCard::new(card, members).with_actor(&mut actors)).collect())
     }
 
     /// The same page as cards. Without their attributes these are empty, and not read at all.

@@ -49,8 +49,9 @@ fn all_cards() -> Vec<Route> {
                 .card_filter()
                 .param(
                     "fields",
-                    "Members of the items, comma-separated; `id` is always included.",
-                    json!({"examples": ["title,sku"]}),
+                    "Members of the items, comma-separated; `id` is always included. `updated_by`, who changed a card \
+                     last, comes only when it is named.",
+                    json!({"examples": ["title,sku", "updated_at,updated_by"]}),
                 )
                 .param("count", "Count exactly, which can be slow.", json!({"enum": ["exact"]}))
                 .ok::<CardPage>();
