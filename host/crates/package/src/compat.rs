@@ -154,7 +154,7 @@ fn check_free(taken: Option<&Owner>, key: &str, asking: &Owner, code: Code, what
     let Some(first) = taken.filter(|first| first.package != asking.package) else { return Ok(()) };
     let reason = format!("The {what} \"{key}\" belongs to {first} and is claimed by {asking} too.");
     Err(Refusal::new(code, reason)
-        .expected(format!("a {what} that no other plugin has"))
+        .expected(format!("no other plugin with this {what}"))
         .found(format!("\"{key}\", owned by {first}")))
 }
 

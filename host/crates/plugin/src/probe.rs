@@ -356,9 +356,13 @@ fn queue_full() -> Refusal {
 }
 
 fn no_child(error: &io::Error) -> Refusal {
-    failed("The process that tries libraries could not be started.")
-        .found(error.to_string())
-        .fix("Let the host start processes (memory, process limits), then rescan.")
+    let refusal = failed("The process that tries libraries could not be started.").found(error.to_string());
+    // The worker may start no other one.
+    if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
+        tracing::error!("the process `cardinal-probes` has ended: until Cardinal is restarted no plugin can be loaded");
+        return refusal.fix("Restart Cardinal: its process `cardinal-probes`, which starts these, has ended.");
+    }
+    refusal.fix("Let the host start processes (memory, process limits), then rescan.")
 }
 
 #[cfg(test)]

@@ -42,7 +42,8 @@ pub fn check(uri: &http::Uri) -> ApiResult<()> {
     let Ok(decoded) = String::from_utf8(decoded) else {
         return Err(refused("The path is not UTF-8."));
     };
-    if !is_own(&resolve(&decoded)) && !is_own_decoded_again(&decoded) {
+    // One that leads out of ours again is no better: who reads it by its beginning takes it for ours.
+    if !is_own(&resolve(&decoded)) && !is_own_decoded_again(&decoded) && !is_own(&decoded) {
         return Ok(()); // the proxy forwards it as it came
     }
     // Below our own paths a parameter may be percent-encoded; the structure may not be.
@@ -174,6 +175,11 @@ mod tests {
             "/x/..;/admin/",
             "/%2561dmin/",
             "/shop/..\\admin",
+            "/admin/../x",
+            "/api/%2e%2e/x",
+            "/v1/../shop",
+            "/healthz/../shop",
+            "/problems/%2E./shop",
         ] {
             assert!(!taken(path), "{path}");
         }
