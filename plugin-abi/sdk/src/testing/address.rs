@@ -150,6 +150,7 @@ pub fn lacks_database() -> bool {
 
 #[cfg(all(test, unix))]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
