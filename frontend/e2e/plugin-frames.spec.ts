@@ -75,7 +75,7 @@ test('a tab that ended a page runs in a frame, and a loop without an end there e
 
 test('a tab that held up even its frame’s page is drawn only when somebody asks for it', async ({ page }) => {
   await openStruck(page, 'frame');
-  await expect(page.getByText('so it opens only when you ask')).toBeVisible();
+  await expect(page.getByText('it opens only when you ask')).toBeVisible();
   await expect(page.locator('[data-plugin="e2e-loop"]')).toHaveCount(0);
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Open in the page' }).click();
@@ -115,7 +115,7 @@ test('a tab that asks for a frame has one from the first time on', async ({ page
   await expect(page.getByText('has frozen the page before')).toHaveCount(0);
   await leaveMark(page, 'frame');
   await page.reload();
-  await expect(page.getByText('so it opens only when you ask')).toBeVisible();
+  await expect(page.getByText('it opens only when you ask')).toBeVisible();
   await expect(page.getByRole('button', { name: 'Open in the page' })).toHaveCount(0);
 });
 

@@ -221,7 +221,8 @@ impl Session<'_> {
         self.lines.follow(client, &name);
         client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
         let decided = install::decided(client, &name, &sha256, SWAP_TIMEOUT).await;
-        self.lines.swap_ends();
+        let found = decided.as_ref().ok().and_then(|(_, item)| item["refusal"]["found"].as_str());
+        self.lines.swap_ends(found);
         let (code, item) = decided?;
         if code != 0 {
             let why = reasons(&item);

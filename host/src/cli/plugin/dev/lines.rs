@@ -40,32 +40,36 @@ pub(super) struct Lines {
 }
 
 /// The newest swap: a version whose `routes` panics then is refused, with the panic's words and place.
-#[derive(Clone, Copy)]
 struct Swap {
     begin: OffsetDateTime,
     /// None until the host has decided.
     end: Option<OffsetDateTime>,
+    /// What the host found in a version that it refused. It may try the same version again.
+    found: Option<String>,
 }
 
 impl Swap {
-    fn is_during(&self, at: OffsetDateTime) -> bool {
-        at >= self.begin && self.end.is_none_or(|end| at <= end)
+    /// Whether its refusal says this panic of `routes`.
+    fn has_told(&self, at: OffsetDateTime, message: &str) -> bool {
+        let panic = message.strip_prefix("panicked at ").and_then(|said| said.split_once(": "));
+        let is_found = |(place, words): (&str, &str)| self.found.as_deref() == Some(&format!("{words} (at {place})"));
+        at >= self.begin && (self.end.is_none_or(|end| at <= end) || panic.is_some_and(is_found))
     }
 }
 
 impl Lines {
     /// From here on this command says what becomes of a version.
     pub(super) fn swap_begins(&self) {
-        self.set_swap(Some(Swap { begin: OffsetDateTime::now_utc(), end: None }));
+        let swap = Swap { begin: OffsetDateTime::now_utc(), end: None, found: None };
+        *self.swap.lock().unwrap_or_else(PoisonError::into_inner) = Some(swap);
     }
 
-    pub(super) fn swap_ends(&self) {
-        let begun = *self.swap.lock().unwrap_or_else(PoisonError::into_inner);
-        self.set_swap(begun.map(|swap| Swap { end: Some(OffsetDateTime::now_utc()), ..swap }));
-    }
-
-    fn set_swap(&self, swap: Option<Swap>) {
-        *self.swap.lock().unwrap_or_else(PoisonError::into_inner) = swap;
+    /// With what the host found where it refused the version.
+    pub(super) fn swap_ends(&self, found: Option<&str>) {
+        if let Some(swap) = self.swap.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            swap.end = Some(OffsetDateTime::now_utc());
+            swap.found = found.map(str::to_owned);
+        }
     }
 
     /// Prints what `name` logs from now on. Of another plugin than before after its name was edited.
@@ -127,7 +131,8 @@ impl Printer {
         if line["source"] == "host" && line["message"].as_str().is_some_and(|said| SAID_ALREADY.contains(&said)) {
             return None;
         }
-        if is_panic && fields["during"] == "routes" && at.is_some_and(|at| self.is_swap_at(at)) {
+        let message = line["message"].as_str().unwrap_or_default();
+        if is_panic && fields["during"] == "routes" && at.is_some_and(|at| self.has_swap_told(at, message)) {
             return None;
         }
         if is_panic {
@@ -141,8 +146,9 @@ impl Printer {
         Some(shown)
     }
 
-    fn is_swap_at(&self, at: OffsetDateTime) -> bool {
-        self.swap.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|swap| swap.is_during(at))
+    fn has_swap_told(&self, at: OffsetDateTime, message: &str) -> bool {
+        let swap = self.swap.lock().unwrap_or_else(PoisonError::into_inner);
+        swap.as_ref().is_some_and(|swap| swap.has_told(at, message))
     }
 }
 
@@ -188,10 +194,14 @@ mod tests {
         let begin = at("2026-01-01T12:00:01Z");
         let (within, later) = ("2026-01-01T12:00:01.5Z", "2026-01-01T12:00:03Z");
         assert!(printer.shown(&line(within, &panic)).is_some(), "it is the host's own affair, as after a setting");
-        *printer.swap.lock().unwrap() = Some(Swap { begin, end: None });
+        *printer.swap.lock().unwrap() = Some(Swap { begin, end: None, found: None });
         assert_eq!(printer.shown(&line(within, &panic)), None);
-        *printer.swap.lock().unwrap() = Some(Swap { begin, end: Some(at("2026-01-01T12:00:02Z")) });
+        let end = Some(at("2026-01-01T12:00:02Z"));
+        *printer.swap.lock().unwrap() = Some(Swap { begin, end, found: Some("no (at src/a.rs:1:2)".to_owned()) });
         assert_eq!(printer.shown(&line(within, &panic)), None, "it is read late");
+        assert_eq!(printer.shown(&line(later, &panic)), None, "the host tries the version again");
+        *printer.swap.lock().unwrap() =
+            Some(Swap { begin, end, found: Some("other words (at src/a.rs:1:2)".to_owned()) });
         let shown = printer.shown(&line(later, &panic));
         assert_eq!(shown.as_deref(), Some("12:00:03 ERROR panicked at src/a.rs:1:2: no"));
         assert!(printer.shown(&line(within, &json!({"panic": true}))).is_some(), "a task panics meanwhile");
