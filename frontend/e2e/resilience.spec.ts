@@ -140,11 +140,11 @@ test('a new version of a plugin waits for what was typed in its tab, and comes b
 
   await page.getByRole('textbox', { name: 'Note' }).fill('half a note');
   await served.replace(note('1.2.0'));
-  await expect(page.getByText('Version 1.2.0 of this plugin is available.')).toBeVisible();
+  await expect(page.getByText('Version 1.2.0 is available.')).toBeVisible();
   await expect(page.getByRole('textbox', { name: 'Note' })).toHaveValue('half a note');
   await expect(page.getByText('drawn by 1.1.0')).toBeVisible();
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Reload tab' }).click();
   await expect(page.getByText('drawn by 1.2.0')).toBeVisible();
-  await expect(page.getByText('Version 1.2.0 of this plugin is available.')).toBeHidden();
+  await expect(page.getByText('Version 1.2.0 is available.')).toBeHidden();
 });
