@@ -210,7 +210,7 @@ impl Session<'_> {
             None => !install::find_packages(&name, plugins)?.is_empty(),
         };
         // The host may see the files before it is told of them.
-        self.lines.swap_begins();
+        let swap = self.lines.begin_swap();
         let place = install::place(&package, &self.folder, &name, plugins)?;
         // As the host sees it: the folder's name is part of the hash.
         let sha256 = install::checked(&place)?.sha256;
@@ -222,7 +222,7 @@ impl Session<'_> {
         client.ask(Method::POST, &format!("{REGISTRY}/rescan"), None).await?;
         let decided = install::decided(client, &name, &sha256, SWAP_TIMEOUT).await;
         let found = decided.as_ref().ok().and_then(|(_, item)| item["refusal"]["found"].as_str());
-        self.lines.swap_ends(found);
+        swap.end(found);
         let (code, item) = decided?;
         if code != 0 {
             let why = reasons(&item);

@@ -57,19 +57,32 @@ impl Swap {
     }
 }
 
-impl Lines {
-    /// From here on this command says what becomes of a version.
-    pub(super) fn swap_begins(&self) {
-        let swap = Swap { begin: OffsetDateTime::now_utc(), end: None, found: None };
-        *self.swap.lock().unwrap_or_else(PoisonError::into_inner) = Some(swap);
-    }
+/// The swap ends with it, however that ends.
+pub(super) struct SwapGuard(Arc<Mutex<Option<Swap>>>);
 
+impl SwapGuard {
     /// With what the host found where it refused the version.
-    pub(super) fn swap_ends(&self, found: Option<&str>) {
-        if let Some(swap) = self.swap.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            swap.end = Some(OffsetDateTime::now_utc());
+    pub(super) fn end(self, found: Option<&str>) {
+        if let Some(swap) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
             swap.found = found.map(str::to_owned);
         }
+    }
+}
+
+impl Drop for SwapGuard {
+    fn drop(&mut self) {
+        if let Some(swap) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            swap.end = Some(OffsetDateTime::now_utc());
+        }
+    }
+}
+
+impl Lines {
+    /// From here on this command says what becomes of a version.
+    pub(super) fn begin_swap(&self) -> SwapGuard {
+        let swap = Swap { begin: OffsetDateTime::now_utc(), end: None, found: None };
+        *self.swap.lock().unwrap_or_else(PoisonError::into_inner) = Some(swap);
+        SwapGuard(Arc::clone(&self.swap))
     }
 
     /// Prints what `name` logs from now on. Of another plugin than before after its name was edited.
@@ -128,10 +141,10 @@ impl Printer {
         if line["source"] == "host" && fields["kind"] == "panic" && request.is_some() && request == self.panicked {
             return None;
         }
-        if line["source"] == "host" && line["message"].as_str().is_some_and(|said| SAID_ALREADY.contains(&said)) {
+        let message = line["message"].as_str().unwrap_or_default();
+        if line["source"] == "host" && SAID_ALREADY.contains(&message) {
             return None;
         }
-        let message = line["message"].as_str().unwrap_or_default();
         if is_panic && fields["during"] == "routes" && at.is_some_and(|at| self.has_swap_told(at, message)) {
             return None;
         }
@@ -183,6 +196,16 @@ mod tests {
         let shown = printer.shown(&line(now, "host", "a call failed: error: no disk (at src/a.rs:3:4)", &failed));
         let expected = "12:00:00 ERROR a call failed: error: no disk (at src/a.rs:3:4)  (host)  handler=\"GET /a\"";
         assert_eq!(shown.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_swap_that_comes_to_nothing_has_ended() {
+        let lines = Lines::default();
+        drop(lines.begin_swap());
+        assert!(lines.swap.lock().unwrap().as_ref().unwrap().end.is_some());
+        lines.begin_swap().end(Some("no"));
+        let swap = lines.swap.lock().unwrap();
+        assert!(swap.as_ref().is_some_and(|swap| swap.end.is_some() && swap.found.as_deref() == Some("no")));
     }
 
     #[test]
