@@ -77,6 +77,9 @@ impl Filter {
     }
 }
 
+/// What a card has, by the names of its members.
+const MEMBERS: [&str; 8] = ["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"];
+
 impl ListQuery {
     pub fn limit(&self) -> Result<u32, CardError> {
         match self.limit.unwrap_or(DEFAULT_LIMIT) {
@@ -121,22 +124,12 @@ impl ListQuery {
 
     /// The members that cards are cut down to; `id` is always among them.
     pub fn fields(&self) -> Result<Option<Vec<&str>>, CardError> {
-        self.fields_among(&["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"])
+        self.fields_among(&MEMBERS)
     }
 
     /// The same for the items of a page, which may have what is not the card's own.
     pub fn page_fields(&self) -> Result<Option<Vec<&str>>, CardError> {
-        self.fields_among(&[
-            "id",
-            "title",
-            "sku",
-            "status",
-            "attributes",
-            "version",
-            "created_at",
-            "updated_at",
-            "updated_by",
-        ])
+        self.fields_among(&[&MEMBERS[..], &["updated_by"]].concat())
     }
 
     fn fields_among(&self, known: &[&'static str]) -> Result<Option<Vec<&str>>, CardError> {

@@ -105,17 +105,17 @@ impl Catalogue {
 
     /// The card, 404 when it is not there or deleted.
     pub async fn card(&self, id: Uuid) -> Result<Card, StoreError> {
-        crate::cards::get(&self.pool, id).await?.ok_or(StoreError::NotFound("card"))
+        cards::get(&self.pool, id).await?.ok_or(StoreError::NotFound("card"))
     }
 
     /// A card that is deleted, without its attributes.
     pub async fn deleted_card(&self, id: Uuid) -> Result<Option<Card>, StoreError> {
-        crate::cards::get_deleted(&self.pool, id).await
+        cards::get_deleted(&self.pool, id).await
     }
 
     /// What a card's fields were at a version of its past.
     pub async fn fields_at(&self, id: Uuid, version: i64) -> Result<Option<Fields>, StoreError> {
-        crate::cards::fields_at(&self.pool, id, version).await
+        cards::fields_at(&self.pool, id, version).await
     }
 
     /// The kinds of these cards' sources.
@@ -147,7 +147,7 @@ impl Catalogue {
         let mut actors = HashMap::new();
         if members.contains(&"updated_by") {
             let ids: Vec<Uuid> = cards.iter().map(|card| card.id).collect();
-            actors = crate::cards::history::last_actors(&self.pool, &ids).await?;
+            actors = cards::history::last_actors(&self.pool, &ids).await?;
         }
         Ok(cards.into_iter().map(|card| PartialCard::new(card, members).with_actor(&mut actors)).collect())
     }
@@ -189,7 +189,7 @@ impl Catalogue {
 
     /// How many of these cards are there.
     pub async fn count_existing(&self, cards: &[Uuid]) -> Result<i64, StoreError> {
-        crate::cards::count_existing(&self.pool, cards).await
+        cards::count_existing(&self.pool, cards).await
     }
 
     /// How many cards a listing's filter picks; none where they are many, or counting them takes too long.

@@ -216,9 +216,10 @@ impl Found {
         let json = serde_json::to_string(text).unwrap_or_default();
         let rust = format!("{text:?}");
         let inner = |quoted: &str| quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default().to_owned();
-        let urls = [RESERVED, OF_PATHS, OF_FORMS].map(|set| utf8_percent_encode(text, set).to_string());
-        let urls = urls.map(|url| if text.contains(' ') { url.replace(' ', "+") } else { url });
-        let small = urls.clone().map(|url| with_small_digits(&url));
+        // A form alone has blanks left.
+        let urls =
+            [RESERVED, OF_PATHS, OF_FORMS].map(|set| utf8_percent_encode(text, set).to_string().replace(' ', "+"));
+        let small = urls.each_ref().map(|url| with_small_digits(url));
         let ways = [text.to_owned(), inner(&json), in_ascii(inner(&json)), inner(&rust), escape(text)];
         for mut form in ways.into_iter().chain(urls).chain(small) {
             form.truncate(form.floor_char_boundary(SHOWN_LIMIT));
