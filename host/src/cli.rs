@@ -104,7 +104,7 @@ pub fn main() -> ExitCode {
         Command::Version => version::run(),
         Command::Worker(args) => worker::run(&args),
         Command::Provision(args) => provision::run(&args),
-        Command::Probe(args) => probe::run(args),
+        Command::Probe(args) => return to_exit_code(probe::run(args)),
         Command::Server(args) => server::run(&args),
         Command::Reach(args) => reach::run(&args),
     };

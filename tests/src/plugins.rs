@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use crate::process::{built, repository};
 
 /// A package as its crate has it: manifest, built library, schema, frontend.
+#[derive(Clone)]
 pub struct Package {
     source: PathBuf,
     manifest: Vec<u8>,
@@ -82,6 +83,14 @@ impl Package {
         self.manifest(|manifest| manifest["version"] = version.into()).replaced(&text(&before), &text(version))
     }
 
+    /// The same plugin under another name, which has as many characters.
+    #[must_use]
+    pub fn renamed(self, name: &str) -> Package {
+        let built: Value = serde_json::from_slice(&self.manifest).unwrap();
+        let before = built["name"].as_str().unwrap().to_owned();
+        self.manifest(|manifest| manifest["name"] = name.into()).replaced(&before, name)
+    }
+
     /// Writes `word` after a marker `cardinal-fixture-<marker>:` of the library, in the place of what stands there.
     #[must_use]
     pub fn marked(self, marker: &str, word: &str) -> Package {
@@ -92,6 +101,18 @@ impl Package {
             let found = library.windows(marker.len()).position(|window| window == marker.as_bytes());
             let at = found.expect("the library has the marker") + marker.len();
             library[at..at + PADDED].copy_from_slice(format!("{word:.<PADDED$}").as_bytes());
+            Some(library)
+        })
+    }
+
+    /// What a fixture does wrong stands in its library's bytes: there this word, `hang.` or `abort`.
+    #[must_use]
+    pub fn sin(self, sin: &[u8; 5]) -> Package {
+        self.library(|mut library| {
+            let marker = b"cardinal-fixture-sin:";
+            let found = library.windows(marker.len()).position(|window| window == marker);
+            let at = found.expect("the library has the marker") + marker.len();
+            library[at..at + sin.len()].copy_from_slice(sin);
             Some(library)
         })
     }

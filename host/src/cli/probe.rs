@@ -1,3 +1,5 @@
+use std::{io, process::ExitCode};
+
 use anyhow::Context as _;
 use rustix::process::Signal;
 
@@ -16,11 +18,13 @@ pub(super) struct Args {
     settings: String,
 }
 
-pub(super) fn run(args: Args) -> anyhow::Result<()> {
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     leave_root();
     // Other plugins of the same user are not to read its settings, or its memory.
     sandbox::close_process()?;
-    try_library(args.parent, args.settings)
+    launch::end_with(args.parent, Signal::KILL)?;
+    let probe = |this| try_library(this, args.settings).map_err(io::Error::other);
+    probe::starter::watch(probe).context("making the process that opens the library")
 }
 
 /// Root owns files that nobody else reads, and would read them without any capability. Where the accounts of a root

@@ -85,8 +85,7 @@ fn run_starter(worker: u32) -> impl FnOnce(OwnedFd) -> io::Result<()> {
         launch::end_with(worker, Signal::KILL).map_err(io::Error::other)?;
         let sandbox: Sandbox = serde_json::from_slice(&starter::receive_text(&socket)?)?;
         sandbox.enter().map_err(io::Error::other)?;
-        let this = std::process::id();
-        starter::serve(&socket, |settings| probe::try_library(this, settings).map_err(io::Error::other))
+        starter::serve(&socket, |parent, settings| probe::try_library(parent, settings).map_err(io::Error::other))
     }
 }
 

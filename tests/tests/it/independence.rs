@@ -1,5 +1,7 @@
 //! What hangs in one plugin's life cycle holds up that plugin alone. The hanging one is `versioned`.
 
+use std::collections::BTreeSet;
+
 use cardinal_tests::{Host, Others, Package, PluginsFolder, User, eventually};
 use http::Method;
 use serde_json::{Value, json};
@@ -143,4 +145,59 @@ async fn a_new_version_that_hangs_leaves_the_old_one_in_service() {
     let good = Package::fixture("versioned").version("1.2.0").marked("says", "second");
     host.plugins().put("versioned", &good);
     eventually("the next one serves", async || (report().await["version"] == "1.2.0").then_some(())).await;
+}
+
+/// More libraries that hang as they are opened than are tried at a time. Each is tried for 10 s, and 16 at most at a time.
+#[tokio::test]
+async fn libraries_that_hang_hold_up_neither_a_good_one_nor_a_new_version() {
+    const HANGING: usize = 24;
+    let folder = plugins().with("versioned", &Package::fixture("versioned"));
+    let host = Host::settings().plugins(folder).start().await;
+    let (owner, others) = (host.owner().await, Others::start(&host).await);
+    let hanging = Package::fixture("bad-constructor").sin(b"hang.");
+    let names: BTreeSet<String> = (0..HANGING).map(|number| format!("hanging-{number:07}")).collect();
+    let packages: Vec<_> = names.iter().map(|name| (name, hanging.clone().renamed(name))).collect();
+    packages.iter().for_each(|(name, package)| host.plugins().put(name, package));
+    let states = async || {
+        let list = owner.get(REGISTRY).await.expect(200);
+        let items = list["items"].as_array().unwrap().clone();
+        let hanging = items.into_iter().filter(|item| names.contains(item["name"].as_str().unwrap_or_default()));
+        hanging.map(|item| item["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    eventually("all of them are seen", async || (states().await.len() == HANGING).then_some(())).await;
+    let refused = async || states().await.iter().filter(|state| *state == "refused").count();
+    let at_first = refused().await;
+    let version = async || owner.get(&format!("{REGISTRY}/versioned")).await.expect(200)["item"]["version"].take();
+    host.plugins().put("versioned", &Package::fixture("versioned").version("1.2.0").marked("says", "second"));
+    eventually("the new version serves", async || (version().await == "1.2.0").then_some(())).await;
+    let before_version = refused().await - at_first;
+    host.plugins().put("supplier", &Package::bundled("supplier"));
+    eventually("a new one is in service", async || (state(owner, "supplier").await == "active").then_some(())).await;
+    let before_new = refused().await - at_first;
+    assert!(before_version <= 8 && before_new <= 15, "{before_version} and {before_new} of {HANGING} came first");
+    eventually("each has its turn", async || (refused().await == HANGING).then_some(())).await;
+    others.unharmed();
+}
+
+#[tokio::test]
+async fn a_version_that_hangs_is_not_waited_for_once_another_one_lies_there() {
+    let host = Host::settings().plugins(plugins()).start().await;
+    let owner = host.owner().await;
+    let report = async || owner.get(&format!("{REGISTRY}/hanging-0000001")).await;
+    let package = Package::fixture("bad-constructor").renamed("hanging-0000001");
+    host.plugins().put("one", &package.clone().sin(b"hang."));
+    eventually("it is being tried", async || {
+        let report = report().await;
+        (report.status == 200 && report.json()["item"]["state"] == "checked").then_some(())
+    })
+    .await;
+    host.plugins().put("one", &package.version("1.0.1").sin(b"abort"));
+    let ended = eventually("the next one is refused", async || {
+        let item = report().await.expect(200)["item"].take();
+        (item["state"] == "refused").then_some(item)
+    })
+    .await;
+    assert_eq!(ended["version"], "1.0.1", "{ended}");
+    assert!(ended["refusal"]["found"].as_str().unwrap().contains("SIGABRT"), "{ended}");
+    assert!(!host.log().contains("did not finish opening in time"), "it was waited for:\n{}", host.log());
 }

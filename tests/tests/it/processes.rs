@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal_tests::{Host, PluginsFolder, WAIT_TIMEOUT, descendants, eventually, lives};
+use cardinal_tests::{Host, Package, PluginsFolder, WAIT_TIMEOUT, descendants, eventually, lives};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -24,6 +24,41 @@ async fn a_killed_worker_is_started_again_and_loses_nothing() {
     });
     assert_eq!(read.await["item"], card);
     assert_ne!(host.worker_pid(), first);
+}
+
+const RENEWAL: &str = "the process that starts probes has ended and is made again";
+
+#[tokio::test]
+async fn what_starts_probes_is_made_again_when_it_is_killed() {
+    let host = Host::settings().start().await;
+    let (owner, worker) = (host.owner().await, host.worker_pid());
+    // Below the worker are the one that waits for its end, it, and the probes.
+    let starter = async || descendants(worker).get(1).map(|(pid, _)| *pid);
+    host.plugins().put("bad-constructor", &Package::fixture("bad-constructor").sin(b"hang."));
+    eventually("a library is being tried", async || (descendants(worker).len() > 2).then_some(())).await;
+    let first = starter().await.unwrap();
+    kill(first);
+    eventually("it is made again", async || host.log().contains(RENEWAL).then_some(())).await;
+    // Its probe is a child of the one that waits until it is dead, too.
+    let other = async || starter().await.filter(|pid| *pid != first && descendants(worker).len() > 2);
+    let second = eventually("it is there again", other).await;
+    host.plugins().put("echo", &Package::fixture("echo"));
+    let report = async |name: &str| {
+        owner.get("/v1/admin/plugin-registry").await.expect(200)["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|item| item["name"] == name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    eventually("a plugin is loaded", async || (report("echo").await["state"] == "active").then_some(())).await;
+    let refused = eventually("the other one is refused", async || {
+        Some(report("bad-constructor").await).filter(|it| it["state"] == "refused")
+    });
+    assert_eq!(refused.await["refusal"]["found"], "it was still busy", "it was tried once more");
+    assert_eq!((starter().await, host.worker_pid()), (Some(second), worker));
+    assert_eq!(host.log().matches(RENEWAL).count(), 1);
 }
 
 #[tokio::test]

@@ -87,14 +87,8 @@ fn constructor(sin: &[u8; 5]) -> Package {
     sinner("bad-constructor", sin)
 }
 
-/// A fixture whose sin stands in its bytes, with another one.
 fn sinner(fixture: &str, sin: &[u8; 5]) -> Package {
-    Package::fixture(fixture).library(|mut library| {
-        let marker = b"cardinal-fixture-sin:";
-        let at = find(&library, marker) + marker.len();
-        library[at..at + sin.len()].copy_from_slice(sin);
-        Some(library)
-    })
+    Package::fixture(fixture).sin(sin)
 }
 
 async fn echo_answers(host: &Host) {
@@ -285,6 +279,7 @@ async fn routes_that_end_or_hold_their_process_are_refused_and_harm_nobody() {
     }
     others.unharmed();
     assert_eq!(host.worker_pid(), worker, "the worker died of a plugin's `routes`");
+    assert!(!host.log().contains("is made again"), "what starts probes ended");
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 //! the child and nothing else.
 
 pub mod child;
+mod failure;
+mod lanes;
 mod started;
 pub mod starter;
 mod unanswered;
@@ -11,20 +13,23 @@ use std::{
     io,
     os::{
         fd::{BorrowedFd, OwnedFd},
-        unix::process::{CommandExt as _, ExitStatusExt as _},
+        unix::process::CommandExt as _,
     },
     path::PathBuf,
-    process::{Command, ExitStatus, Stdio},
+    process::{Command, Stdio},
     sync::Arc,
     time::Duration,
 };
 
-use rustix::process::Signal;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
+pub(crate) use self::failure::routes_hang;
+pub use self::lanes::Priority;
 use self::{
     child::{ANSWER, Answer},
+    failure::{Cause, Failure, Step, probe_failed},
+    lanes::Lanes,
     started::ProbeProcess,
     starter::ProbeStarter,
 };
@@ -32,23 +37,20 @@ use super::{
     exports::{self, Export},
     settings::quoted::{READ_LIMIT, Secrets},
 };
-use cardinal_package::refusal::{Code, Refusal};
+use cardinal_package::refusal::Refusal;
 
 /// How long a library may take to open, and its `routes` to return.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// How long the rest of its complaints, and then its end, is waited for, once the child has closed its output.
+/// How long the rest of its complaints is waited for, once the child has closed its output.
 const COMPLAINT_GRACE: Duration = Duration::from_secs(1);
-const END_GRACE: Duration = Duration::from_secs(1);
 /// The longest line that is read (a list of handlers has up to 1 MiB).
 const LINE_LIMIT: usize = 4 << 20;
 /// How much of a child's output is read, and of its complaints.
 const OUTPUT_LIMIT: u64 = 64 << 20;
-/// By these signals others end processes, and the system does when it has no memory.
-const SENT_BY_OTHERS: [Signal; 5] = [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
-/// How long a child may wait for its turn to begin.
-const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How much of the complaints a refusal shows.
-const MAX_SHOWN_CHARS: usize = 300;
+/// How long a child whose turn it is may wait to begin: those before it are ending.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many children are started for one try, when whoever starts them ends meanwhile.
+const MAX_CHILDREN: usize = 3;
 /// Settings that are longer are not handed to a child that is a program of its own: they are a variable of its
 /// environment, and the system bounds those. An argument could be read by everybody on the machine.
 const VARIABLE_LIMIT: usize = 64 << 10;
@@ -60,6 +62,7 @@ pub const SETTINGS_VARIABLE: &str = "CARDINAL_PROBE_SETTINGS";
 pub struct Prober {
     by: StartedBy,
     limit: Duration,
+    lanes: Arc<Lanes>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,19 +107,6 @@ enum ProbeReport {
     Ended(Step),
 }
 
-/// A child that showed nothing of what it was to show.
-struct Failure {
-    refusal: Refusal,
-    /// What `routes` did is the reason.
-    by_routes: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Step {
-    Open,
-    Routes,
-}
-
 /// What `routes` of a library that can be opened came to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProbeOutcome {
@@ -155,22 +145,28 @@ impl ProbeOutcome {
 impl Prober {
     /// Starts them itself.
     pub fn from_current_exe() -> Self {
-        Self { by: StartedBy::This(ProbeCommand::from_current_exe()), limit: TIME_LIMIT }
+        Self::new(StartedBy::This(ProbeCommand::from_current_exe()), TIME_LIMIT)
     }
 
     /// For a process that may start none.
     pub fn by_starter(starter: ProbeStarter) -> Self {
-        Self { by: StartedBy::Starter(Arc::new(starter)), limit: TIME_LIMIT }
+        Self::new(StartedBy::Starter(Arc::new(starter)), TIME_LIMIT)
     }
 
-    /// Opens the library in a child and runs its `routes` there, with these settings. Cancelled or not, no child stays
-    /// behind.
+    fn new(by: StartedBy, limit: Duration) -> Self {
+        Self { by, limit, lanes: Arc::default() }
+    }
+
+    /// Opens the library in a child and runs its `routes` there, with these settings, when it is its turn. Cancelled or
+    /// not, no child stays behind.
     pub async fn try_out(
         &self,
         library: BorrowedFd<'_>,
         settings: &Map<String, Value>,
+        priority: Priority,
     ) -> Result<ProbeOutcome, Refusal> {
-        self.run(library, settings, &Secrets::default()).await.map_err(|failure| failure.refusal)
+        let secrets = Secrets::default();
+        self.run_in_turn(priority, library, settings, &secrets).await.map_err(|failure| failure.refusal)
     }
 
     /// The same with a library that can be opened, to learn of the settings. `secrets` are those among them.
@@ -180,33 +176,60 @@ impl Prober {
         settings: &Map<String, Value>,
         secrets: &Secrets,
     ) -> SettingsTrial {
-        match self.run(library, settings, secrets).await {
+        match self.run_in_turn(Priority::InService, library, settings, secrets).await {
             Ok(ProbeOutcome::Made(_)) => SettingsTrial::Taken,
             Ok(ProbeOutcome::NotMade { refusal, wrong_settings }) => SettingsTrial::Refused(refusal, wrong_settings),
-            Err(Failure { refusal, by_routes: true }) => SettingsTrial::Broke(refusal),
-            Err(Failure { refusal, by_routes: false }) => SettingsTrial::NotTried(refusal),
+            Err(Failure { refusal, cause: Cause::Routes }) => SettingsTrial::Broke(refusal),
+            Err(Failure { refusal, .. }) => SettingsTrial::NotTried(refusal),
         }
     }
 
+    async fn run_in_turn(
+        &self,
+        priority: Priority,
+        library: BorrowedFd<'_>,
+        settings: &Map<String, Value>,
+        secrets: &Secrets,
+    ) -> Result<ProbeOutcome, Failure> {
+        let tried = self.lanes.run(priority, || self.run(library, settings, secrets)).await;
+        let Some(tried) = tried else { return Err(Failure::no_turn()) };
+        tried
+    }
+
+    /// A starter that ends is made again, and so are the children that ended with it.
     async fn run(
         &self,
         library: BorrowedFd<'_>,
         settings: &Map<String, Value>,
         secrets: &Secrets,
     ) -> Result<ProbeOutcome, Failure> {
-        let not_by_routes = |refusal| Failure { refusal, by_routes: false };
-        let mut child = self.start(library, settings).map_err(|error| not_by_routes(no_child(&error)))?;
-        match tokio::time::timeout(QUEUE_TIMEOUT, child.begin()).await {
+        for _ in 1..MAX_CHILDREN {
+            match self.run_child(library, settings, secrets).await {
+                Err(Failure { cause: Cause::Starter, .. }) => {}
+                done => return done,
+            }
+        }
+        self.run_child(library, settings, secrets).await
+    }
+
+    async fn run_child(
+        &self,
+        library: BorrowedFd<'_>,
+        settings: &Map<String, Value>,
+        secrets: &Secrets,
+    ) -> Result<ProbeOutcome, Failure> {
+        let mut child = self.start(library, settings).map_err(|error| Failure::no_child(&error))?;
+        match tokio::time::timeout(BEGIN_TIMEOUT, child.begin()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(not_by_routes(no_child(&error))),
-            Err(_) => return Err(not_by_routes(queue_full())),
+            Ok(Err(error)) => return Err(Failure { cause: Cause::Starter, ..Failure::no_child(&error) }),
+            Err(_) => return Err(Failure::not_begun()),
         }
         let (report, complaint) = self.listen(&mut child).await;
         match report {
             ProbeReport::ProbeOutcome(tried) => Ok(tried.without(secrets)),
-            ProbeReport::Refused(refusal) => Err(not_by_routes(secrets.without(refusal))),
-            ProbeReport::RoutesHang => Err(Failure { refusal: routes_hang(self.limit), by_routes: true }),
-            ProbeReport::Ended(step) => Err(ended(&mut child, step, &secrets.hide(&complaint)).await),
+            ProbeReport::Refused(refusal) => Err(secrets.without(refusal).into()),
+            ProbeReport::RoutesHang => Err(Failure { refusal: routes_hang(self.limit), cause: Cause::Routes }),
+            ProbeReport::Ended(step) => Err(Failure::of_ended(&mut child, step, &secrets.hide(&complaint)).await),
         }
     }
 
@@ -267,17 +290,10 @@ impl Prober {
     }
 
     fn too_slow(&self) -> Refusal {
-        failed("The library did not finish opening in time.")
+        probe_failed("The library did not finish opening in time.")
             .expected(format!("open within {} s", self.limit.as_secs_f32()))
             .found("it was still busy")
     }
-}
-
-/// A `routes` that does not return.
-pub(crate) fn routes_hang(limit: Duration) -> Refusal {
-    Refusal::new(Code::CreateFailed, "The plugin's `routes` function does not return.")
-        .expected(format!("done within {} s", limit.as_secs_f32()))
-        .found("it was still running")
 }
 
 /// The next answer; `None` when there comes none.
@@ -303,66 +319,6 @@ async fn keep_beginning(errors: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
         let room = READ_LIMIT.saturating_sub(kept.len());
         kept.extend_from_slice(&chunk[..read.min(room)]);
     }
-}
-
-async fn ended(child: &mut ProbeProcess, step: Step, complaint: &str) -> Failure {
-    let (how, by_itself) = match tokio::time::timeout(END_GRACE, child.wait()).await {
-        Ok(Ok(status)) => {
-            (how_it_ended(status), !SENT_BY_OTHERS.iter().any(|signal| status.signal() == Some(signal.as_raw())))
-        }
-        // Whoever started it has ended, or has not heard of its end.
-        Ok(Err(error)) => (error.to_string(), false),
-        Err(_) => ("closed its output and went on".to_owned(), false),
-    };
-    let by_routes = by_itself && matches!(step, Step::Routes);
-    tracing::warn!(how, complaint, "a library ended the process that tried it");
-    let last = complaint.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
-    let last_lines: String = last.chars().take(MAX_SHOWN_CHARS).collect();
-    let found = if last_lines.is_empty() { how } else { format!("{how}; it said: {last_lines}") };
-    let refusal = match step {
-        Step::Open => failed("Opening the library ended the process that tried it.").expected("a library that opens"),
-        Step::Routes if by_itself => failed("The plugin's `routes` function ended the process that tried it.")
-            .expected("a `routes` that returns a router")
-            .fix("Correct the plugin's `routes` function; `cardinal plugin check --open` tries it again."),
-        Step::Routes => failed("The process that tried the plugin's `routes` function gave no answer.")
-            .expected("a `routes` that returns a router")
-            .fix("Try again later."),
-    }
-    .found(found);
-    Failure { refusal, by_routes }
-}
-
-fn how_it_ended(status: ExitStatus) -> String {
-    const NAMES: [(i32, &str); 6] =
-        [(4, "SIGILL"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"), (9, "SIGKILL"), (11, "SIGSEGV")];
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => match NAMES.iter().find(|(number, _)| *number == signal) {
-            Some((_, name)) => format!("killed by {name}"),
-            None => format!("killed by signal {signal}"),
-        },
-        (None, Some(code)) => format!("exited with status {code}"),
-        (None, None) => "ended".to_owned(),
-    }
-}
-
-fn failed(reason: &str) -> Refusal {
-    Refusal::new(Code::ProbeFailed, reason)
-}
-
-fn queue_full() -> Refusal {
-    failed("The library was not tried: too many others are being tried.")
-        .expected(format!("a place within {} s", QUEUE_TIMEOUT.as_secs()))
-        .fix("Try again later.")
-}
-
-fn no_child(error: &io::Error) -> Refusal {
-    let refusal = failed("The process that tries libraries could not be started.").found(error.to_string());
-    // The worker may start no other one.
-    if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
-        tracing::error!("the process `cardinal-probes` has ended: until Cardinal is restarted no plugin can be loaded");
-        return refusal.fix("Restart Cardinal: its process `cardinal-probes`, which starts these, has ended.");
-    }
-    refusal.fix("Let the host start processes (memory, process limits), then rescan.")
 }
 
 #[cfg(test)]

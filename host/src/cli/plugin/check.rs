@@ -25,7 +25,7 @@ use cardinal_plugin_host::{
     agreement,
     inspect::{Inspection, inspect},
     library::SealedLibrary,
-    probe::{ProbeOutcome, Prober},
+    probe::{Priority, ProbeOutcome, Prober},
 };
 use cardinal_serve::check::finding::{Finding, Severity};
 
@@ -114,7 +114,7 @@ fn try_out(package: &Package) -> anyhow::Result<Result<(), Refusal>> {
     };
     let sealed = SealedLibrary::seal(&package.library).context("copying the library")?;
     let (prober, defaults) = (Prober::from_current_exe(), manifest.default_settings());
-    let tried = crate::cli::runtime()?.block_on(prober.try_out(sealed.fd(), &defaults));
+    let tried = crate::cli::runtime()?.block_on(prober.try_out(sealed.fd(), &defaults, Priority::New));
     Ok(tried.and_then(|tried| match tried {
         ProbeOutcome::Made(exports) => agreement::check(&manifest, &exports),
         ProbeOutcome::NotMade { refusal, .. } => Err(refusal),

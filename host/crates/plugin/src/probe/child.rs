@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{failed, unanswered};
+use super::{failure::probe_failed, unanswered};
 use crate::library::{self, SealedLibrary, raw_instance, trial};
 use cardinal_package::refusal::Refusal;
 
@@ -76,7 +76,7 @@ fn write_answer(answer: &Answer) -> io::Result<()> {
 /// # Errors
 /// It cannot be read.
 pub fn receive() -> Result<SealedLibrary, Refusal> {
-    copy_input().map_err(|error| failed("The library could not be read.").found(error.to_string()))
+    copy_input().map_err(|error| probe_failed("The library could not be read.").found(error.to_string()))
 }
 
 fn copy_input() -> io::Result<SealedLibrary> {

@@ -11,7 +11,10 @@
 //! probe, with a probe's walls, bounded in number and time.
 
 mod fork;
+mod limits;
 mod process;
+mod renewal;
+mod watch;
 
 use std::{
     fs::File,
@@ -34,7 +37,7 @@ use rustix::{
 use tokio::net::{UnixStream, unix::pipe};
 
 use self::fork::OneThread;
-pub use self::process::{receive_text, serve};
+pub use self::{process::receive_text, renewal::serve, watch::watch};
 use super::started::ProbeProcess;
 
 /// Library, settings, output, errors, control.
@@ -133,7 +136,8 @@ mod tests {
     };
 
     use super::{
-        process::{Limits, MAX_PROBES, serve_by},
+        limits::Limits,
+        process::{MAX_PROBES, serve_by},
         *,
     };
     use crate::library::SealedLibrary;
@@ -141,8 +145,9 @@ mod tests {
     /// Runs the script where a library would be tried, with the settings as its first argument.
     fn starter(script: &'static str) -> ProbeStarter {
         let (ours, theirs) = channel().unwrap();
-        let run =
-            |settings: String| Err(Command::new("/bin/sh").env_clear().args(["-c", script, "probe", &settings]).exec());
+        let run = |_, settings: String| {
+            Err(Command::new("/bin/sh").env_clear().args(["-c", script, "probe", &settings]).exec())
+        };
         let limits = Limits::of_machine(None);
         thread::spawn(move || serve_by(&OneThread::assume(), &theirs, limits, run).unwrap());
         ours

@@ -4,14 +4,15 @@ use serde_json::json;
 
 use super::*;
 use crate::library::SealedLibrary;
+use cardinal_package::refusal::Code;
 
 fn prober(script: &str, limit: Duration) -> Prober {
     let arguments = ["-c", script].map(OsString::from).into();
-    Prober { by: StartedBy::This(ProbeCommand { program: "/bin/sh".into(), arguments }), limit }
+    Prober::new(StartedBy::This(ProbeCommand { program: "/bin/sh".into(), arguments }), limit)
 }
 
 async fn run(script: &str, limit: Duration) -> Result<ProbeOutcome, Refusal> {
-    prober(script, limit).try_out(SealedLibrary::seal(b"bytes").unwrap().fd(), &Map::new()).await
+    prober(script, limit).try_out(SealedLibrary::seal(b"bytes").unwrap().fd(), &Map::new(), Priority::New).await
 }
 
 async fn tried(script: &str, secrets: &[&str]) -> SettingsTrial {
@@ -35,7 +36,7 @@ async fn an_answer_counts_whatever_else_is_written() {
         format!("echo noise; echo more >&2; printf 'half\\n'; {}echo noise; {made}", answering(&Answer::Opened));
     let ProbeOutcome::Made(exports) = run(&script, LONG).await.unwrap() else { panic!("it was made") };
     assert_eq!(exports[0].describe(), "GET /");
-    let refusal = failed("told by the child");
+    let refusal = probe_failed("told by the child");
     assert_eq!(run(&answering(&Answer::Refused(refusal.clone())), LONG).await, Err(refusal));
 }
 
@@ -105,8 +106,8 @@ async fn a_starter_that_has_ended_is_not_the_plugins_answer() {
     let pipe = || tokio::net::unix::pipe::pipe().unwrap().1;
     let mut child = ProbeProcess::elsewhere(pipe(), pipe(), ours);
     drop(theirs);
-    let failure = ended(&mut child, Step::Routes, "").await;
-    assert!(!failure.by_routes, "{}", failure.refusal);
+    let failure = Failure::of_ended(&mut child, Step::Routes, "").await;
+    assert!(failure.cause == Cause::Starter, "{}", failure.refusal);
 }
 
 #[tokio::test]

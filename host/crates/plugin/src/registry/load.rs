@@ -16,6 +16,7 @@ use tokio::{
     task::spawn_blocking,
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
@@ -30,7 +31,7 @@ use crate::{
     context::{PluginIdentity, Services},
     instance::Instance,
     library::{Description, Libraries, Library, SealedLibrary},
-    probe,
+    probe::{self, Priority},
     quarantine::Quarantine,
     schema::{self, ProvisionError},
     settings::{self, quoted::Secrets},
@@ -48,10 +49,14 @@ use cardinal_store::plugins;
 /// How long a plugin's `routes` function may take; it does no I/O.
 const CREATE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Plugins whose code is tried, opened or made side by side. What waits for the database takes no turn.
+/// Plugins whose code is opened or made side by side. What waits for the database takes no turn, nor does what is tried
+/// in a process of its own (`probe/lanes.rs`).
 const MAX_LOADS: usize = 4;
 /// How long a load waits for its turn. Those before it may hang, and must not hold it up for longer.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What is said of a load whose outcome nobody wants any more.
+const SUPERSEDED: &str = "Another version, or other settings, are loaded in its place.";
 
 /// A candidate whose library opened in a process of its own: now, or earlier with the same content.
 struct Probed {
@@ -121,13 +126,21 @@ impl Loader {
     }
 
     /// From an approved candidate to a plugin that can be called. The turn is given back while the database works.
-    pub(super) async fn load(&self, approved: Approved) -> Result<Service, PackageError> {
-        let Approved { candidate, settings, sealed, .. } = approved;
+    /// Once it is superseded, its library is not tried any longer.
+    pub(super) async fn load(
+        &self,
+        approved: Approved,
+        superseded: &CancellationToken,
+    ) -> Result<Service, PackageError> {
+        let Approved { candidate, settings, sealed, priority, .. } = approved;
         let manifest = candidate.manifest();
         let (name, schema) = (manifest.name.clone(), manifest.settings_schema.clone());
         let tag = shm::register(&manifest.name, &manifest.version.to_string(), candidate.sha256());
+        let probed = superseded.run_until_cancelled(self.probe(candidate, tag, priority)).await;
+        let Some(probed) = probed else { return Err(PackageError::Failed(SUPERSEDED.to_owned())) };
+        let probed = probed?;
         let permit = self.acquire_permit(&name).await;
-        let loaded = self.open(self.probe(candidate, tag).await?).await?;
+        let loaded = self.open(probed).await?;
         // Before it has a database: from here on a purge is refused.
         let added = plugins::service::add(&self.services.core, self.host, &loaded.candidate.manifest().name).await;
         added.map_err(|_| PackageError::Failed("The database is unreachable.".to_owned()))?;
@@ -173,14 +186,15 @@ impl Loader {
     }
 
     /// Seals a private copy of the library, and opens that in a process of its own if this content was never tried.
-    async fn probe(&self, candidate: Candidate, tag: PluginTag) -> Result<Probed, PackageError> {
+    async fn probe(&self, candidate: Candidate, tag: PluginTag, priority: Priority) -> Result<Probed, PackageError> {
         let bytes = candidate.package().library.clone();
         let sealed = blocking(move || SealedLibrary::seal(&bytes)).await?;
         let sealed =
             sealed.map_err(|error| PackageError::Failed(format!("The library could not be copied: {error}")))?;
         if !self.quarantine.was_probed(candidate.sha256()) {
             // What `routes` makes of the operator's settings is seen when it gets them.
-            self.services.prober.try_out(sealed.fd(), &candidate.manifest().default_settings()).await?;
+            let defaults = candidate.manifest().default_settings();
+            self.services.prober.try_out(sealed.fd(), &defaults, priority).await?;
             self.quarantine.probed(candidate.sha256());
         }
         Ok(Probed { candidate, tag, sealed })

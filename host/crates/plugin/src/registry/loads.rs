@@ -10,6 +10,7 @@ use tokio::{
     sync::{Notify, oneshot, watch},
     time::{Instant, timeout, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Registry, ScanScope,
@@ -54,7 +55,7 @@ pub(super) struct Load {
     settings: Value,
     pub instead_of: Option<Box<Entry>>,
     /// Something else is wanted by now: the outcome is of no use.
-    superseded: bool,
+    superseded: CancellationToken,
     outcome: oneshot::Receiver<Outcome>,
 }
 
@@ -71,8 +72,10 @@ impl Loads {
         let (manifest, settings) = (approved.candidate.manifest().clone(), approved.settings.clone());
         let (loader, wake) = (Arc::clone(loader), Arc::clone(&self.wake));
         let (done, outcome) = oneshot::channel();
+        let superseded = CancellationToken::new();
+        let is_superseded = superseded.clone();
         tokio::spawn(async move {
-            let load = tokio::spawn(async move { loader.load(approved).await });
+            let load = tokio::spawn(async move { loader.load(approved, &is_superseded).await });
             let loaded =
                 load.await.unwrap_or_else(|error| Err(PackageError::Failed(format!("Loading it failed: {error}"))));
             let _ = done.send(loaded);
@@ -81,7 +84,7 @@ impl Loads {
         let mut under_way = self.under_way.lock();
         under_way.next += 1;
         let number = under_way.next;
-        Load { number, about, manifest, settings, instead_of, superseded: false, outcome }
+        Load { number, about, manifest, settings, instead_of, superseded, outcome }
     }
 
     /// Waits for loads as long as a scan may; those that are not done by then stay under way. Gives what became of
@@ -110,7 +113,9 @@ impl Loads {
     pub(super) fn join(&self, approved: &Approved) -> Option<(u64, Manifest)> {
         let mut under_way = self.under_way.lock();
         let load = under_way.loads.values_mut().find(|load| load.about.origin == approved.about.origin)?;
-        load.superseded |= load.about.sha256 != approved.about.sha256 || load.settings != approved.settings;
+        if load.about.sha256 != approved.about.sha256 || load.settings != approved.settings {
+            load.superseded.cancel();
+        }
         Some((load.number, load.manifest.clone()))
     }
 
@@ -197,7 +202,7 @@ impl Registry {
         let (mut next, mut arrived) = (None, Vec::new());
         for (load, outcome) in ended {
             let at = entries.iter().position(|entry| entry.loading == Some(load.number));
-            let Some(at) = at.filter(|_| !load.superseded) else {
+            let Some(at) = at.filter(|_| !load.superseded.is_cancelled()) else {
                 next.get_or_insert_with(ScanScope::for_decisions); // what is wanted instead may be loaded now
                 continue;
             };

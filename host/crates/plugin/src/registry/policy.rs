@@ -17,6 +17,7 @@ use super::{
     snapshot::Before,
 };
 use crate::{
+    probe::Priority,
     quarantine::Quarantine,
     settings::{self, StoredSettings},
 };
@@ -50,13 +51,21 @@ pub(super) struct Approved {
     pub candidate: Candidate,
     /// The entry of the package in the folder that this one stands in for.
     pub instead_of: Option<Box<Entry>>,
+    pub priority: Priority,
     _by_policy: (),
 }
 
 impl Approved {
-    fn new(about: PackageSummary, settings: Value, state: Option<&PluginState>, candidate: Candidate) -> Self {
+    fn new(
+        about: PackageSummary,
+        settings: Value,
+        state: Option<&PluginState>,
+        candidate: Candidate,
+        before: &Before<'_>,
+    ) -> Self {
         let sealed = state.map(|state| state.settings.sealed.keys().cloned().collect()).unwrap_or_default();
-        Self { about, settings, sealed, candidate, instead_of: None, _by_policy: () }
+        let priority = if before.serving(&about).is_some() { Priority::InService } else { Priority::New };
+        Self { about, settings, sealed, candidate, instead_of: None, priority, _by_policy: () }
     }
 }
 
@@ -227,7 +236,7 @@ impl Policy {
         }
         match before.unchanged(&about, candidate.sha256(), &settings) {
             Some(service) if !is_reload => Step::Keep(Entry::in_service(about, Arc::clone(service))),
-            _ => Step::Load(Box::new(Approved::new(about, settings, state, candidate))),
+            _ => Step::Load(Box::new(Approved::new(about, settings, state, candidate, before))),
         }
     }
 
@@ -291,7 +300,7 @@ impl Policy {
         let about = PackageSummary { origin, ..found.about };
         let (state, owner) = (decided.states.get(&about.name), decided.owners.get(&about.name));
         let settings = self.allow(&about, state, owner).map_err(|refusal| refusal.to_string())?;
-        Ok(Approved::new(about, settings, state, candidate))
+        Ok(Approved::new(about, settings, state, candidate, before))
     }
 
     /// The settings of a package that may have its name.

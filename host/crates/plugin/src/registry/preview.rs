@@ -18,7 +18,7 @@ use super::{
 use crate::{
     agreement,
     library::SealedLibrary,
-    probe::{ProbeOutcome, Prober},
+    probe::{Priority, ProbeOutcome, Prober},
     quarantine::Quarantine,
 };
 use cardinal_base::{
@@ -125,7 +125,7 @@ async fn try_out(candidate: &Candidate, settings: &Value) -> Result<(), Refusal>
         Refusal::new(Code::ProbeFailed, "The library could not be copied.").found(error.to_string())
     })?;
     let defaults = manifest.default_settings();
-    match Prober::from_current_exe().try_out(sealed.fd(), &defaults).await? {
+    match Prober::from_current_exe().try_out(sealed.fd(), &defaults, Priority::New).await? {
         ProbeOutcome::Made(exports) => agreement::check(manifest, &exports),
         // With the operator's settings its `routes` may do better.
         ProbeOutcome::NotMade { .. } if settings.as_object() != Some(&defaults) => Ok(()),
