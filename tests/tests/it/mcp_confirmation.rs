@@ -389,9 +389,12 @@ async fn a_swap_of_the_plugin_voids_what_was_asked_and_approved() {
         (item["item"]["version"] == "1.0.9").then_some(())
     })
     .await;
-    assert_eq!(send(&agent.key, &session, &reply(&question, &yes())).await.status, 202);
+    let state_of = async |approval: &str| owner.get(approval).await.expect(200)["item"]["state"].take();
+    eventually("the approval is void", async || (state_of(&approved).await == "void").then_some(())).await;
+    assert_eq!(owner.get(APPROVALS).await.expect(200)["items"], json!([]), "none of them waits any more");
     let void = last(stream).await;
     assert!(text(&void).starts_with("confirmation_void"), "{void}");
+    assert_eq!(send(&agent.key, &session, &reply(&question, &yes())).await.status, 400, "nothing waits for it");
     let answer = json!({"requestState": state, "inputResponses": {"confirm": yes()}});
     assert_eq!(agent.modern("modern", true, &answer).await["error"]["code"], -32602);
     decide(owner, &waiting, "approve").await.refused(409, "conflict");

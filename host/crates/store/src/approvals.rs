@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 pub use self::decisions::{
     AskedClient, Decision, decide, ended, sweep, take_approved, take_denied, take_elicited, void, void_outdated,
-    void_used,
+    void_replaced, void_used,
 };
 use crate::error::StoreError;
 use crate::event_log::{

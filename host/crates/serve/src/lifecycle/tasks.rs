@@ -77,6 +77,7 @@ fn spawn_for_plugins(tasks: &mut JoinSet<()>, app: &Arc<App>, stop: &Cancellatio
     tasks.spawn(async move { stuck.relieve_stuck().await });
     tasks.spawn(async move { loads.finish_loads().await });
     tasks.spawn(roll_back_failures(Arc::clone(app)));
+    tasks.spawn(void_replaced_questions(Arc::clone(app)));
     tasks.spawn(announce_plugins(Arc::clone(app), stop.clone()));
 }
 
@@ -132,6 +133,10 @@ async fn roll_back_failures(app: Arc<App>) {
             .done_by(by.clone(), None, String::new(), AuditAction::RollBackPlugin, Some(failed.plugin), Some(detail))
             .await;
     }
+}
+
+async fn void_replaced_questions(app: Arc<App>) {
+    app.confirmations.follow_swaps(&app.plugins).await;
 }
 
 async fn announce_plugins(app: Arc<App>, stop: CancellationToken) {

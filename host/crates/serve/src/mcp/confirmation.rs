@@ -14,6 +14,7 @@ mod ending;
 mod outdated;
 mod preview;
 mod question;
+mod replaced;
 mod reply;
 mod waiting;
 

@@ -128,13 +128,22 @@ pub async fn void_used(pool: &Pool, id: Uuid) -> Result<(), StoreError> {
 /// Ends the questions and approvals of this call that are about something else than what is pinned now; gives their
 /// ids.
 pub async fn void_outdated(pool: &Pool, binding: &Binding, pin: Option<&str>) -> Result<Vec<Uuid>, StoreError> {
+    void_all(pool, "a.binding = $1 AND a.pin IS DISTINCT FROM $2", &[&binding.as_slice(), &pin]).await
+}
+
+/// The same for those that are about another package of the plugin than this one.
+pub async fn void_replaced(pool: &Pool, plugin: &str, sha256: &str) -> Result<Vec<Uuid>, StoreError> {
+    void_all(pool, "a.plugin ->> 'name' = $1 AND a.plugin ->> 'sha256' <> $2", &[&plugin, &sha256]).await
+}
+
+async fn void_all(pool: &Pool, condition: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Uuid>, StoreError> {
     let mut client = pool.get().await?;
     let tx = client.transaction().await?;
     let sql = format!(
-        "UPDATE public.mcp_approvals a SET state = 'void' WHERE a.binding = $1 AND a.pin IS DISTINCT FROM $2 \
+        "UPDATE public.mcp_approvals a SET state = 'void' WHERE {condition} \
          AND a.state IN ('pending', 'approved') AND {IS_LIVE} RETURNING a.id, a.tool"
     );
-    let rows = tx.query(&tx.prepare_cached(&sql).await?, &[&binding.as_slice(), &pin]).await?;
+    let rows = tx.query(&tx.prepare_cached(&sql).await?, parameters).await?;
     let mut ids = Vec::with_capacity(rows.len());
     for row in &rows {
         let (id, tool): (Uuid, String) = (row.get("id"), row.get("tool"));
