@@ -147,7 +147,8 @@ async fn a_new_version_that_hangs_leaves_the_old_one_in_service() {
     eventually("the next one serves", async || (report().await["version"] == "1.2.0").then_some(())).await;
 }
 
-/// More libraries that hang as they are opened than are tried at a time. Each is tried for 10 s, and 16 at most at a time.
+/// More libraries that hang as they are opened than are tried at a time. How long others wait, the unit tests of `lanes`
+/// say, by a clock that no load holds up.
 #[tokio::test]
 async fn libraries_that_hang_hold_up_neither_a_good_one_nor_a_new_version() {
     const HANGING: usize = 24;
@@ -164,17 +165,14 @@ async fn libraries_that_hang_hold_up_neither_a_good_one_nor_a_new_version() {
         items.iter().filter(|item| names.contains(item["name"].as_str().unwrap_or_default())).count()
     };
     eventually("all of them are seen", async || (seen().await == HANGING).then_some(())).await;
-    // By the log: each scan tries those that were refused once more.
-    let refused = || host.log().matches("The library did not finish opening in time").count();
-    let at_first = refused();
     let version = async || owner.get(&format!("{REGISTRY}/versioned")).await.expect(200)["item"]["version"].take();
     host.plugins().put("versioned", &Package::fixture("versioned").version("1.2.0").marked("says", "second"));
     eventually("the new version serves", async || (version().await == "1.2.0").then_some(())).await;
-    let before_version = refused() - at_first;
     host.plugins().put("supplier", &Package::bundled("supplier"));
     eventually("a new one is in service", async || (state(owner, "supplier").await == "active").then_some(())).await;
-    let before_new = refused() - at_first;
-    assert!(before_version <= 8 && before_new <= 15, "{before_version} and {before_new} of {HANGING} came first");
+    let list = owner.get(REGISTRY).await.expect(200);
+    let waiting = list["items"].as_array().unwrap().iter().filter(|item| item["state"] == "checked").count();
+    assert!(waiting > 0, "all others had their turns first: {list}");
     others.unharmed();
 }
 

@@ -31,39 +31,41 @@ async fn a_killed_worker_is_started_again_and_loses_nothing() {
     assert_ne!(host.worker_pid(), first);
 }
 
+fn zombies_of(parent: i32) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok());
+    stats.filter(|stat| stat.contains(&format!(") Z {parent} "))).collect()
+}
+
 const RENEWAL: &str = "the process that starts probes has ended and is made again";
 
 #[tokio::test]
-async fn what_starts_probes_is_made_again_when_it_is_killed() {
+async fn what_starts_probes_is_made_again_when_it_is_killed_or_stopped() {
     let host = Host::settings().start().await;
     let (owner, worker) = (host.owner().await, host.worker_pid());
+    let report = async |name: &str| {
+        let list = owner.get("/v1/admin/plugin-registry").await.expect(200);
+        list["items"].as_array().unwrap().iter().find(|item| item["name"] == name).cloned().unwrap_or_default()
+    };
     // Below the worker are the one that waits for its end, it, and the probes.
-    let starter = async || descendants(worker).get(1).map(|(pid, _)| *pid);
+    let starter = || descendants(worker).get(1).map(|(pid, _)| *pid);
     host.plugins().put("bad-constructor", &Package::fixture("bad-constructor").sin(b"hang."));
     eventually("a library is being tried", async || (descendants(worker).len() > 2).then_some(())).await;
-    let first = starter().await.unwrap();
-    kill(first);
-    eventually("it is made again", async || host.log().contains(RENEWAL).then_some(())).await;
-    // Its probe is a child of the one that waits until it is dead, too.
-    let other = async || starter().await.filter(|pid| *pid != first && descendants(worker).len() > 2);
-    let second = eventually("it is there again", other).await;
-    host.plugins().put("echo", &Package::fixture("echo"));
-    let report = async |name: &str| {
-        owner.get("/v1/admin/plugin-registry").await.expect(200)["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|item| item["name"] == name)
-            .cloned()
-            .unwrap_or_default()
-    };
-    eventually("a plugin is loaded", async || (report("echo").await["state"] == "active").then_some(())).await;
-    let refused = eventually("the other one is refused", async || {
-        Some(report("bad-constructor").await).filter(|it| it["state"] == "refused")
-    });
-    assert_eq!(refused.await["refusal"]["found"], "it was still busy", "it was tried once more");
-    assert_eq!((starter().await, host.worker_pid()), (Some(second), worker));
-    assert_eq!(host.log().matches(RENEWAL).count(), 1);
+    for (signal, plugin, times) in [(Signal::KILL, "echo", 1), (Signal::STOP, "quick", 2)] {
+        let before = starter().unwrap();
+        kill_process(Pid::from_raw(before).unwrap(), signal).unwrap();
+        eventually("it is made again", async || (host.log().matches(RENEWAL).count() == times).then_some(())).await;
+        host.plugins().put(plugin, &Package::fixture(plugin));
+        eventually("a plugin is loaded", async || (report(plugin).await["state"] == "active").then_some(())).await;
+        let is_other = async || starter().filter(|pid| *pid != before);
+        eventually("another one is there", is_other).await;
+    }
+    let refused = async || Some(report("bad-constructor").await).filter(|it| it["state"] == "refused");
+    let refused = eventually("the other one is refused", refused).await;
+    assert_eq!(refused["refusal"]["found"], "it was still busy", "it was tried once more");
+    let waiting = descendants(worker)[0].0;
+    eventually("no dead one stays", async || zombies_of(waiting).is_empty().then_some(())).await;
+    assert_eq!((host.worker_pid(), host.log().matches(RENEWAL).count()), (worker, 2));
 }
 
 #[tokio::test]

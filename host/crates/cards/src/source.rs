@@ -8,7 +8,7 @@ pub const DATA_LIMIT: usize = 256 << 10;
 pub(crate) const NESTING_LIMIT: usize = 64;
 /// The longest source key.
 pub const KEY_LIMIT: usize = 200;
-/// Exponents beyond a double's would be kept exactly, and come back as that many digits: a few
+/// Exponents beyond a double's, negative ones, too, would be kept exactly, and come back as that many digits: a few
 /// bytes of JSON would grow to hundreds of kilobytes.
 const EXPONENT_LIMIT: u32 = 308;
 
@@ -86,7 +86,7 @@ fn check_nested(data: &str, depth: usize) -> Result<(), SourceError> {
             b'"' => scan.string()?,
             b'{' | b'[' => scan.deeper()?,
             b'}' | b']' => scan.depth = scan.depth.saturating_sub(1),
-            b'e' | b'E' => scan.exponent()?,
+            b'-' | b'0'..=b'9' => scan.number()?,
             _ => {}
         }
     }
@@ -157,17 +157,18 @@ impl Scan<'_> {
         digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or_default()
     }
 
-    /// After the `e` of a number, or of `true` and `false`, which no digit follows.
-    fn exponent(&mut self) -> Result<(), SourceError> {
-        let mut exponent: u32 = 0;
-        if matches!(self.bytes.get(self.at), Some(b'+' | b'-')) {
-            self.at += 1;
-        }
-        while let Some(digit @ b'0'..=b'9') = self.bytes.get(self.at) {
-            exponent = exponent.saturating_mul(10).saturating_add(u32::from(digit - b'0'));
-            self.at += 1;
-        }
-        if exponent > EXPONENT_LIMIT {
+    /// After the first character of a number. Who reads it into a double must be able to: clients and plugins do.
+    fn number(&mut self) -> Result<(), SourceError> {
+        let rest = &self.bytes[self.at - 1..];
+        let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+        let length = rest.iter().take_while(|byte| is_part(byte)).count();
+        self.at += length - 1;
+        let text = std::str::from_utf8(&rest[..length]).unwrap_or_default();
+        let exponent = text.find(['e', 'E']).map(|at| text[at + 1..].trim_start_matches(['+', '-']));
+        let has_far_exponent =
+            exponent.is_some_and(|digits| digits.parse::<u32>().map_or(true, |it| it > EXPONENT_LIMIT));
+        let may_be_large = exponent.is_some() || length > EXPONENT_LIMIT as usize;
+        if has_far_exponent || may_be_large && text.parse().is_ok_and(f64::is_infinite) {
             return Err(SourceError::new("validation-failed", "The data has a number beyond the range of a double."));
         }
         Ok(())
@@ -227,5 +228,11 @@ mod tests {
         assert_eq!(code(check_data("[1e308, -1.5E-300, true, false]")), "ok");
         assert_eq!(code(check_data("[1e309]")), "validation-failed");
         assert_eq!(code(check_data("1E+99999999999")), "validation-failed");
+        assert_eq!(code(check_data(r#"{"a":-1.7976931348623157e308,"b":["e9999",1]}"#)), "ok");
+        assert_eq!(code(check_data("[1.7976931348623159e308]")), "validation-failed");
+        let digits = |count: usize| "9".repeat(count);
+        assert_eq!(code(check_data(&format!("[-{0}, {0}.{0}, 0.{1}]", digits(308), digits(999)))), "ok");
+        assert_eq!(code(check_data(&format!(r#"{{"n":{}}}"#, digits(310)))), "validation-failed");
+        assert_eq!(code(check_data("[1e-400]")), "validation-failed");
     }
 }

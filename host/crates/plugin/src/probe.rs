@@ -50,7 +50,7 @@ const OUTPUT_LIMIT: u64 = 64 << 20;
 /// How long a child whose turn it is may wait to begin: those before it are ending.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many children are started for one try, when whoever starts them ends meanwhile.
-const MAX_CHILDREN: usize = 3;
+const MAX_CHILDREN: usize = 10;
 /// Settings that are longer are not handed to a child that is a program of its own: they are a variable of its
 /// environment, and the system bounds those. An argument could be read by everybody on the machine.
 const VARIABLE_LIMIT: usize = 64 << 10;

@@ -15,6 +15,7 @@ pub mod launch;
 mod lines;
 mod liveness;
 pub mod local;
+mod orphans;
 mod output;
 pub mod postgres;
 pub mod provision;

@@ -21,6 +21,7 @@ use crate::{
     first_password::FirstPassword,
     launch::{Account, Launcher},
     local::LocalListener,
+    orphans,
     postgres::PrivatePostgres,
     provision::{Job, Task},
     provisioner::Provisioner,
@@ -135,6 +136,7 @@ impl Supervisor {
         let mut backoff = Backoff::default();
         tokio::spawn(memory::give_back());
         tokio::spawn(memory::forget_start());
+        tokio::spawn(orphans::reap());
         loop {
             let started = Instant::now();
             self.start.crashes = self.control.crashes.history().clone();

@@ -11,6 +11,9 @@ use cardinal_package::refusal::{Code, Refusal};
 const END_GRACE: Duration = Duration::from_secs(1);
 /// By these signals others end processes, and the system does when it has no memory.
 const SENT_BY_OTHERS: [Signal; 5] = [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+/// What is to be done about it.
+const KILLED: &str = "A library that takes too much memory or too many threads as it is tried is killed, and so is one \
+    for which the system has no memory. Let it take less, or try again later.";
 /// How much of the complaints a refusal shows.
 const MAX_SHOWN_CHARS: usize = 300;
 
@@ -43,8 +46,10 @@ impl From<Refusal> for Failure {
 impl Failure {
     /// Of a child that ended, or closed its output, in this step, with what it complained of.
     pub(super) async fn of_ended(child: &mut ProbeProcess, step: Step, complaint: &str) -> Self {
+        let mut was_killed = false;
         let (how, cause) = match tokio::time::timeout(END_GRACE, child.wait()).await {
             Ok(Ok(status)) => {
+                was_killed = status.signal() == Some(Signal::KILL.as_raw());
                 let by_others = SENT_BY_OTHERS.iter().any(|signal| status.signal() == Some(signal.as_raw()));
                 let by_routes = !by_others && matches!(step, Step::Routes);
                 (how_it_ended(status), if by_routes { Cause::Routes } else { Cause::Other })
@@ -69,7 +74,7 @@ impl Failure {
                 .expected("a `routes` that returns a router")
                 .fix("Try again later."),
         };
-        Self { refusal: refusal.found(found), cause }
+        Self { refusal: if was_killed { refusal.fix(KILLED) } else { refusal }.found(found), cause }
     }
 
     pub(super) fn no_turn() -> Self {

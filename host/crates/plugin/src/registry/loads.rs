@@ -145,10 +145,15 @@ impl Loads {
         self.ended.send_modify(|count| *count += 1);
     }
 
-    /// Ends the waiting for loads that the snapshot does not wait for: something else was decided meanwhile.
+    /// Ends the waiting for loads that the snapshot does not wait for, and their turns to be tried: something else was
+    /// decided meanwhile, or the package is gone.
     pub(super) fn forget_unwanted(&self, snapshot: &Snapshot) {
         let is_wanted = |number: &u64| snapshot.entries().iter().any(|entry| entry.loading == Some(*number));
-        self.under_way.lock().awaited.retain(|number, _| is_wanted(number));
+        let mut under_way = self.under_way.lock();
+        under_way.awaited.retain(|number, _| is_wanted(number));
+        let unwanted = under_way.loads.values().filter(|load| !is_wanted(&load.number));
+        unwanted.for_each(|load| load.superseded.cancel());
+        drop(under_way);
         self.ended.send_modify(|count| *count += 1);
     }
 

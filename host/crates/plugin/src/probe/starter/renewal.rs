@@ -1,5 +1,5 @@
-//! The starter is a process that waits and its copy, which takes the requests. A copy that was killed, by the system
-//! for want of memory or by somebody, is made again, on the same socket.
+//! The starter is a process that waits and its copy, which takes the requests. A copy that was killed or stopped, by
+//! the system for want of memory or by somebody, is made again, on the same socket.
 
 use std::{
     io::{self, Write as _},
@@ -12,7 +12,8 @@ use rustix::{
     io::Errno,
     net::SendFlags,
     process::{
-        Pid, Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, set_parent_process_death_signal, waitpid,
+        Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper,
+        set_parent_process_death_signal, wait,
     },
 };
 
@@ -58,7 +59,9 @@ fn ends_with_parent() -> io::Result<()> {
 /// Waits for the end of the child, and takes note of the ends of others that have become children of this process.
 fn end_of(child: Pid) -> io::Result<WaitStatus> {
     loop {
-        match waitpid(None, WaitOptions::empty()) {
+        match wait(WaitOptions::UNTRACED) {
+            // Stopped, it takes no requests.
+            Ok(Some((pid, status))) if pid == child && status.stopped() => kill_process(child, Signal::KILL)?,
             Ok(Some((pid, status))) if pid == child => return Ok(status),
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
