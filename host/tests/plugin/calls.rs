@@ -19,7 +19,9 @@ use crate::support::{Echo, Request, built, create, echo_library, eventually, ide
 async fn the_same_bytes_are_mapped_once() {
     echo_library();
     let before = libraries().resident();
-    let again = libraries().open(SealedLibrary::seal(&built("libecho.so")).unwrap()).unwrap();
+    let again = libraries()
+        .open(SealedLibrary::seal(&built("libecho.so")).unwrap(), cardinal_control::crash::PluginTag::NOBODY)
+        .unwrap();
     assert_eq!(libraries().resident(), before);
     assert_eq!((again.description().name.as_str(), again.description().version.as_str()), ("echo", "1.0.0"));
 }

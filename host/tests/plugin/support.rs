@@ -53,7 +53,9 @@ pub(crate) fn built(file: &str) -> Vec<u8> {
 }
 
 pub(crate) fn echo_library() -> Library {
-    libraries().open(SealedLibrary::seal(&built("libecho.so")).unwrap()).unwrap()
+    libraries()
+        .open(SealedLibrary::seal(&built("libecho.so")).unwrap(), cardinal_control::crash::PluginTag::NOBODY)
+        .unwrap()
 }
 
 /// What a test has.

@@ -221,18 +221,30 @@ async fn when_nobody_can_be_blamed_those_with_calls_under_way_are_suspected() {
 
 #[tokio::test]
 async fn a_library_that_crashes_only_the_worker_is_set_aside_before_long() {
-    let package = Package::fixture("bad-constructor").library(|mut library| {
-        let marker = b"cardinal-fixture-sin:";
-        let at = library.windows(marker.len()).position(|window| window == marker).unwrap() + marker.len();
-        library[at..at + 5].copy_from_slice(b"later");
-        Some(library)
-    });
+    let package = Package::fixture("bad-constructor").sin(b"later");
     let host = Host::settings().plugins(plugins().with("late", &package)).start().await;
     let item = host.plugin("bad-constructor").await;
     assert_eq!(item["state"], "quarantined", "{item}");
     assert_eq!(journal(&host).len(), 2);
     assert_eq!(host.plugin("crasher").await["state"], "active");
     println!("{}", host.log().lines().filter(|line| line.contains("worker")).collect::<Vec<_>>().join("\n"));
+}
+
+/// It holds the system's loader, for which others wait.
+#[tokio::test]
+async fn a_library_that_hangs_in_the_worker_alone_is_set_aside_at_once() {
+    let host = Host::settings().plugins(plugins()).start().await;
+    let worker = host.worker_pid();
+    host.plugins().put("late", &Package::fixture("bad-constructor").sin(b"stays"));
+    let crash = eventually("the worker ends", async || journal(&host).first().cloned()).await;
+    assert_eq!((&crash["cause"], &crash["plugin"]["name"]), (&"hang".into(), &"bad-constructor".into()), "{crash}");
+    let item = eventually("it is set aside", async || {
+        Some(host.plugin("bad-constructor").await).filter(|it| it["state"] == "quarantined")
+    })
+    .await;
+    assert!(item["reason"].as_str().unwrap().contains("does not finish opening"), "{item}");
+    assert_eq!((host.plugin("crasher").await["state"].as_str(), journal(&host).len()), (Some("active"), 1));
+    assert_ne!(host.worker_pid(), worker);
 }
 
 #[tokio::test]

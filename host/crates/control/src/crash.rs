@@ -14,4 +14,5 @@ mod shown;
 mod tag;
 pub mod vital;
 
+pub use ending::end_for_opening;
 pub use tag::PluginTag;

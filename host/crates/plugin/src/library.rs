@@ -21,7 +21,7 @@ use std::{
         unix::fs::{FileExt, MetadataExt},
     },
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use abi_stable::{StableAbi, abi_stability::abi_checking::check_layout_compatibility, type_layout::TypeLayout};
@@ -38,6 +38,7 @@ use rustix::{
 };
 use sha2::{Digest, Sha256};
 
+use cardinal_control::crash::PluginTag;
 use cardinal_package::refusal::{Code, Refusal};
 
 /// What a layout report is cut to in a refusal; the whole (10 KB and more) goes to the log.
@@ -165,19 +166,29 @@ impl std::fmt::Debug for Library {
 #[derive(Default)]
 pub struct Libraries {
     open: Mutex<HashMap<[u8; 32], Library>>,
+    /// Whose library is being opened, and since when.
+    opening: Mutex<Option<(PluginTag, Instant)>>,
 }
 
 impl Libraries {
-    /// [`open`], or the library of the same bytes that is open already. Blocks.
-    pub fn open(&self, sealed: SealedLibrary) -> Result<Library, Refusal> {
+    /// [`open`], or the library of the same bytes that is open already. Blocks: one is opened after the other.
+    pub fn open(&self, sealed: SealedLibrary, tag: PluginTag) -> Result<Library, Refusal> {
         let mut libraries = self.open.lock();
         if let Some(library) = libraries.get(&sealed.sha256) {
             return Ok(library.clone());
         }
         forked::watch();
-        let library = open(sealed)?;
+        *self.opening.lock() = Some((tag, Instant::now()));
+        let library = open(sealed);
+        *self.opening.lock() = None;
+        let library = library?;
         libraries.insert(library.sha256, library.clone());
         Ok(library)
+    }
+
+    /// Whose library has been opening for longer than this.
+    pub fn opening_for(&self, limit: Duration) -> Option<PluginTag> {
+        self.opening.lock().filter(|(_, since)| since.elapsed() >= limit).map(|(tag, _)| tag)
     }
 
     /// How many different libraries are mapped.

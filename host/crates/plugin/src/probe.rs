@@ -49,8 +49,10 @@ const LINE_LIMIT: usize = 4 << 20;
 const OUTPUT_LIMIT: u64 = 64 << 20;
 /// How long a child whose turn it is may wait to begin: those before it are ending.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many children are started for one try, when whoever starts them ends meanwhile.
+/// How many children are started for one try, when whoever starts them ends meanwhile, or ends them to make room, and
+/// how long after one another.
 const MAX_CHILDREN: usize = 10;
+const PAUSE: Duration = Duration::from_secs(2);
 /// Settings that are longer are not handed to a child that is a program of its own: they are a variable of its
 /// environment, and the system bounds those. An argument could be read by everybody on the machine.
 const VARIABLE_LIMIT: usize = 64 << 10;
@@ -196,7 +198,8 @@ impl Prober {
         tried
     }
 
-    /// A starter that ends is made again, and so are the children that ended with it.
+    /// A starter that ends is made again, and so are the children that ended with it. Those that made room for others
+    /// are tried once these are over.
     async fn run(
         &self,
         library: BorrowedFd<'_>,
@@ -205,7 +208,7 @@ impl Prober {
     ) -> Result<ProbeOutcome, Failure> {
         for _ in 1..MAX_CHILDREN {
             match self.run_child(library, settings, secrets).await {
-                Err(Failure { cause: Cause::Starter, .. }) => {}
+                Err(Failure { cause: Cause::Starter, .. }) => tokio::time::sleep(PAUSE).await,
                 done => return done,
             }
         }

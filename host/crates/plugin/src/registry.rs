@@ -304,6 +304,7 @@ impl Registry {
             }
         };
         self.scans.fetch_add(1, Ordering::Relaxed);
+        self.activation.loads.end_first_scan();
         let active = entries.iter().filter(|entry| entry.service.is_some()).count();
         let (all, took) = (entries.len(), started.elapsed().as_millis() as u64);
         self.activation.publish(entries, &self.decided.load());

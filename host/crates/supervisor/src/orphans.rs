@@ -1,9 +1,9 @@
-//! As the first process of a container, Cardinal becomes the parent of what others leave behind: probes of a worker
-//! that was killed, backends of a PostgreSQL. Nobody but it takes note of their end.
+//! What others leave behind. As the first process of a container, Cardinal becomes its parent: of probes of a worker
+//! that was killed, of backends of a PostgreSQL. Nobody but it takes note of their end.
 
 use std::{fs, process, time::Duration};
 
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::sleep,
@@ -39,14 +39,11 @@ pub(crate) async fn reap() {
 }
 
 impl DeadChild {
-    /// Of a line `pid (name) state parent ...`; the name may hold spaces and brackets.
     fn read(stat: &str, parent: u32) -> Option<Self> {
         const STARTED: usize = 19;
-        let (pid, _) = stat.split_once(" (")?;
-        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let (pid, fields) = fields(stat)?;
         let is_dead = fields.first() == Some(&"Z") && fields.get(1)?.parse() == Ok(parent);
-        let started = fields.get(STARTED)?.parse().ok()?;
-        is_dead.then_some(Self { pid: Pid::from_raw(pid.parse().ok()?)?, started })
+        is_dead.then_some(Self { pid, started: fields.get(STARTED)?.parse().ok()? })
     }
 
     fn take_note(&self) {
@@ -55,9 +52,31 @@ impl DeadChild {
 }
 
 fn dead_children_of(parent: u32) -> Vec<DeadChild> {
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let stats = processes.flatten().filter_map(|process| fs::read_to_string(process.path().join("stat")).ok());
-    stats.filter_map(|stat| DeadChild::read(&stat, parent)).collect()
+    stats().filter_map(|stat| DeadChild::read(&stat, parent)).collect()
+}
+
+/// Ends what is left of the session of a worker that is gone. Its walls keep its death from the process that starts
+/// probes, which ends of its own will; one that was stopped has none.
+pub(crate) fn end_session(leader: u32) {
+    const SESSION: usize = 3;
+    for stat in stats() {
+        if let Some((pid, fields)) = fields(&stat)
+            && fields.get(SESSION).is_some_and(|session| session.parse() == Ok(leader))
+        {
+            let _ = kill_process(pid, Signal::KILL); // it may have ended by now
+        }
+    }
+}
+
+fn stats() -> impl Iterator<Item = String> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|process| fs::read_to_string(process.path().join("stat")).ok())
+}
+
+/// Of a line `pid (name) state parent ...`: the number, and what follows the name, which may hold spaces and brackets.
+fn fields(stat: &str) -> Option<(Pid, Vec<&str>)> {
+    let (pid, _) = stat.split_once(" (")?;
+    Some((Pid::from_raw(pid.parse().ok()?)?, stat.rsplit_once(") ")?.1.split(' ').collect()))
 }
 
 #[cfg(test)]
@@ -81,6 +100,18 @@ mod tests {
         dead.take_note();
         assert_eq!(find(), None);
         assert!(child.wait().is_err(), "it was waited for");
+    }
+
+    #[test]
+    fn what_is_left_of_a_session_ends_stopped_or_not() {
+        use std::os::unix::process::ExitStatusExt as _;
+        let mut child = Command::new("setsid").args(["/bin/sh", "-c", "kill -STOP $$"]).spawn().unwrap();
+        let stat = format!("/proc/{}/stat", child.id());
+        while !fs::read_to_string(&stat).unwrap().contains(") T ") {
+            std::thread::yield_now();
+        }
+        end_session(child.id());
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::{
     crashes::WorkerExit,
     launch::{Account, Launcher},
     liveness::{self, Liveness},
+    orphans,
     output::Output,
     temp_folder,
 };
@@ -62,6 +63,8 @@ pub(crate) struct Worker {
     /// It accepts no connection any more, so that a probe without an answer says nothing.
     draining: bool,
     started: Instant,
+    /// Of its process, and of the session that it leads.
+    id: u32,
 }
 
 impl Worker {
@@ -98,7 +101,8 @@ impl Worker {
         let from = Inbox { from, read: Vec::new() };
         let public = start.config.http.listen_addr;
         let handover = Some(handover);
-        Ok(Self { child, from, outbox, shm, output, handover, public, draining: false, started: Instant::now() })
+        let id = child.id().context("the worker has ended")?;
+        Ok(Self { id, child, from, outbox, shm, output, handover, public, draining: false, started: Instant::now() })
     }
 
     /// Serves the worker's requests until it dies, and returns how. One that stands still is ended.
@@ -106,6 +110,7 @@ impl Worker {
         let mut standstill = None;
         let status = self.attend(control, &mut standstill).await;
         hand_over_to(control, None);
+        orphans::end_session(self.id);
         self.output.finish().await;
         let uptime = self.started.elapsed().try_into().unwrap_or_default();
         let crash = Crash::read(self.shm.shm(), status, standstill, control.clock.now(), uptime);

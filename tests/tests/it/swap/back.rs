@@ -330,6 +330,24 @@ async fn after_a_crash_what_served_serves_again_whatever_lies_in_the_folder() {
     assert_eq!(item(&client, "versioned").await["refusal"]["code"], "truncated");
 }
 
+/// What hangs turns out to be no good long after the scan that found it.
+#[tokio::test]
+async fn after_a_crash_what_served_serves_again_beside_a_package_that_hangs() {
+    let (host, client) = upgraded().await;
+    host.plugins().put("versioned", &version("1.2.0", "third").marked("acts", "stay"));
+    let is_refused = async || {
+        let report = item(&client, "versioned").await;
+        (report["refusal"]["code"] == "create-failed").then_some(report)
+    };
+    eventually("it is refused", is_refused).await;
+    assert_eq!(which(&client).await, "second");
+    kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::KILL).unwrap();
+    serves_again(&client).await;
+    assert_eq!(which(&client).await, "second");
+    let report = eventually("it is refused again", is_refused).await;
+    assert_eq!((serves(&report), waits(&report)), (("active", "1.1.0"), ("1.2.0", "create-failed")), "{report}");
+}
+
 #[tokio::test]
 async fn generations_are_counted_and_let_go() {
     let (host, client) = upgraded().await;

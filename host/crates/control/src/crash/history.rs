@@ -54,7 +54,11 @@ impl CrashHistory {
     /// Writes a crash down; gives the package that is set aside for it.
     pub fn add(&mut self, crash: Crash) -> Option<QuarantinedPackage> {
         let aside = match &crash.plugin {
-            Some(culprit) if self.has_crashed(&culprit.name, &culprit.sha256, crash.at - WINDOW) => {
+            // The next worker would stand still for as long, and whatever serves with it.
+            Some(culprit)
+                if crash.cause == Cause::Hang
+                    || self.has_crashed(&culprit.name, &culprit.sha256, crash.at - WINDOW) =>
+            {
                 Some((culprit.name.clone(), culprit.version.clone(), culprit.sha256.clone()))
             }
             None if crash.cause.is_fault() => self
@@ -181,6 +185,13 @@ mod tests {
         assert!(history.release("p") && !history.release("p"));
         assert_eq!(aside(&mut history, crash(740, Some(("p", "a")))), None, "released with a clean record");
         assert!(aside(&mut history, crash(750, Some(("p", "a")))).is_some());
+    }
+
+    #[test]
+    fn a_library_that_does_not_finish_opening_sets_its_package_aside_at_once() {
+        let mut history = CrashHistory::default();
+        let hang = Crash { cause: Cause::Hang, ..crash(0, Some(("p", "a"))) };
+        assert_eq!(aside(&mut history, hang), Some(("p".to_owned(), false)));
     }
 
     fn at_work(second: i64, calling: &[&str], running: &[&str]) -> Crash {

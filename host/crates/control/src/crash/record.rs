@@ -43,7 +43,8 @@ pub enum Cause {
     Fault,
     /// It called `exit` or the like.
     Exit,
-    /// It answered the supervisor no more and was ended.
+    /// It answered the supervisor no more and was ended. With a plugin that is known to have done it: its library did
+    /// not finish opening.
     Hang,
     /// From outside: `kill`, or the system was out of memory.
     Killed,
@@ -143,6 +144,7 @@ impl Crash {
             Cause::Abort => "an abort",
             Cause::Fault => "a fault",
             Cause::Exit => "an exit of the process",
+            Cause::Hang if self.plugin.is_some() => "a library that does not finish opening",
             Cause::Hang => "a standstill",
             Cause::Killed => "a kill from outside",
             Cause::Stopped => "a stop signal from outside",
@@ -174,6 +176,7 @@ fn cause(status: Option<ExitStatus>, standstill: Option<WorkerStall>, seen: Opti
     match (seen, signal) {
         (Some((_, flags)), _) if flags & flags::EXIT != 0 => Cause::Exit,
         (Some((_, flags)), _) if flags & flags::DESCRIPTORS != 0 => Cause::Descriptors,
+        (Some((_, flags)), _) if flags & flags::OPENING != 0 => Cause::Hang,
         (Some((_, flags)), _) if flags & flags::OUTSIDE != 0 => Cause::Killed,
         (Some((_, flags)), _) if flags & flags::STACK != 0 => Cause::StackOverflow,
         (Some((signal, _)), _) => by_signal(i32::try_from(signal).unwrap_or_default()),
@@ -259,6 +262,7 @@ mod tests {
             (Cause::Hang, status(9), Some(WorkerStall::Silent), None),
             (Cause::Stopped, status(9), Some(WorkerStall::Stopped), None),
             (Cause::Descriptors, status(exited), None, Some((0, flags::DESCRIPTORS))),
+            (Cause::Hang, status(exited), None, Some((0, flags::OPENING))),
             (Cause::StackOverflow, status(11), None, None),
             (Cause::Exit, status(exited), None, None),
             (Cause::Segfault, status(11), Some(WorkerStall::Silent), Some((11, 0))),

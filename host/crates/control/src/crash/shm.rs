@@ -64,6 +64,8 @@ pub(super) mod flags {
     pub(crate) const STACK: u32 = 4;
     /// The worker ended itself: descriptors or limits that it lives by were changed.
     pub(crate) const DESCRIPTORS: u32 = 8;
+    /// The same: a library did not finish opening.
+    pub(crate) const OPENING: u32 = 16;
 }
 
 /// One package that is or was loaded.

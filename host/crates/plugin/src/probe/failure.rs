@@ -26,7 +26,7 @@ pub(super) struct Failure {
 pub(super) enum Cause {
     /// What `routes` did.
     Routes,
-    /// Whoever started it has ended.
+    /// Whoever started it has ended, or ended it to make room: it was not its turn.
     Starter,
     Other,
 }

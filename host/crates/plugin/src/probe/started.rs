@@ -12,6 +12,10 @@ use tokio::{
 /// What comes on a probe's socket when it runs.
 pub(super) const BEGUN: u8 = b'B';
 
+/// What comes in the place of a status when the probe was ended because all together had too much, and may be tried
+/// again. No status is negative.
+pub(super) const MADE_ROOM: i32 = -1;
+
 /// What the child writes.
 pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
@@ -66,7 +70,12 @@ impl ProbeProcess {
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.process {
             Process::Own(child, _) => child.wait().await,
-            Process::ByStarter(control) => Ok(ExitStatus::from_raw(control.read_i32_le().await?)),
+            Process::ByStarter(control) => match control.read_i32_le().await? {
+                MADE_ROOM => {
+                    Err(io::Error::other("others that are being tried left no room for its memory or threads"))
+                }
+                status => Ok(ExitStatus::from_raw(status)),
+            },
         }
     }
 }

@@ -111,6 +111,17 @@ async fn a_starter_that_has_ended_is_not_the_plugins_answer() {
 }
 
 #[tokio::test]
+async fn a_probe_that_made_room_for_others_is_not_the_plugins_answer_either() {
+    let (ours, mut theirs) = tokio::net::UnixStream::pair().unwrap();
+    let pipe = || tokio::net::unix::pipe::pipe().unwrap().1;
+    let mut child = ProbeProcess::elsewhere(pipe(), pipe(), ours);
+    tokio::io::AsyncWriteExt::write_i32_le(&mut theirs, started::MADE_ROOM).await.unwrap();
+    let failure = Failure::of_ended(&mut child, Step::Open, "").await;
+    assert!(failure.cause == Cause::Starter, "{}", failure.refusal);
+    assert!(failure.refusal.found.as_deref().unwrap().contains("left no room"), "{}", failure.refusal);
+}
+
+#[tokio::test]
 async fn routes_that_end_or_hold_the_process_are_told_from_a_library_that_does_not_open() {
     let opened = answering(&Answer::Opened);
     let refusal = run(&format!("{opened} kill -SEGV $$"), LONG).await.unwrap_err();

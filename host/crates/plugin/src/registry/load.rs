@@ -3,6 +3,7 @@
 
 use std::{
     io,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -38,7 +39,7 @@ use crate::{
 };
 use cardinal_base::clock::Clock;
 use cardinal_control::{
-    crash::{PluginTag, current, shm},
+    crash::{self, PluginTag, current, shm},
     link::SupervisorLink,
 };
 use cardinal_database::log_failure;
@@ -49,6 +50,8 @@ use cardinal_store::plugins;
 /// How long a plugin's `routes` function may take; it does no I/O.
 const CREATE_LIMIT: Duration = Duration::from_secs(10);
 
+/// How often is looked whether a library still opens.
+const OPENING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Plugins whose code is opened or made side by side. What waits for the database takes no turn, nor does what is tried
 /// in a process of its own (`probe/lanes.rs`).
 const MAX_LOADS: usize = 4;
@@ -202,14 +205,29 @@ impl Loader {
 
     async fn open(&self, Probed { candidate, tag, sealed }: Probed) -> Result<Loaded, PackageError> {
         let libraries = Arc::clone(&self.libraries);
-        let opened = blocking(move || {
+        let mut opened = pin!(blocking(move || {
             let _entered = current::enter(tag);
-            libraries.open(sealed)
-        });
-        let library = opened.await??;
+            libraries.open(sealed, tag)
+        }));
+        let library = loop {
+            match timeout(OPENING_CHECK_INTERVAL, &mut opened).await {
+                Ok(opened) => break opened??,
+                Err(_) => self.end_if_loader_is_held(),
+            }
+        };
         shm::located(tag, library.place());
         same_plugin(candidate.manifest(), library.description())?;
         Ok(Loaded { candidate, tag, library })
+    }
+
+    /// A library may hang here that did not where it was tried, and hold what others need: in no other process is it
+    /// opened beside them.
+    fn end_if_loader_is_held(&self) {
+        if let Some(tag) = self.libraries.opening_for(probe::TIME_LIMIT) {
+            let plugin = shm::plugin_name(tag);
+            tracing::error!(plugin, "the library does not finish opening in the worker, which ends");
+            crash::end_for_opening(tag);
+        }
     }
 
     async fn migrate(&self, loaded: Loaded) -> Result<Migrated, PackageError> {

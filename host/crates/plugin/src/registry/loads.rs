@@ -2,7 +2,14 @@
 //! in one plugin's schema or `routes` holds up that plugin alone. What is done after its scan is put into service by
 //! [`Registry::finish_loads`].
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -17,8 +24,8 @@ use super::{
     candidate::{PackageError, PackageSummary},
     entry::{Entry, Service},
     load::Loader,
-    policy::Approved,
-    snapshot::Snapshot,
+    policy::{Approved, Step},
+    snapshot::{Before, Snapshot},
 };
 use cardinal_package::{
     compat::Claims,
@@ -32,6 +39,8 @@ type Outcome = Result<Service, PackageError>;
 
 /// All of them.
 pub(super) struct Loads {
+    /// Those that begin now belong to the worker's first scan.
+    is_first_scan: AtomicBool,
     under_way: Mutex<LoadTable>,
     /// Rings when one has ended.
     wake: Arc<Notify>,
@@ -54,6 +63,7 @@ pub(super) struct Load {
     pub manifest: Manifest,
     settings: Value,
     pub instead_of: Option<Box<Entry>>,
+    in_first_scan: bool,
     /// Something else is wanted by now: the outcome is of no use.
     superseded: CancellationToken,
     outcome: oneshot::Receiver<Outcome>,
@@ -61,7 +71,12 @@ pub(super) struct Load {
 
 impl Default for Loads {
     fn default() -> Self {
-        Self { under_way: Mutex::default(), wake: Arc::default(), ended: watch::Sender::new(0) }
+        Self {
+            is_first_scan: AtomicBool::new(true),
+            under_way: Mutex::default(),
+            wake: Arc::default(),
+            ended: watch::Sender::new(0),
+        }
     }
 }
 
@@ -83,8 +98,12 @@ impl Loads {
         });
         let mut under_way = self.under_way.lock();
         under_way.next += 1;
-        let number = under_way.next;
-        Load { number, about, manifest, settings, instead_of, superseded, outcome }
+        let (number, in_first_scan) = (under_way.next, self.is_first_scan.load(Ordering::Relaxed));
+        Load { number, in_first_scan, about, manifest, settings, instead_of, superseded, outcome }
+    }
+
+    pub(super) fn end_first_scan(&self) {
+        self.is_first_scan.store(false, Ordering::Relaxed);
     }
 
     /// Waits for loads as long as a scan may; those that are not done by then stay under way. Gives what became of
@@ -211,8 +230,11 @@ impl Registry {
                 next.get_or_insert_with(ScanScope::for_decisions); // what is wanted instead may be loaded now
                 continue;
             };
-            let origin = load.about.origin.clone();
+            let (origin, begun_at_start) = (load.about.origin.clone(), load.in_first_scan && load.instead_of.is_none());
             entries[at] = self.arrived(load, outcome, &entries, at);
+            if begun_at_start && self.after_crash && entries[at].service.is_none() {
+                entries[at] = self.stand_in(entries[at].clone()).await;
+            }
             if entries[at].refusal.is_some() && entries.iter().any(Entry::was_turned_away) {
                 // What it owned is free for those that it kept out. No other that is refused is tried again with them:
                 // two that are slow to fail would take turns without end.
@@ -249,6 +271,22 @@ impl Registry {
         match serving {
             Some((about, service)) => ended.behind(about, service),
             None => ended,
+        }
+    }
+
+    /// After a crash what served before serves again, whatever lies in the folder now and took longer than the scan to
+    /// turn out to be no good.
+    async fn stand_in(&self, entry: Entry) -> Entry {
+        let snapshot = self.snapshot();
+        let step = self.policy.find_fallback(entry, &self.decided.load(), &Before::at(&snapshot), true).await;
+        match step {
+            Step::Done(entry) | Step::Keep(entry) => entry,
+            Step::Load(approved) => {
+                let load = self.activation.loads.begin(&self.activation.loader, *approved);
+                let entry = Entry::loading(load.about.clone(), load.number);
+                self.activation.loads.leave(load);
+                entry
+            }
         }
     }
 

@@ -277,6 +277,7 @@ fn describe(why: &QuarantinedPackage) -> String {
     }
     let ending = "the second time within ten minutes. It stays out until it is released.";
     match why.crash.cause {
+        Cause::Hang => format!("It ended the worker by {what}. It stays out until it is released."),
         Cause::Blocked => format!("It held all its threads by {what}, {ending}"),
         _ => format!("It ended the worker by {what}, {ending}"),
     }

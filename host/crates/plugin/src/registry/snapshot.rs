@@ -187,6 +187,11 @@ impl<'s> Before<'s> {
         Self { snapshot, present: found.iter().map(|found| found.about.origin.clone()).collect() }
     }
 
+    /// With the packages that the last scan found.
+    pub(super) fn at(snapshot: &'s Snapshot) -> Self {
+        Self { snapshot, present: snapshot.entries.iter().map(|entry| entry.about.origin.clone()).collect() }
+    }
+
     /// What serves of this package, whatever its files are now. A package that lies there under another name takes the
     /// place of the one of its plugin that does not lie there any more.
     pub(super) fn serving(&self, now: &PackageSummary) -> Option<(&'s PackageSummary, &'s Arc<Service>)> {

@@ -20,7 +20,10 @@ use super::{
     fork::{Input, OneThread},
     limits::{COUNT_INTERVAL, Limits, Usage, greedy},
 };
-use crate::probe::{TIME_LIMIT, started::BEGUN};
+use crate::probe::{
+    TIME_LIMIT,
+    started::{BEGUN, MADE_ROOM},
+};
 
 /// More than the worker has at work at a time: what has answered may still be ending.
 pub(super) const MAX_PROBES: usize = 16;
@@ -143,6 +146,7 @@ fn end_greedy(running: &mut [Running], limits: Limits) {
     let memory = greedy(usages.iter().map(|usage| usage.memory), limits.memory);
     for place in threads.into_iter().chain(memory) {
         alive[place].kill();
+        alive[place].made_room = !limits.are_exceeded_by(&usages[place]);
     }
 }
 
@@ -155,6 +159,8 @@ struct Running {
     control: OwnedFd,
     end: Instant,
     was_killed: bool,
+    /// It was killed for what others have beside it.
+    made_room: bool,
 }
 
 const LEFT: PollFlags = PollFlags::IN.union(PollFlags::RDHUP);
@@ -171,7 +177,8 @@ impl Running {
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = waitpid(Some(pid), WaitOptions::empty());
         })?;
-        let started = Self { pid, process, control, end: Instant::now() + MAX_PROBE_TIME, was_killed: false };
+        let started =
+            Self { pid, process, control, end: Instant::now() + MAX_PROBE_TIME, was_killed: false, made_room: false };
         started.send(&[BEGUN]);
         Ok(started)
     }
@@ -192,7 +199,8 @@ impl Running {
             return false;
         }
         if let Ok(Some((_, status))) = waitpid(Some(self.pid), WaitOptions::empty()) {
-            self.send(&status.as_raw().to_le_bytes());
+            let end = if self.made_room { MADE_ROOM } else { status.as_raw() };
+            self.send(&end.to_le_bytes());
         }
         true
     }

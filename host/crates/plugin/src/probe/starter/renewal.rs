@@ -11,10 +11,7 @@ use std::{
 use rustix::{
     io::Errno,
     net::SendFlags,
-    process::{
-        Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper,
-        set_parent_process_death_signal, wait,
-    },
+    process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait},
 };
 
 use super::{READY, fork::OneThread, limits::Limits, process::serve_by};
@@ -33,7 +30,7 @@ pub fn serve(socket: &OwnedFd, probe: impl Fn(u32, String) -> io::Result<()>) ->
     let limits = Limits::of_machine(machine_memory::installed());
     // Probes end with the copy that made them. Somebody has to take note of their end.
     set_child_subreaper(Some(getpid()))?;
-    let make = || this.fork(|| ends_with_parent().and_then(|()| serve_by(&this, socket, limits, &probe)));
+    let make = || this.fork(|| serve_by(&this, socket, limits, &probe));
     let mut made = Ok(make()?);
     rustix::net::send(socket, &[READY], SendFlags::NOSIGNAL)?;
     loop {
@@ -48,12 +45,6 @@ pub fn serve(socket: &OwnedFd, probe: impl Fn(u32, String) -> io::Result<()>) ->
         thread::sleep(INTERVAL.saturating_sub(since.elapsed()));
         made = make();
     }
-}
-
-/// Stopped or not, it stays behind nobody.
-fn ends_with_parent() -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    Ok(())
 }
 
 /// Waits for the end of the child, and takes note of the ends of others that have become children of this process.
