@@ -170,6 +170,22 @@ pub struct Libraries {
     opening: Mutex<Option<(PluginTag, Instant)>>,
 }
 
+/// While it exists, a library of this plugin is being opened.
+struct Opening<'l>(&'l Mutex<Option<(PluginTag, Instant)>>);
+
+impl<'l> Opening<'l> {
+    fn begin(opening: &'l Mutex<Option<(PluginTag, Instant)>>, tag: PluginTag) -> Self {
+        *opening.lock() = Some((tag, Instant::now()));
+        Self(opening)
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
+}
+
 impl Libraries {
     /// [`open`], or the library of the same bytes that is open already. Blocks: one is opened after the other.
     pub fn open(&self, sealed: SealedLibrary, tag: PluginTag) -> Result<Library, Refusal> {
@@ -178,10 +194,9 @@ impl Libraries {
             return Ok(library.clone());
         }
         forked::watch();
-        *self.opening.lock() = Some((tag, Instant::now()));
-        let library = open(sealed);
-        *self.opening.lock() = None;
-        let library = library?;
+        let opening = Opening::begin(&self.opening, tag);
+        let library = open(sealed)?;
+        drop(opening);
         libraries.insert(library.sha256, library.clone());
         Ok(library)
     }

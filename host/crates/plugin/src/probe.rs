@@ -52,7 +52,7 @@ const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many children are started for one try, when whoever starts them ends meanwhile, or ends them to make room, and
 /// how long after one another.
 const MAX_CHILDREN: usize = 10;
-const PAUSE: Duration = Duration::from_secs(2);
+const CHILD_PAUSE: Duration = Duration::from_secs(2);
 /// Settings that are longer are not handed to a child that is a program of its own: they are a variable of its
 /// environment, and the system bounds those. An argument could be read by everybody on the machine.
 const VARIABLE_LIMIT: usize = 64 << 10;
@@ -208,7 +208,7 @@ impl Prober {
     ) -> Result<ProbeOutcome, Failure> {
         for _ in 1..MAX_CHILDREN {
             match self.run_child(library, settings, secrets).await {
-                Err(Failure { cause: Cause::Starter, .. }) => tokio::time::sleep(PAUSE).await,
+                Err(Failure { cause: Cause::Starter, .. }) => tokio::time::sleep(CHILD_PAUSE).await,
                 done => return done,
             }
         }
