@@ -30,8 +30,8 @@ pub use pages::{PageAnswer, Pages};
 pub use plugins::{Package, PluginsFolder};
 pub use pooler::{Lends, Pooler};
 pub use process::{
-    Program, WAIT_TIMEOUT, built, cardinal, cardinal_program, cardinal_with, command_line, descendants, eventually,
-    exited, has_browser, is_long_run, lives, printed_json, repository, run,
+    Program, WAIT_TIMEOUT, built, cardinal, cardinal_program, cardinal_with, command_line, dead_children, descendants,
+    eventually, exited, has_browser, is_long_run, lives, printed_json, repository, run,
 };
 pub use provider::{Federated, Provider};
 pub use relay::{Network, Relay};

@@ -96,23 +96,21 @@ impl Package {
     pub fn marked(self, marker: &str, word: &str) -> Package {
         const PADDED: usize = 16;
         assert!(word.len() <= PADDED);
-        let marker = format!("cardinal-fixture-{marker}:");
-        self.library(|mut library| {
-            let found = library.windows(marker.len()).position(|window| window == marker.as_bytes());
-            let at = found.expect("the library has the marker") + marker.len();
-            library[at..at + PADDED].copy_from_slice(format!("{word:.<PADDED$}").as_bytes());
-            Some(library)
-        })
+        self.written(marker, format!("{word:.<PADDED$}").as_bytes())
     }
 
     /// What a fixture does wrong stands in its library's bytes: there this word, `hang.` or `abort`.
     #[must_use]
     pub fn sin(self, sin: &[u8; 5]) -> Package {
+        self.written("sin", sin)
+    }
+
+    fn written(self, marker: &str, text: &[u8]) -> Package {
+        let marker = format!("cardinal-fixture-{marker}:");
         self.library(|mut library| {
-            let marker = b"cardinal-fixture-sin:";
-            let found = library.windows(marker.len()).position(|window| window == marker);
+            let found = library.windows(marker.len()).position(|window| window == marker.as_bytes());
             let at = found.expect("the library has the marker") + marker.len();
-            library[at..at + sin.len()].copy_from_slice(sin);
+            library[at..at + text.len()].copy_from_slice(text);
             Some(library)
         })
     }

@@ -193,22 +193,27 @@ fn spawn(command: Command) -> Child {
     started.recv().unwrap().expect("setpriv(1) of util-linux starts the program")
 }
 
+/// Dead processes that their parent has not waited for.
+pub fn dead_children(parent: i32) -> Vec<i32> {
+    parents(|is_dead| is_dead).into_iter().filter(|(_, of)| *of == parent).map(|(pid, _)| pid).collect()
+}
+
+/// Processes with their parents.
+fn parents(is_wanted: impl Fn(bool) -> bool) -> Vec<(i32, i32)> {
+    let entry = |entry: std::fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        // Its name may hold spaces and brackets; the parent is the second field after the last bracket.
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let (state, parent) = (fields.next()?, fields.next()?.parse().ok()?);
+        is_wanted(state == "Z").then_some((pid, parent))
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(entry).collect()
+}
+
 /// Living processes below `ancestor`, with what they were started as.
 pub fn descendants(ancestor: i32) -> Vec<(i32, String)> {
-    let mut parents = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        // Its name may hold spaces and brackets; the parent is the second field after the last bracket.
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        let Some((_, fields)) = stat.rsplit_once(") ") else { continue };
-        let mut fields = fields.split(' ');
-        let (state, parent) = (fields.next(), fields.next().and_then(|parent| parent.parse::<i32>().ok()));
-        if state != Some("Z")
-            && let Some(parent) = parent
-        {
-            parents.push((pid, parent));
-        }
-    }
+    let parents = parents(|is_dead| !is_dead);
     let mut family = vec![ancestor];
     let mut next = 0;
     while next < family.len() {

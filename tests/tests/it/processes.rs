@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cardinal_tests::{Host, Package, PluginsFolder, WAIT_TIMEOUT, descendants, eventually, lives};
+use cardinal_tests::{Host, Package, PluginsFolder, WAIT_TIMEOUT, dead_children, descendants, eventually, lives};
 use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process},
@@ -29,12 +29,6 @@ async fn a_killed_worker_is_started_again_and_loses_nothing() {
     });
     assert_eq!(read.await["item"], card);
     assert_ne!(host.worker_pid(), first);
-}
-
-fn zombies_of(parent: i32) -> Vec<String> {
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let stats = processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok());
-    stats.filter(|stat| stat.contains(&format!(") Z {parent} "))).collect()
 }
 
 const RENEWAL: &str = "the process that starts probes has ended and is made again";
@@ -64,7 +58,7 @@ async fn what_starts_probes_is_made_again_when_it_is_killed_or_stopped() {
     let refused = eventually("the other one is refused", refused).await;
     assert_eq!(refused["refusal"]["found"], "it was still busy", "it was tried once more");
     let waiting = descendants(worker)[0].0;
-    eventually("no dead one stays", async || zombies_of(waiting).is_empty().then_some(())).await;
+    eventually("no dead one stays", async || dead_children(waiting).is_empty().then_some(())).await;
     assert_eq!((host.worker_pid(), host.log().matches(RENEWAL).count()), (worker, 2));
 }
 

@@ -77,8 +77,10 @@ impl Filter {
     }
 }
 
-/// What a card has, by the names of its members.
-const MEMBERS: [&str; 8] = ["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at"];
+/// What an item of a page has, by the names of its members; the first of them are the card's own.
+const PAGE_MEMBERS: [&str; 9] =
+    ["id", "title", "sku", "status", "attributes", "version", "created_at", "updated_at", "updated_by"];
+const CARD_MEMBERS: usize = 8;
 
 impl ListQuery {
     pub fn limit(&self) -> Result<u32, CardError> {
@@ -124,12 +126,12 @@ impl ListQuery {
 
     /// The members that cards are cut down to; `id` is always among them.
     pub fn fields(&self) -> Result<Option<Vec<&str>>, CardError> {
-        self.fields_among(&MEMBERS)
+        self.fields_among(&PAGE_MEMBERS[..CARD_MEMBERS])
     }
 
     /// The same for the items of a page, which may have what is not the card's own.
     pub fn page_fields(&self) -> Result<Option<Vec<&str>>, CardError> {
-        self.fields_among(&[&MEMBERS[..], &["updated_by"]].concat())
+        self.fields_among(&PAGE_MEMBERS)
     }
 
     fn fields_among(&self, known: &[&'static str]) -> Result<Option<Vec<&str>>, CardError> {

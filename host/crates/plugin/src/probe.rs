@@ -100,6 +100,15 @@ impl ProbeCommand {
     }
 }
 
+/// What is tried.
+#[derive(Clone, Copy)]
+struct Input<'i> {
+    library: BorrowedFd<'i>,
+    settings: &'i Map<String, Value>,
+    /// Those among the settings.
+    secrets: &'i Secrets,
+}
+
 /// What was heard of the child.
 enum ProbeReport {
     ProbeOutcome(ProbeOutcome),
@@ -167,8 +176,8 @@ impl Prober {
         settings: &Map<String, Value>,
         priority: Priority,
     ) -> Result<ProbeOutcome, Refusal> {
-        let secrets = Secrets::default();
-        self.run_in_turn(priority, library, settings, &secrets).await.map_err(|failure| failure.refusal)
+        let input = Input { library, settings, secrets: &Secrets::default() };
+        self.run_in_turn(priority, input).await.map_err(|failure| failure.refusal)
     }
 
     /// The same with a library that can be opened, to learn of the settings. `secrets` are those among them.
@@ -178,7 +187,7 @@ impl Prober {
         settings: &Map<String, Value>,
         secrets: &Secrets,
     ) -> SettingsTrial {
-        match self.run_in_turn(Priority::InService, library, settings, secrets).await {
+        match self.run_in_turn(Priority::InService, Input { library, settings, secrets }).await {
             Ok(ProbeOutcome::Made(_)) => SettingsTrial::Taken,
             Ok(ProbeOutcome::NotMade { refusal, wrong_settings }) => SettingsTrial::Refused(refusal, wrong_settings),
             Err(Failure { refusal, cause: Cause::Routes }) => SettingsTrial::Broke(refusal),
@@ -186,41 +195,26 @@ impl Prober {
         }
     }
 
-    async fn run_in_turn(
-        &self,
-        priority: Priority,
-        library: BorrowedFd<'_>,
-        settings: &Map<String, Value>,
-        secrets: &Secrets,
-    ) -> Result<ProbeOutcome, Failure> {
-        let tried = self.lanes.run(priority, || self.run(library, settings, secrets)).await;
+    async fn run_in_turn(&self, priority: Priority, input: Input<'_>) -> Result<ProbeOutcome, Failure> {
+        let tried = self.lanes.run(priority, || self.run(input)).await;
         let Some(tried) = tried else { return Err(Failure::no_turn()) };
         tried
     }
 
     /// A starter that ends is made again, and so are the children that ended with it. Those that made room for others
     /// are tried once these are over.
-    async fn run(
-        &self,
-        library: BorrowedFd<'_>,
-        settings: &Map<String, Value>,
-        secrets: &Secrets,
-    ) -> Result<ProbeOutcome, Failure> {
+    async fn run(&self, input: Input<'_>) -> Result<ProbeOutcome, Failure> {
         for _ in 1..MAX_CHILDREN {
-            match self.run_child(library, settings, secrets).await {
+            match self.run_child(input).await {
                 Err(Failure { cause: Cause::Starter, .. }) => tokio::time::sleep(CHILD_PAUSE).await,
                 done => return done,
             }
         }
-        self.run_child(library, settings, secrets).await
+        self.run_child(input).await
     }
 
-    async fn run_child(
-        &self,
-        library: BorrowedFd<'_>,
-        settings: &Map<String, Value>,
-        secrets: &Secrets,
-    ) -> Result<ProbeOutcome, Failure> {
+    async fn run_child(&self, input: Input<'_>) -> Result<ProbeOutcome, Failure> {
+        let Input { library, settings, secrets } = input;
         let mut child = self.start(library, settings).map_err(|error| Failure::no_child(&error))?;
         match tokio::time::timeout(BEGIN_TIMEOUT, child.begin()).await {
             Ok(Ok(())) => {}

@@ -18,6 +18,7 @@ pub mod local;
 mod orphans;
 mod output;
 pub mod postgres;
+mod process_stat;
 pub mod provision;
 pub mod provisioner;
 pub mod serve;

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::process_stat::ProcessStat;
 use cardinal_control::crash::record::WorkerStall;
 
 /// How often the worker is asked.
@@ -77,9 +78,7 @@ async fn ask(address: SocketAddr) -> std::io::Result<bool> {
 
 /// How a process that does not answer stands.
 pub(crate) fn standstill(process: Option<u32>) -> WorkerStall {
-    let stat = process.and_then(|id| std::fs::read_to_string(format!("/proc/{id}/stat")).ok());
-    // The name before it may hold anything, blanks and brackets too.
-    let state = stat.as_deref().and_then(|stat| stat.rsplit_once(") ")).and_then(|(_, rest)| rest.chars().next());
+    let state = process.and_then(ProcessStat::from_pid).map(|process| process.state);
     if matches!(state, Some('T' | 't')) { WorkerStall::Stopped } else { WorkerStall::Silent }
 }
 

@@ -46,14 +46,14 @@ impl From<Refusal> for Failure {
 impl Failure {
     /// Of a child that ended, or closed its output, in this step, with what it complained of.
     pub(super) async fn of_ended(child: &mut ProbeProcess, step: Step, complaint: &str) -> Self {
-        let mut was_killed = false;
-        let (how, cause) = match tokio::time::timeout(END_GRACE, child.wait()).await {
-            Ok(Ok(status)) => {
-                was_killed = status.signal() == Some(Signal::KILL.as_raw());
-                let by_others = SENT_BY_OTHERS.iter().any(|signal| status.signal() == Some(signal.as_raw()));
-                let by_routes = !by_others && matches!(step, Step::Routes);
-                (how_it_ended(status), if by_routes { Cause::Routes } else { Cause::Other })
+        let end = tokio::time::timeout(END_GRACE, child.wait()).await;
+        let signal = end.as_ref().ok().and_then(|end| end.as_ref().ok()?.signal());
+        let is_any = |signals: &[Signal]| signals.iter().any(|it| signal == Some(it.as_raw()));
+        let (how, cause) = match end {
+            Ok(Ok(status)) if matches!(step, Step::Open) || is_any(&SENT_BY_OTHERS) => {
+                (how_it_ended(status), Cause::Other)
             }
+            Ok(Ok(status)) => (how_it_ended(status), Cause::Routes),
             Ok(Err(error)) => (error.to_string(), Cause::Starter),
             Err(_) => ("closed its output and went on".to_owned(), Cause::Other),
         };
@@ -74,7 +74,8 @@ impl Failure {
                 .expected("a `routes` that returns a router")
                 .fix("Try again later."),
         };
-        Self { refusal: if was_killed { refusal.fix(KILLED) } else { refusal }.found(found), cause }
+        let refusal = if is_any(&[Signal::KILL]) { refusal.fix(KILLED) } else { refusal };
+        Self { refusal: refusal.found(found), cause }
     }
 
     pub(super) fn no_turn() -> Self {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use cardinal_control::sandbox::probe;
+use cardinal_control::{machine_memory, sandbox::probe};
 
 /// Threads that a probe may have, and that all may have together, beside some for each processor: runtimes start one or
 /// two for each. They count for the user and the container, whose the worker's are, too.
@@ -65,6 +65,10 @@ pub(super) struct Limits {
 }
 
 impl Limits {
+    pub(super) fn of_this_machine() -> Self {
+        Self::of_machine(machine_memory::installed())
+    }
+
     pub(super) fn of_machine(installed: Option<u64>) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let threads = Limit {

@@ -15,7 +15,6 @@ use rustix::{
 };
 
 use super::{READY, fork::OneThread, limits::Limits, process::serve_by};
-use cardinal_control::machine_memory;
 
 /// A copy is made at most once in this time.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -27,7 +26,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// This process has more than one thread, there is no room for another process, or the socket can't be written to.
 pub fn serve(socket: &OwnedFd, probe: impl Fn(u32, String) -> io::Result<()>) -> io::Result<()> {
     let this = OneThread::check()?;
-    let limits = Limits::of_machine(machine_memory::installed());
+    let limits = Limits::of_this_machine();
     // Probes end with the copy that made them. Somebody has to take note of their end.
     set_child_subreaper(Some(getpid()))?;
     let make = || this.fork(|| serve_by(&this, socket, limits, &probe));

@@ -19,7 +19,6 @@ use super::{
     fork::OneThread,
     limits::{COUNT_INTERVAL, Limits, Usage},
 };
-use cardinal_control::machine_memory;
 
 /// Has a copy of this process run the probe, with the number of its parent, and ends as that does.
 ///
@@ -27,7 +26,7 @@ use cardinal_control::machine_memory;
 /// This process has more than one thread, or there is no room for another one.
 pub fn watch(probe: impl FnOnce(u32) -> io::Result<()>) -> io::Result<ExitCode> {
     let this = OneThread::check()?;
-    let limits = Limits::of_machine(machine_memory::installed());
+    let limits = Limits::of_this_machine();
     let parent = process::id();
     let child = this.fork(|| probe(parent))?;
     let handle = pidfd_open(child, PidfdFlags::empty())?;
