@@ -22,8 +22,8 @@ const FULL_WEIGHT: u16 = 1_000;
 impl Coding {
     /// For what is made for one request: the quickest first.
     pub const ON_THE_FLY: [Self; 3] = [Self::Zstd, Self::Brotli, Self::Gzip];
-    /// For files that were compressed beforehand: the smallest first.
-    pub const PREPARED: [Self; 2] = [Self::Brotli, Self::Gzip];
+    /// For files that are compressed once: the smallest first.
+    pub const PREPARED: [Self; 3] = [Self::Brotli, Self::Gzip, Self::Zstd];
 
     pub const fn name(self) -> &'static str {
         match self {

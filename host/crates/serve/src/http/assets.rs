@@ -3,7 +3,7 @@
 //! `serve` is a pure function of what a request says; plugins' own files below
 //! `/admin/assets/plugins/` are not here but in the plugin registry.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use bytes::Bytes;
 use http::header::{
@@ -12,10 +12,14 @@ use http::header::{
     X_FRAME_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use parking_lot::Mutex;
 use rust_embed::RustEmbed;
 
 use super::entity_tag::names_tag;
-use cardinal_base::{coding::Coding, hex::hex};
+use cardinal_base::{
+    coding::{self, Coding},
+    hex::hex,
+};
 
 /// Nothing inline, nothing from elsewhere; strings become HTML only through the page's own sanitizer. Pictures of
 /// others come through the host (`/v1/admin/pictures`) and stand in the page as blobs.
@@ -34,6 +38,7 @@ const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(),
 const HASHED: &str = "assets/";
 const PAGE: &str = "index.html";
 const FRAME: &str = "frame.html";
+const ZSTD_SUFFIX: &str = ".zst";
 const FOREVER: &str = "public, max-age=31536000, immutable";
 const ALWAYS_ASK: &str = "no-cache";
 const NOT_BUILT: &str = "The Admin UI is not part of this build of Cardinal. `scripts/run` builds it in; \
@@ -96,10 +101,19 @@ pub(crate) fn serve(
     answer(&AssetRequest { path, accept_encoding, if_none_match, navigation }, &embedded)
 }
 
+/// The forms that the build does not write, made when somebody asks for one; no more than there are files.
+static ZSTD_FORMS: Mutex<BTreeMap<String, Option<Bytes>>> = Mutex::new(BTreeMap::new());
+
 fn embedded(name: &str) -> Option<File> {
     // Not part of the UI: it keeps the folder in the repository.
     if name.starts_with('.') {
         return None;
+    }
+    if let Some(plain) = name.strip_suffix(ZSTD_SUFFIX) {
+        let File { bytes, sha256 } = embedded(plain)?;
+        let mut forms = ZSTD_FORMS.lock();
+        let form = forms.entry(plain.to_owned()).or_insert_with(|| coding::file(Coding::Zstd, &bytes));
+        return form.clone().map(|bytes| File { bytes, sha256 });
     }
     let file = Dist::get(name)?;
     let bytes = match file.data {
@@ -144,11 +158,13 @@ struct Form {
 /// The smallest form of a file that the client takes. The build wrote `.br` and `.gz` where they pay.
 fn best_form(name: &str, accept_encoding: Option<&str>, files: &dyn Fn(&str) -> Option<File>) -> Option<Form> {
     let plain = files(name)?;
-    let coding = accept_encoding.and_then(|accepted| Coding::preferred(accepted, &Coding::PREPARED));
+    let pays = plain.bytes.len() as u64 >= coding::MIN_COMPRESSED_BYTES;
+    let coding = accept_encoding.filter(|_| pays).and_then(|accepted| Coding::preferred(accepted, &Coding::PREPARED));
     let suffix = match coding {
         Some(Coding::Brotli) => ".br",
         Some(Coding::Gzip) => ".gz",
-        Some(Coding::Zstd) | None => return Some(Form { file: plain, coding: None }),
+        Some(Coding::Zstd) => ZSTD_SUFFIX,
+        None => return Some(Form { file: plain, coding: None }),
     };
     Some(match files(&format!("{name}{suffix}")) {
         Some(file) => Form { file, coding: coding.map(Coding::name) },
@@ -251,21 +267,23 @@ mod tests {
 
     const SCRIPT: &str = "/admin/assets/index-abc.js";
 
-    /// A small build: a page and a script with all three codings, an icon that was not worth compressing.
+    /// A small build: a page and a script with all codings, a short page with one that does not pay, an icon that was
+    /// not worth compressing. What a file has in it begins with its name.
     fn build(name: &str) -> Option<File> {
         let text = match name {
             "index.html"
             | "index.html.br"
             | "index.html.gz"
-            | "frame.html"
             | "assets/index-abc.js"
             | "assets/index-abc.js.br"
             | "assets/index-abc.js.gz"
-            | "assets/icon-abc.svg" => name.to_owned(),
+            | "assets/index-abc.js.zst"
+            | "assets/icon-abc.svg" => format!("{name:1024}"),
+            "frame.html" | "frame.html.br" => name.to_owned(),
             _ => return None,
         };
         let mut sha256 = [0; 32];
-        sha256[0] = u8::try_from(text.len()).unwrap();
+        sha256[0] = u8::try_from(name.len()).unwrap();
         Some(File { bytes: Bytes::from(text), sha256 })
     }
 
@@ -278,6 +296,10 @@ mod tests {
         answer(&AssetRequest { path, accept_encoding, if_none_match, navigation }, &build)
     }
 
+    fn text(response: &Response<Bytes>) -> &str {
+        std::str::from_utf8(response.body()).unwrap().trim_end()
+    }
+
     fn header(response: &Response<Bytes>, name: &str) -> String {
         response.headers().get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
     }
@@ -288,7 +310,8 @@ mod tests {
             (Some("gzip, deflate, br, zstd"), "br", "assets/index-abc.js.br"),
             (Some("gzip;q=1.0, br;q=0"), "gzip", "assets/index-abc.js.gz"),
             (Some("gzip, br;q=0.5"), "gzip", "assets/index-abc.js.gz"),
-            (Some("zstd"), "", "assets/index-abc.js"),
+            (Some("zstd"), "zstd", "assets/index-abc.js.zst"),
+            (Some("zstd, gzip;q=0.5"), "zstd", "assets/index-abc.js.zst"),
             (Some("*"), "br", "assets/index-abc.js.br"),
             (Some("identity"), "", "assets/index-abc.js"),
             (None, "", "assets/index-abc.js"),
@@ -296,7 +319,7 @@ mod tests {
             let response = get(SCRIPT, accept, None, false);
             assert_eq!(response.status(), StatusCode::OK);
             assert_eq!(header(&response, "content-encoding"), coding, "{accept:?}");
-            assert_eq!(response.body(), body);
+            assert_eq!(text(&response), body);
             assert_eq!(header(&response, "cache-control"), FOREVER);
             assert_eq!(header(&response, "content-type"), "text/javascript; charset=utf-8");
             assert_eq!(header(&response, "vary"), "Accept-Encoding");
@@ -306,7 +329,7 @@ mod tests {
     #[test]
     fn a_file_that_has_no_compressed_form_comes_as_it_is() {
         let response = get("/admin/assets/icon-abc.svg", Some("br, gzip"), None, false);
-        assert_eq!(response.body(), "assets/icon-abc.svg");
+        assert_eq!(text(&response), "assets/icon-abc.svg");
         assert_eq!(header(&response, "content-encoding"), "");
     }
 
@@ -325,7 +348,7 @@ mod tests {
 
     #[test]
     fn unknown_pages_give_the_app_to_navigations_only() {
-        assert_eq!(get("/admin/cards/42", None, None, true).body(), "index.html");
+        assert_eq!(text(&get("/admin/cards/42", None, None, true)), "index.html");
         let fetched = get("/admin/cards/42", None, None, false);
         assert_eq!(fetched.status(), StatusCode::NOT_FOUND);
         assert!(fetched.body().is_empty());
@@ -356,8 +379,8 @@ mod tests {
 
     #[test]
     fn only_the_frame_may_be_framed_and_its_scripts_may_be_read_by_an_origin_that_is_none() {
-        let frame = get("/admin/frame.html", None, None, true);
-        assert_eq!(frame.body(), "frame.html");
+        let frame = get("/admin/frame.html", Some("br"), None, true);
+        assert_eq!((text(&frame), header(&frame, "content-encoding").as_str()), ("frame.html", ""), "it is short");
         let policy = header(&frame, "content-security-policy");
         assert!(policy.starts_with("sandbox allow-scripts;") && policy.contains("frame-ancestors 'self'"), "{policy}");
         assert!(!policy.contains("allow-same-origin") && !policy.contains("unsafe") && !policy.contains("connect-src"));
