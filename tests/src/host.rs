@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::{Arc, Weak};
 
@@ -169,6 +169,13 @@ impl Host {
         host
     }
 
+    /// Waits until one that was launched listens, which is before it serves.
+    pub async fn until_listening(&mut self) -> SocketAddr {
+        let addresses = self.data().join("addresses.json");
+        let address = eventually("the host listens", async || written_address(&addresses)).await;
+        *self.address.insert(address)
+    }
+
     /// Waits until one that was launched serves.
     pub async fn until_ready(&mut self) {
         let addresses = self.data().join("addresses.json");
@@ -177,8 +184,7 @@ impl Host {
             if let Some(status) = program.exited() {
                 panic!("the host ended instead of starting, {status}:\n{}", program.printed());
             }
-            let written: Value = serde_json::from_slice(&std::fs::read(&addresses).ok()?).ok()?;
-            let address: SocketAddr = written["listen"].as_str()?.parse().ok()?;
+            let address = written_address(&addresses)?;
             let answer = Client::new(address).call(http::Method::GET, "/readyz").try_send().await.ok()?;
             (answer.status == 200).then_some(address)
         });
@@ -231,7 +237,8 @@ impl Host {
         worker.unwrap_or_else(|| panic!("no worker among {family:?}")).0
     }
 
-    /// Bytes of the worker's memory: those that are resident (`VmRSS`), or the most that ever were (`VmHWM`).
+    /// Bytes of the worker's memory: those that are resident (`VmRSS`; of files `RssFile`, of libraries `RssShmem`), or the
+    /// most that ever were (`VmHWM`).
     pub fn worker_memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.worker_pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
@@ -331,6 +338,11 @@ impl Host {
         };
         change(settings).start().await
     }
+}
+
+fn written_address(addresses: &Path) -> Option<SocketAddr> {
+    let written: Value = serde_json::from_slice(&std::fs::read(addresses).ok()?).ok()?;
+    written["listen"].as_str()?.parse().ok()
 }
 
 fn data_folder(folder: &TempDir) -> PathBuf {

@@ -9,7 +9,10 @@ use cardinal_schema::{
     migrate,
     prepare::{Preparation, SecretSource},
 };
-use cardinal_tests::{EventStream, Host, HostSettings, Package, PluginsFolder, User, descendants, eventually, unique};
+use cardinal_tests::{
+    Client, EventStream, Host, HostSettings, Network, Package, PluginsFolder, Relay, User, descendants, eventually,
+    unique,
+};
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -161,6 +164,32 @@ async fn a_host_goes_on_beside_a_newer_one_and_is_not_started_again() {
     assert!(!status.success());
     assert!(again.log().contains("newer than this program") && again.log().contains("7.0.0"), "{}", again.log());
     owner.card("And still").await;
+}
+
+/// No worker runs yet, and nothing answers where the database should be.
+#[tokio::test]
+async fn a_host_that_waits_for_its_database_is_alive_and_says_that_it_is_starting() {
+    let one = Host::settings().start().await;
+    let relay = Relay::before(&one).await;
+    relay.set(Network::Frozen);
+    let mut two = one.beside().set("DATABASE_URL", relay.url(&one)).launch();
+    let client = Client::new(two.until_listening().await);
+    for network in [Network::Frozen, Network::Cut] {
+        relay.set(network);
+        let answer = client.get("/healthz").await;
+        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "ok\n"), "{network:?}");
+        for path in ["/readyz", "/readyz?from=balancer", "/admin/", CARDS, "/v1/admin/auth/login"] {
+            let answer = client.get(path).await;
+            assert_eq!(answer.header("retry-after"), Some("2"), "{path}");
+            answer.refused(503, "starting");
+        }
+        let card = json!({"title": "Too early", "sku": "EARLY-1", "attributes": {"text": "x".repeat(1 << 20)}});
+        client.post(CARDS, &card).await.refused(503, "starting");
+        assert_eq!(client.call(Method::HEAD, "/readyz").send().await.status, 503);
+    }
+    relay.set(Network::Whole);
+    two.until_ready().await;
+    two.owner().await.card("In time").await;
 }
 
 /// Whoever waits for the database hears 503 with a time to come back, whoever reads events hears nothing, and both go on

@@ -45,7 +45,7 @@ pub use proxy::{Proxy, ProxyRoute};
 pub use readable_secrets::refuse_readable_secrets;
 pub use reader::{Fault, SettingsError};
 pub use secret::Secret;
-pub use tls::{TlsError, TlsFiles, TlsPair};
+pub use tls::{HANDSHAKE_RECORD, TlsError, TlsFiles, TlsPair};
 
 use crate::spelling::nearest;
 use reader::Reader;

@@ -14,7 +14,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use cardinal_base::{
     clock::Clock,
-    config::{Certificate, Validity},
+    config::{Certificate, HANDSHAKE_RECORD, Validity},
 };
 use cardinal_control::link::{SupervisorLink, TlsReading};
 
@@ -26,8 +26,6 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the log says that the certificate will not do for long, or does no more.
 const EXPIRY_REPEAT: time::Duration = time::Duration::DAY;
-/// The first byte of a client that speaks TLS: the type of the record that its handshake begins with.
-const HANDSHAKE_RECORD: u8 = 22;
 
 /// How a connection to a TLS listener begins.
 pub enum AcceptedStream {

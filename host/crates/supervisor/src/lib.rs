@@ -23,6 +23,7 @@ pub mod provision;
 pub mod provisioner;
 pub mod serve;
 mod server_memory;
+mod starting;
 mod temp_folder;
 mod tls;
 mod worker;

@@ -25,6 +25,7 @@ use crate::{
     postgres::PrivatePostgres,
     provision::{Job, Task},
     provisioner::Provisioner,
+    starting::StartingAnswers,
     temp_folder,
     tls::{self, TlsSource},
     worker::{self, Worker},
@@ -115,6 +116,9 @@ impl Supervisor {
         let local_listener = listen_locally(&local, &config)?;
         announce::write_addresses(&data, &config)?;
         let (announcement, first) = (Announcement::new(&config), FirstPassword::new(&config));
+        let tls = TlsSource::new(config.http.tls.clone());
+        let answers = StartingAnswers::begin(&uses, &listeners, &tls, &config.http.base_url)
+            .context("preparing answers to clients that come too early")?;
         let account = worker_account::prepare(&config, &mut data, &launcher).await?;
         warn_without_landlock(account);
         let (postgres, login) = database(&config, &data, &launcher).await?;
@@ -123,11 +127,12 @@ impl Supervisor {
         tokio::spawn(session_watch::watch(job.provisioner.clone(), job.names.clone()));
         tokio::spawn(review_schemas(job.clone()));
         let provisioner = Provisioner::new(launcher.clone(), job);
-        let (files, tls) = (Files::new(&config), TlsSource::new(config.http.tls.clone()));
+        let files = Files::new(&config);
         let crashes = Crashes::open(data.path());
         let mut control = ControlService::new(Clock::System, crashes, provisioner, announcement, first, files, tls);
         control.local = local_listener;
         let start = worker_start(config.clone(), account, &login, &prepared, &data, uses)?;
+        drop(answers);
         Ok(Self { launcher, account, config, start, listeners, local, control, postgres, _data: data })
     }
 

@@ -1,8 +1,10 @@
 //! The certificate that workers serve with. It outlives them: files that are broken take no certificate away.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio_rustls::TlsAcceptor;
 
 use cardinal_base::config::{TlsFiles, TlsPair};
 use cardinal_control::link::TlsReading;
@@ -21,6 +23,12 @@ impl TlsSource {
         let source = Self { files, latest: Mutex::new(None) };
         source.read();
         source
+    }
+
+    /// With what the files held when they could be used last; none of a host in clear.
+    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
+        let config = self.latest.lock().as_ref()?.server_config().ok()?;
+        Some(TlsAcceptor::from(Arc::new(config)))
     }
 
     /// Reads the files again.

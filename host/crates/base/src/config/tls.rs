@@ -16,6 +16,8 @@ use tokio_rustls::rustls::{
 use super::{certificate::Certificate, secret::Secret};
 use crate::secret_file::{Readers, read_small, readers};
 
+/// The first byte of a client that speaks TLS: the type of the record that its handshake begins with.
+pub const HANDSHAKE_RECORD: u8 = 22;
 /// The only protocol that the host speaks on these connections.
 const HTTP_1: &[u8] = b"http/1.1";
 /// In the first line of every private key.
