@@ -284,54 +284,67 @@ DECLARE
   own          name;
   setting      text;
   in_database  boolean;
+  -- As PostgreSQL keeps them. Those that are missing are set.
+  defaults     text[] := ARRAY[format('search_path=%I, pg_temp', 'plugin_' || plugin), 'statement_timeout=15s',
+                               'lock_timeout=3s', 'idle_in_transaction_session_timeout=15s'];
 BEGIN
-  IF NOT coalesce(schema_verifier ~ '^SCRAM-SHA-256\$' AND runtime_verifier ~ '^SCRAM-SHA-256\$', false) THEN
+  IF NOT coalesce((schema_verifier ~ '^SCRAM-SHA-256\$' OR NOT schema_login) AND runtime_verifier ~ '^SCRAM-SHA-256\$', false) THEN
     RAISE EXCEPTION 'passwords are given as SCRAM verifiers' USING ERRCODE = 'invalid_parameter_value';
   END IF;
   FOREACH own IN ARRAY ARRAY[schema_role, runtime_role] LOOP
+    CONTINUE WHEN EXISTS (SELECT FROM pg_roles r WHERE r.rolname = own);
     BEGIN
       EXECUTE format('CREATE ROLE %I CONNECTION LIMIT 1', own);
     EXCEPTION WHEN duplicate_object THEN NULL;
     END;
   END LOOP;
+  -- A bound of the server's own may be a lower one.
+  IF current_setting('temp_file_limit') = '-1' AND has_parameter_privilege('temp_file_limit', 'SET') THEN
+    defaults := defaults || 'temp_file_limit=4GB'::text;
+  END IF;
   -- One at a time: `RESET ALL` fails on `role` and `session_authorization`, which PostgreSQL lets nobody touch in a function with
   -- its owner's rights. Those two a start takes away, see below; until then they keep a plugin from its own tables and nobody
   -- else from anything. The plugins' groups are left alone: nobody logs in as them, so their defaults are nobody's, and a
   -- plugin that changes them all the time would make everybody's steps fail.
   FOR own, setting, in_database IN
-    SELECT r.rolname, split_part(c, '=', 1), s.setdatabase <> 0
+    SELECT r.rolname, c, s.setdatabase <> 0
     FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole, unnest(s.setconfig) c
     WHERE r.rolname IN (schema_role, runtime_role)
     AND s.setdatabase IN (0, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
     AND split_part(c, '=', 1) NOT IN ('role', 'session_authorization')
   LOOP
+    IF own = runtime_role AND in_database AND setting = ANY (defaults) THEN
+      defaults := array_remove(defaults, setting);  -- It is there as it shall be.
+      CONTINUE;
+    END IF;
     BEGIN
       EXECUTE format(CASE WHEN in_database THEN 'ALTER ROLE %I IN DATABASE %I RESET %I' ELSE 'ALTER ROLE %1$I RESET %3$I' END,
-                     own, current_database(), setting);
+                     own, current_database(), split_part(setting, '=', 1));
     EXCEPTION WHEN insufficient_privilege OR internal_error THEN
       NULL;  -- An administrator's, or one that is being changed.
     END;
   END LOOP;
-  EXECUTE format('ALTER ROLE %I %s INHERIT CONNECTION LIMIT 4 PASSWORD %L', schema_role,
-                 CASE WHEN schema_login THEN 'LOGIN' ELSE 'NOLOGIN' END, schema_verifier);
+  -- Its password is set whenever it shall log in.
+  IF schema_login OR NOT EXISTS (
+    SELECT FROM pg_roles r WHERE r.rolname = schema_role AND NOT r.rolcanlogin AND r.rolinherit AND r.rolconnlimit = 4
+  ) THEN
+    EXECUTE format('ALTER ROLE %I INHERIT CONNECTION LIMIT 4 %s', schema_role,
+                   CASE WHEN schema_login THEN format('LOGIN PASSWORD %L', schema_verifier) ELSE 'NOLOGIN' END);
+  END IF;
   EXECUTE format('ALTER ROLE %I %s INHERIT PASSWORD %L', runtime_role,
                  CASE WHEN cardinal.closed_until(plugin) > now() THEN 'NOLOGIN' ELSE 'LOGIN' END, runtime_verifier);
-  EXECUTE format('GRANT {{plugin}} TO %I', runtime_role);
+  IF NOT pg_has_role(runtime_role, {{plugin_literal}}, 'MEMBER') THEN
+    EXECUTE format('GRANT {{plugin}} TO %I', runtime_role);
+  END IF;
   IF schema_login THEN
     EXECUTE format('GRANT {{plugin}}, {{plugin_ddl}} TO %I', schema_role);
   ELSE
     PERFORM cardinal.close_plugin_login(plugin);
   END IF;
-  FOREACH setting IN ARRAY ARRAY[
-    format('search_path = %I, pg_temp', 'plugin_' || plugin),
-    'statement_timeout = ''15s''', 'lock_timeout = ''3s''', 'idle_in_transaction_session_timeout = ''15s'''
-  ] LOOP
-    EXECUTE format('ALTER ROLE %I IN DATABASE %I SET %s', runtime_role, current_database(), setting);
+  FOREACH setting IN ARRAY defaults LOOP
+    EXECUTE format('ALTER ROLE %I IN DATABASE %I SET %s = %s', runtime_role, current_database(), split_part(setting, '=', 1),
+                   CASE WHEN setting LIKE 'search_path=%' THEN split_part(setting, '=', 2) ELSE quote_literal(split_part(setting, '=', 2)) END);
   END LOOP;
-  -- A bound of the server's own may be a lower one.
-  IF current_setting('temp_file_limit') = '-1' AND has_parameter_privilege('temp_file_limit', 'SET') THEN
-    EXECUTE format('ALTER ROLE %I IN DATABASE %I SET temp_file_limit = %L', runtime_role, current_database(), '4GB');
-  END IF;
 END $body$;
 
 -- How many sessions the run-time login may have: the host divides what the server has among the plugins.
@@ -341,7 +354,9 @@ BEGIN
   IF coalesce(connections NOT BETWEEN 1 AND 64, true) THEN
     RAISE EXCEPTION 'a plugin has 1 to 64 connections' USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  EXECUTE format('ALTER ROLE %I CONNECTION LIMIT %s', cardinal.plugin_role('p', plugin), connections);
+  IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = cardinal.plugin_role('p', plugin) AND r.rolconnlimit = connections) THEN
+    EXECUTE format('ALTER ROLE %I CONNECTION LIMIT %s', cardinal.plugin_role('p', plugin), connections);
+  END IF;
 END $body$;
 
 -- At the end of a step. The schema stays the caller's to take CREATE on.
@@ -350,7 +365,9 @@ RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_
 DECLARE
   schema_role name := cardinal.plugin_role('s', plugin);
 BEGIN
-  EXECUTE format('ALTER ROLE %I NOLOGIN', schema_role);
+  IF EXISTS (SELECT FROM pg_roles r WHERE r.rolname = schema_role AND r.rolcanlogin) THEN
+    EXECUTE format('ALTER ROLE %I NOLOGIN', schema_role);
+  END IF;
   -- Revoking what was not granted is a warning in the server's log.
   IF pg_has_role(schema_role, {{plugin_ddl_literal}}, 'MEMBER') THEN
     EXECUTE format('REVOKE {{plugin_ddl}} FROM %I', schema_role);

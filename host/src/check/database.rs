@@ -229,6 +229,7 @@ fn migrations(pending: &[&str]) -> Finding {
 async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]) -> anyhow::Result<Vec<Finding>> {
     let mut found = Vec::new();
     let tx = catalog::looking(owner).await?;
+    let questions = catalog::Questions::prepare(&tx).await?;
     // Those without a recorded step, too: it may have been killed between its commit and its record.
     for known in plugins {
         let roles = [names.plugin_schema(&known.plugin), names.plugin_runtime(&known.plugin)];
@@ -237,7 +238,7 @@ async fn schemas(owner: &mut Client, names: &RoleNames, plugins: &[PluginRecord]
             continue;
         }
         found.extend(unindexed(&known.plugin, &catalog::unindexed_keys(&tx, &schema).await?));
-        let unknown = catalog::unknown(&tx, &schema, &roles[0], &roles[1]).await?;
+        let unknown = catalog::unknown(&tx, &questions, &schema, &roles).await?;
         if unknown.is_empty() {
             continue;
         }

@@ -6,10 +6,7 @@
 
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::connect;
-use cardinal_schema::plugin_schema::{
-    Step, StepError,
-    catalog::{self, UnlistedObject},
-};
+use cardinal_schema::plugin_schema::{Step, StepError, catalog};
 use cardinal_schema_sql as schema_sql;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -79,9 +76,9 @@ impl<'a> Walls<'a> {
     async fn look(&mut self) {
         let names = &self.database.prepared.names;
         self.tx.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
-        let unknown =
-            catalog::unknown(&self.tx, SCHEMA, &names.plugin_schema("fuzz"), &names.plugin_runtime("fuzz")).await;
-        let mut unknown: Vec<UnlistedObject> = unknown.unwrap();
+        let questions = catalog::Questions::prepare(&self.tx).await.unwrap();
+        let roles = [names.plugin_schema("fuzz"), names.plugin_runtime("fuzz")];
+        let mut unknown = catalog::unknown(&self.tx, &questions, SCHEMA, &roles).await.unwrap();
         // What expressions cost is a matter of types, which the reader does not know.
         unknown.retain(|it| {
             !it.what.contains("in a table whose key sets a value") && !it.what.contains("computed from constants")

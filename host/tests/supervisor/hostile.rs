@@ -155,7 +155,9 @@ async fn look(database: &Database, session: &impl GenericClient, plugin: &str) -
     let names = &database.prepared.names;
     session.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
     let schema = format!("plugin_{plugin}");
-    catalog::unknown(session, &schema, &names.plugin_schema(plugin), &names.plugin_runtime(plugin)).await.unwrap()
+    let roles = [names.plugin_schema(plugin), names.plugin_runtime(plugin)];
+    let questions = catalog::Questions::prepare(session).await.unwrap();
+    catalog::unknown(session, &questions, &schema, &roles).await.unwrap()
 }
 
 async fn what_only_the_catalog_shows_is_found(place: Place) {

@@ -87,7 +87,7 @@ pub const CRATES: [LogCrate; 13] = [
         shown: "cardinal::keeper",
         modules: "access announce backoff bind control_service crashes data_dir files first_password \
                   launch lines liveness local orphans output postgres process_stat provision provisioner \
-                  serve server_memory starting temp_folder tls worker worker_account worker_log",
+                  serve server_memory starting temp_folder tls turns worker worker_account worker_log",
     },
 ];
 

@@ -22,6 +22,7 @@ use cardinal_database::{
 };
 use cardinal_schema_sql as schema_sql;
 use cardinal_schema_sql::Statement;
+use catalog::Observer;
 use failure::Failure;
 use record::StepRecord;
 use run::Done;
@@ -63,6 +64,9 @@ const CHECKS_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_TRIES: u32 = 5;
 /// After the first try, and as much longer after each further one: whoever waited for the step goes first.
 const TRY_PAUSE: Duration = Duration::from_millis(250);
+/// What DISCARD ALL does, without DEALLOCATE and DISCARD PLANS.
+const DISCARD_ALL_BUT_PLANS: &str = "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; \
+    SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES";
 /// What a plugin's session begins with. As start-up options these win over whatever the plugin made its login's
 /// defaults.
 const RUNTIME_SETTINGS: [(&str, u64); 4] = [
@@ -102,20 +106,20 @@ pub struct Step<'a> {
 /// The provisioner's two sessions of a step. A step that was made leaves them fit for the next one.
 pub struct Sessions {
     first: Client,
-    second: Client,
+    second: Observer,
 }
 
 impl Sessions {
     async fn open(provisioner: &ConnectParams) -> anyhow::Result<Self> {
         let first = connect::connect(provisioner).await.context("logging in as the provisioner")?;
         let second = connect::connect(provisioner).await.context("logging in as the provisioner")?;
-        Ok(Self { first, second })
+        Ok(Self { first, second: Observer::new(second) })
     }
 
-    /// As they were when they were opened; none where that fails.
+    /// As they were when they were opened, but for what the second one has planned; none where that fails.
     async fn renewed(self) -> Option<Self> {
         let (first, second) =
-            tokio::join!(self.first.batch_execute("DISCARD ALL"), self.second.batch_execute("DISCARD ALL"));
+            tokio::join!(self.first.batch_execute("DISCARD ALL"), self.second.batch_execute(DISCARD_ALL_BUT_PLANS));
         (first.is_ok() && second.is_ok()).then_some(self)
     }
 }
@@ -207,7 +211,7 @@ impl Step<'_> {
     }
 
     /// For a plugin without schema.sql: no session of its own has anything to do.
-    async fn make_empty(&self, session: &mut Client) -> Result<(), StepError> {
+    async fn make_empty(&self, session: &mut Observer) -> Result<(), StepError> {
         let checked = self.check_catalog(session).await;
         if checked.is_err() {
             self.unmake(session).await;

@@ -26,6 +26,7 @@ mod server_memory;
 mod starting;
 mod temp_folder;
 mod tls;
+mod turns;
 mod worker;
 pub mod worker_account;
 mod worker_log;

@@ -3,15 +3,14 @@
 //! again, and answers on standard output. It never opens a library.
 
 use std::io;
-use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Mutex, Semaphore};
-use tokio::time::timeout;
+use tokio::sync::Mutex;
 
 pub mod package;
 
+use crate::turns::Turns;
 use cardinal_base::{
     config::{Observe, Paths, Plugins},
     db_error::is_unavailable,
@@ -26,8 +25,6 @@ use package::Package;
 
 /// Steps that one process makes side by side: each pair of sessions serves one after another.
 const MAX_RUNNING_STEPS: usize = 2;
-/// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
-const PERMIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,11 +74,13 @@ impl Job {
         requests: &[ProvisionRequest],
         mut answer: impl FnMut(Vec<u8>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (permits, idle) = (Semaphore::new(MAX_RUNNING_STEPS), Mutex::default());
-        let (permits, idle) = (&permits, &idle);
+        let (turns, idle) = (Turns::new(MAX_RUNNING_STEPS), Mutex::default());
+        let (turns, idle) = (&turns, &idle);
         let steps = requests.iter().enumerate().map(|(at, request)| async move {
-            let _permit = timeout(PERMIT_TIMEOUT, permits.acquire()).await;
-            StepAnswer { at, result: self.provision(request, idle).await }
+            let _turn = turns.take().await;
+            let result = self.provision(request, idle).await;
+            turns.note_end();
+            StepAnswer { at, result }
         });
         let mut steps: FuturesUnordered<_> = steps.collect();
         while let Some(provisioned) = steps.next().await {

@@ -17,15 +17,14 @@ use tokio::time::timeout;
 
 use crate::launch::Launcher;
 use crate::provision::{Job, StepAnswer, Task};
+use crate::turns::Turns;
 use cardinal_control::link::{PluginDatabase, ProvisionFault, ProvisionRequest, PurgeReport};
 use cardinal_schema::plugin_schema::close;
 
 /// Processes side by side; what comes meanwhile waits for its turn, and goes together with what else waits.
 const MAX_PROCESSES: usize = 2;
-/// How long a step waits for its turn: those before it may hang, and must not hold up other plugins.
-const PERMIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Steps of one process.
-const MAX_TOGETHER: usize = 8;
+const MAX_TOGETHER: usize = MAX_RUNNING_STEPS;
 /// Steps side by side when some hang. Each holds two connections of the provisioner's login, which may have 40.
 const MAX_RUNNING_STEPS: usize = 16;
 /// Longer than the limits within the step itself, which give better reasons.
@@ -41,7 +40,7 @@ const HASH_DIGITS: usize = 64;
 pub(crate) struct Provisioner {
     launcher: Launcher,
     job: Arc<Job>,
-    process_permits: Arc<Semaphore>,
+    processes: Arc<Turns>,
     step_permits: Arc<Semaphore>,
     /// Steps that no process has been given yet.
     waiting: Arc<Mutex<Vec<Waiting>>>,
@@ -65,13 +64,11 @@ const MAX_REMEMBERED: usize = 1_000;
 impl Provisioner {
     /// `job` is what every step gets; its request is filled in for each.
     pub(crate) fn new(launcher: Launcher, job: Job) -> Self {
-        let [process_permits, step_permits] =
-            [MAX_PROCESSES, MAX_RUNNING_STEPS].map(|permits| Arc::new(Semaphore::new(permits)));
         Self {
             launcher,
             job: Arc::new(job),
-            process_permits,
-            step_permits,
+            processes: Arc::new(Turns::new(MAX_PROCESSES)),
+            step_permits: Arc::new(Semaphore::new(MAX_RUNNING_STEPS)),
             waiting: Arc::default(),
             made: Arc::default(),
             closing: Arc::default(),
@@ -100,7 +97,7 @@ impl Provisioner {
         }
         let (outcome, result) = oneshot::channel();
         self.waiting().push(Waiting { request: request.clone(), outcome });
-        let _permit = timeout(PERMIT_TIMEOUT, self.process_permits.acquire()).await;
+        let _turn = self.processes.take().await;
         // The one with the turn takes along all that waits, this one perhaps among others, or finds it taken.
         let together = {
             let mut waiting = self.waiting();
@@ -170,6 +167,7 @@ impl Provisioner {
                     serde_json::from_str(&line).context("reading the answer of a schema step")?;
                 if let Some(waiting) = waiting.remove(&at) {
                     waiting.answer(result);
+                    self.processes.note_end();
                     drop(permits.split(1)); // one that hangs does not keep the places of the others
                 }
             }

@@ -2,10 +2,12 @@
 //! reader of schema.sql, and the only one for databases whose schemas older versions made.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
 
 use anyhow::Context as _;
-use tokio_postgres::{Client, GenericClient, Transaction};
+use tokio::sync::OnceCell;
+use tokio_postgres::{Client, GenericClient, Statement, Transaction};
 
 use super::{Step, StepError};
 use crate::{keyed_tables::INDEXED, sql_failure};
@@ -64,14 +66,64 @@ impl fmt::Display for UnlistedObject {
     }
 }
 
+/// Planning takes several times as long as looking, and the plan is the same for every plugin.
+const PLAN_ONCE: &str = "plan_cache_mode = force_generic_plan";
+
 /// A transaction in which no name can mean anything but PostgreSQL's own.
 ///
 /// # Errors
 /// As the server reports them.
 pub async fn looking(session: &mut Client) -> anyhow::Result<Transaction<'_>> {
     let tx = session.transaction().await.context("beginning a look at the catalog")?;
-    tx.batch_execute(sql::CATALOG_NAMES_ONLY).await.context("preparing a look at the catalog")?;
+    let prepare = format!("{}; SET LOCAL {PLAN_ONCE}", sql::CATALOG_NAMES_ONLY);
+    tx.batch_execute(&prepare).await.context("preparing a look at the catalog")?;
     Ok(tx)
+}
+
+/// The questions of a look, prepared in one session.
+pub struct Questions {
+    unlisted: Statement,
+    unbounded: Statement,
+}
+
+impl Questions {
+    /// The session's `search_path` has to be `pg_catalog, pg_temp`, now and whenever they are asked.
+    ///
+    /// # Errors
+    /// As the server reports them.
+    pub async fn prepare(session: &impl GenericClient) -> anyhow::Result<Self> {
+        let query = QUERY.as_deref().context("sql/plugin_catalog.sql has a place that is not filled")?;
+        let unlisted = session.prepare(query).await.context("preparing a look at what the catalog has of plugins")?;
+        let unbounded =
+            session.prepare(ACTIONS_SQL).await.context("preparing a look at what removing cards computes")?;
+        Ok(Self { unlisted, unbounded })
+    }
+}
+
+/// A provisioner's session that looks at the catalog for one step after another.
+pub(super) struct Observer {
+    client: Client,
+    questions: OnceCell<Questions>,
+}
+
+impl Observer {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, questions: OnceCell::new() }
+    }
+}
+
+impl Deref for Observer {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl DerefMut for Observer {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
 }
 
 /// Whether there is such a schema with both of its roles, without which there is nothing to look at.
@@ -85,23 +137,21 @@ pub async fn is_there(session: &impl GenericClient, schema: &str, roles: &[Strin
     row.and_then(|row| row.try_get(0)).context("looking for a plugin's schema and roles")
 }
 
-/// Everything of the plugin that is not on the list, at most twenty. The session's `search_path` has to be
-/// `pg_catalog, pg_temp`.
+/// Everything of the plugin that is not on the list, at most twenty. `roles` are the schema role and the run-time role.
 ///
 /// # Errors
 /// As the server reports them.
 pub async fn unknown(
     session: &impl GenericClient,
+    questions: &Questions,
     schema: &str,
-    schema_role: &str,
-    runtime_role: &str,
+    [schema_role, runtime_role]: &[String; 2],
 ) -> anyhow::Result<Vec<UnlistedObject>> {
-    let query = QUERY.as_deref().context("sql/plugin_catalog.sql has a place that is not filled")?;
     let (schema_role, runtime_role) = (sql::identifier(schema_role), sql::identifier(runtime_role));
-    let rows = session.query(query, &[&schema, &schema_role, &runtime_role]).await;
+    let rows = session.query(&questions.unlisted, &[&schema, &schema_role, &runtime_role]).await;
     let rows = rows.context("looking at what the catalog has of the plugin")?;
     let mut unknown = rows.iter().map(read_object).collect::<Result<Vec<_>, _>>()?;
-    unknown.extend(unbounded(session, schema).await?);
+    unknown.extend(unbounded(session, &questions.unbounded, schema).await?);
     Ok(unknown)
 }
 
@@ -128,8 +178,12 @@ pub async fn unindexed_keys(session: &impl GenericClient, schema: &str) -> anyho
 }
 
 /// What a card's removal would compute without a bound.
-async fn unbounded(session: &impl GenericClient, schema: &str) -> anyhow::Result<Vec<UnlistedObject>> {
-    let rows = session.query(ACTIONS_SQL, &[&schema]).await.context("looking at what removing a card computes")?;
+async fn unbounded(
+    session: &impl GenericClient,
+    question: &Statement,
+    schema: &str,
+) -> anyhow::Result<Vec<UnlistedObject>> {
+    let rows = session.query(question, &[&schema]).await.context("looking at what removing a card computes")?;
     read(&rows)
 }
 
@@ -149,9 +203,10 @@ fn read_object(row: &tokio_postgres::Row) -> Result<UnlistedObject, tokio_postgr
 /// Refuses what only the keys show. Quick, since it runs while the cards are locked.
 pub(super) async fn actions_refusal(
     session: &impl GenericClient,
+    questions: &Questions,
     schema: &str,
 ) -> anyhow::Result<Option<ProvisionFault>> {
-    let unbounded = unbounded(session, schema).await?;
+    let unbounded = unbounded(session, &questions.unbounded, schema).await?;
     Ok((!unbounded.is_empty()).then(|| {
         let named: Vec<String> = unbounded.iter().map(ToString::to_string).collect();
         ProvisionFault::refused("schema-unsafe", ACTIONS_EXPECTED, named.join("; "), ACTIONS_FIX)
@@ -161,12 +216,11 @@ pub(super) async fn actions_refusal(
 impl Step<'_> {
     /// Lets the run-time role in once the catalog holds nothing but what is known. Else it is shut out, whatever an
     /// older version let it have.
-    pub(super) async fn check_catalog(&self, session: &Client) -> Result<(), StepError> {
-        session
-            .batch_execute("SET search_path = pg_catalog, pg_temp")
-            .await
-            .context("preparing a look at the catalog")?;
-        if let Some(refusal) = self.catalog_refusal(session).await? {
+    pub(super) async fn check_catalog(&self, session: &Observer) -> Result<(), StepError> {
+        let prepare = format!("SET search_path = pg_catalog, pg_temp; SET {PLAN_ONCE}");
+        session.batch_execute(&prepare).await.context("preparing a look at the catalog")?;
+        let questions = session.questions.get_or_try_init(|| Questions::prepare(&session.client)).await?;
+        if let Some(refusal) = self.catalog_refusal(&session.client, questions).await? {
             revoke_access(session, self.names, self.plugin).await?;
             return Err(StepError::Refused(refusal));
         }
@@ -178,7 +232,7 @@ impl Step<'_> {
     /// The look at what was committed, from outside. The one within the transaction found nothing; should something
     /// have come about after it, nobody gets to use it: a plugin that had nothing before loses all, of another the data
     /// stays.
-    pub(super) async fn check_committed(&self, session: &Client, first_time: bool) -> Result<(), StepError> {
+    pub(super) async fn check_committed(&self, session: &Observer, first_time: bool) -> Result<(), StepError> {
         let checked = self.check_catalog(session).await;
         if first_time && matches!(checked, Err(StepError::Refused(_))) {
             self.drop_all().await?;
@@ -187,7 +241,7 @@ impl Step<'_> {
     }
 
     /// A step that was refused has left what was there. If that is unsafe, it is not served meanwhile either.
-    pub(super) async fn check_left(&self, session: &Client) {
+    pub(super) async fn check_left(&self, session: &Observer) {
         match self.check_catalog(session).await {
             Ok(()) => {}
             Err(StepError::Refused(fault)) => tracing::warn!(plugin = self.plugin, %fault, "the plugin is shut out"),
@@ -199,10 +253,13 @@ impl Step<'_> {
     }
 
     /// Refuses what the catalog must not hold.
-    pub(super) async fn catalog_refusal(&self, session: &impl GenericClient) -> anyhow::Result<Option<ProvisionFault>> {
-        let (schema_role, runtime_role) =
-            (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
-        let unknown = unknown(session, &self.schema(), &schema_role, &runtime_role).await?;
+    pub(super) async fn catalog_refusal(
+        &self,
+        session: &impl GenericClient,
+        questions: &Questions,
+    ) -> anyhow::Result<Option<ProvisionFault>> {
+        let roles = [self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin)];
+        let unknown = unknown(session, questions, &self.schema(), &roles).await?;
         Ok((!unknown.is_empty()).then(|| refusal(self.plugin, &unknown)))
     }
 }

@@ -49,7 +49,8 @@ impl Step<'_> {
     /// There is no such object, or PostgreSQL does not let it go; nothing was changed.
     pub async fn drop_object(&self, named: &str, cascade: bool) -> anyhow::Result<DropOutcome> {
         let mut first = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
-        let mut second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
+        let second = connect::connect(self.provisioner).await.context("logging in as the provisioner")?;
+        let mut second = catalog::Observer::new(second);
         self.look(&mut second).await?; // before anything is made for a plugin that is not there
         self.make_row(&first).await?;
         let step_tx = first.transaction().await.context("waiting for a step of the plugin")?;
@@ -79,7 +80,8 @@ impl Step<'_> {
         if !catalog::is_there(&tx, &self.schema(), &roles).await? {
             bail!("the database has no schema of a plugin {}", self.plugin);
         }
-        catalog::unknown(&tx, &self.schema(), &roles[0], &roles[1]).await
+        let questions = catalog::Questions::prepare(&tx).await?;
+        catalog::unknown(&tx, &questions, &self.schema(), &roles).await
     }
 
     /// As the schema role, whose tables and types they are. What somebody else made in the schema is left to the

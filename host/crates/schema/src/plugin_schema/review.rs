@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use tokio_postgres::Client;
 
-use super::catalog::{self, UnlistedObject};
+use super::catalog::{self, Questions, UnlistedObject};
 use cardinal_database::{
     connect::{self, ConnectParams},
     roles::{self, RoleNames},
@@ -24,14 +24,21 @@ pub async fn review_schemas(provisioner: &ConnectParams, names: &RoleNames) -> a
     let mut client = connect::connect(provisioner).await.context("logging in as the provisioner")?;
     let closer = connect::connect(provisioner).await.context("logging in as the provisioner")?;
     let rows = client.query(PLUGINS, &[&MAX_PLUGINS]).await.context("listing the plugins with schemas")?;
+    let questions = Questions::prepare(&catalog::looking(&mut client).await?).await?;
     for row in &rows {
         let plugin: String = row.try_get(0).context("reading a plugin's name")?;
-        review(&mut client, &closer, names, &plugin).await?;
+        review(&mut client, &questions, &closer, names, &plugin).await?;
     }
     Ok(())
 }
 
-async fn review(client: &mut Client, closer: &Client, names: &RoleNames, plugin: &str) -> anyhow::Result<()> {
+async fn review(
+    client: &mut Client,
+    questions: &Questions,
+    closer: &Client,
+    names: &RoleNames,
+    plugin: &str,
+) -> anyhow::Result<()> {
     let tx = catalog::looking(client).await?;
     if tx.query_opt(IDLE_ROW, &[&plugin]).await.context("looking for a step under way")?.is_none() {
         return Ok(());
@@ -41,7 +48,7 @@ async fn review(client: &mut Client, closer: &Client, names: &RoleNames, plugin:
     if !catalog::is_there(&tx, &schema, &roles).await? {
         return Ok(());
     }
-    let unknown = catalog::unknown(&tx, &schema, &roles[0], &roles[1]).await?;
+    let unknown = catalog::unknown(&tx, questions, &schema, &roles).await?;
     if unknown.is_empty() {
         return Ok(());
     }

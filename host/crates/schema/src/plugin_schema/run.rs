@@ -96,7 +96,8 @@ impl<'a> Run<'a> {
         if !step.replay {
             check_indexes(&tx, &schema, &before.unindexed).await?;
         }
-        if let Some(refusal) = step.catalog_refusal(&tx).await? {
+        let questions = catalog::Questions::prepare(&tx).await?;
+        if let Some(refusal) = step.catalog_refusal(&tx, &questions).await? {
             return Err(Failure::Refused(refusal));
         }
         grant(&tx, &schema, &runtime_role).await?;
@@ -104,7 +105,7 @@ impl<'a> Run<'a> {
             turn.take().await?;
         }
         let made = keys.make(&tx).await?;
-        if let Some(refusal) = catalog::actions_refusal(&tx, &schema).await? {
+        if let Some(refusal) = catalog::actions_refusal(&tx, &questions, &schema).await? {
             return Err(Failure::Refused(refusal));
         }
         is_committing.store(true, Ordering::Relaxed);
