@@ -226,6 +226,20 @@ async fn an_outage_of_the_database_is_one_line_at_its_start_and_one_at_its_end()
     assert_eq!((&loud[0]["level"], &loud[0]["target"]), (&json!("ERROR"), &json!("cardinal::db::outage")), "{loud:?}");
 }
 
+/// What a start has read of the program and of plugins' libraries goes back to the system soon, and comes again.
+#[tokio::test]
+async fn a_worker_that_falls_silent_gives_back_what_its_start_has_read() {
+    let host = Host::settings().plugins(PluginsFolder::default().with("echo", &Package::fixture("echo"))).start().await;
+    assert_eq!(host.plugin("echo").await["state"], "active");
+    let (programs, libraries) = (host.worker_memory("RssFile"), host.worker_memory("RssShmem"));
+    eventually("it gives back both", async || {
+        let (programs_now, libraries_now) = (host.worker_memory("RssFile"), host.worker_memory("RssShmem"));
+        (programs_now < programs && libraries_now * 2 < libraries).then_some(())
+    })
+    .await;
+    host.owner().await.get("/v1/admin/plugins/echo/hello").await.expect(200);
+}
+
 #[tokio::test]
 async fn the_data_folder_is_closed_to_everybody_else() {
     use std::os::unix::fs::PermissionsExt;

@@ -4,9 +4,13 @@
 //! that falls silent after a peak would keep all of it. It is built without huge pages (`no_thp`): a few small blocks
 //! in each of five took 10 MiB.
 
-use std::{fs, io, time::Duration};
+use std::{fs, io, ops::Range, time::Duration};
 
-use rustix::mm::{Advice, madvise};
+use parking_lot::Mutex;
+use rustix::{
+    mm::{Advice, madvise},
+    time::{ClockId, clock_gettime},
+};
 
 /// How often freed memory is given back. One look costs microseconds when there is none.
 pub const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(2);
@@ -21,28 +25,65 @@ pub async fn give_back() {
     }
 }
 
-/// When a process has started and what it goes on with is in memory again soon after.
-const STARTED_AFTER: Duration = Duration::from_secs(8);
+/// How often is looked whether the process has fallen silent.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// A process that is asked for little takes less of the processor in that time.
+const SILENT_CPU: Duration = Duration::from_secs(1);
 
-/// Gives back the pages of the program's file that only the start has read: most of its code, once. What is still in
-/// use is mapped again from the file's cache, 64 KiB at a time.
-pub async fn forget_start() {
-    tokio::time::sleep(STARTED_AFTER).await;
-    if let Err(error) = release_file_pages() {
-        tracing::debug!(%error, "pages of the program's file stay in memory");
+/// Gives back what a start or a peak has left in memory, each time that the process has fallen silent.
+pub async fn settle() {
+    let mut every = tokio::time::interval(LOOK_INTERVAL);
+    let (mut before, mut has_settled) = (Duration::ZERO, false);
+    loop {
+        every.tick().await;
+        let used = cpu_time();
+        let is_silent = used.saturating_sub(before) < SILENT_CPU;
+        if is_silent && !has_settled {
+            // SAFETY: it takes no pointer, and any thread may call it at any time.
+            unsafe { libmimalloc_sys::mi_collect(true) };
+            if let Err(error) = release_file_pages() {
+                tracing::debug!(%error, "pages of files stay in memory");
+            }
+        }
+        (before, has_settled) = (used, is_silent);
     }
 }
 
-/// Gives back all pages of this program's file but those that were written to.
+/// What all threads have taken of the processor.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or_default(), time.tv_nsec.try_into().unwrap_or_default())
+}
+
+/// Where libraries lie that are never unmapped.
+static LIBRARIES: Mutex<Vec<Range<usize>>> = Mutex::new(Vec::new());
+
+/// Notes where a library lies that is open, and that nobody ever unmaps.
+pub fn stays_mapped(library: Range<usize>) {
+    let mut libraries = LIBRARIES.lock();
+    if !libraries.contains(&library) {
+        libraries.push(library);
+    }
+}
+
+/// Gives back all pages of this program and of libraries that stay but those that were written to, as the kernel does
+/// when memory is short. What is still in use is mapped again from the file's cache, 64 KiB at a time.
 fn release_file_pages() -> io::Result<()> {
+    // Before the mappings: what is noted later may have been half mapped when they were read.
+    let libraries = LIBRARIES.lock().clone();
     let maps = fs::read_to_string("/proc/self/smaps")?;
     let mappings: Vec<Mapping<'_>> = mappings(&maps).collect();
     let own = release_file_pages as fn() -> io::Result<()> as usize;
     let own = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&own));
     let own = own.ok_or_else(|| io::Error::other("the program's own mapping is not listed"))?;
-    for mapping in mappings.iter().filter(|mapping| mapping.file == own.file && mapping.is_clean) {
-        // SAFETY: the pages of this mapping are the file's: it is not writable, and none of its pages is another by
-        // relocation. Whoever reads one again gets the same from the file, which Linux lets nobody write while it runs.
+    let stays = |mapping: &Mapping<'_>| {
+        let is_inside = |library: &Range<usize>| library.start <= mapping.start && mapping.end <= library.end;
+        mapping.file == own.file || libraries.iter().any(is_inside)
+    };
+    for mapping in mappings.iter().filter(|mapping| mapping.is_clean && stays(mapping)) {
+        // SAFETY: the mapping is private and not writable, and none of its pages is another by relocation: they are the
+        // file's, which nobody writes to. Whoever reads one again gets the same from the file. Nothing else is mapped
+        // here meanwhile, since programs and these libraries are never unmapped.
         unsafe { madvise(mapping.start as *mut _, mapping.end - mapping.start, Advice::LinuxDontNeed) }?;
     }
     Ok(())
@@ -54,7 +95,7 @@ struct Mapping<'a> {
     end: usize,
     /// Device, inode and path.
     file: &'a str,
-    /// Not writable, and without a page of its own.
+    /// Private, not writable, and without a page of its own.
     is_clean: bool,
 }
 
@@ -81,7 +122,7 @@ fn mappings(smaps: &str) -> impl Iterator<Item = Mapping<'_>> {
             start: usize::from_str_radix(start, 16).ok()?,
             end: usize::from_str_radix(end, 16).ok()?,
             file: fields.next()?,
-            is_clean: anonymous == Some(0) && !flags.contains('w'),
+            is_clean: anonymous == Some(0) && flags.ends_with('p') && !flags.contains('w'),
         })
     })
 }

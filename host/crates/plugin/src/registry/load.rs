@@ -37,7 +37,7 @@ use crate::{
     schema::{self, ProvisionError},
     settings::{self, quoted::Secrets},
 };
-use cardinal_base::clock::Clock;
+use cardinal_base::{clock::Clock, memory};
 use cardinal_control::{
     crash::{self, PluginTag, current, shm},
     link::SupervisorLink,
@@ -216,6 +216,7 @@ impl Loader {
             }
         };
         shm::located(tag, library.place());
+        memory::stays_mapped(library.place());
         same_plugin(candidate.manifest(), library.description())?;
         Ok(Loaded { candidate, tag, library })
     }

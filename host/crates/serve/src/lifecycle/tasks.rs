@@ -41,7 +41,7 @@ pub(super) fn spawn_all(app: &Arc<App>, link: &SupervisorLink, stop: &Cancellati
     let mut tasks = JoinSet::new();
     tasks.spawn(say_alive(link.clone()));
     tasks.spawn(memory::give_back());
-    tasks.spawn(memory::forget_start());
+    tasks.spawn(memory::settle());
     tasks.spawn(close_swollen(Arc::clone(app)));
     tasks.spawn(flush_uses(Arc::clone(app)));
     tasks.spawn(learn_places(Arc::clone(app)));
