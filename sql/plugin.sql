@@ -7,6 +7,6 @@ SELECT cardinal.limit_plugin_connections({{plugin_name}}, {{connections}});
 -- The schema stays the provisioner's: a plugin cannot let anybody in, not even the core. The run-time role is let in
 -- by the host, once it has looked at what schema.sql left in the catalog.
 CREATE SCHEMA IF NOT EXISTS {{schema}};
-GRANT USAGE ON SCHEMA {{schema}} TO {{schema_role}};
+{{schema_usage}};
 -- CREATE is for the schema role's step alone, as its login is.
 {{schema_create}};

@@ -224,10 +224,6 @@ impl Step<'_> {
         schema_sql::read(&self.schema(), self.schema_sql).map_err(|error| StepError::Refused(error.into()))
     }
 
-    fn runtime_identifier(&self) -> String {
-        sql::identifier(&self.names.plugin_runtime(self.plugin))
-    }
-
     fn schema(&self) -> String {
         roles::plugin_schema_name(self.plugin)
     }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, GenericClient, Statement, Transaction};
 
-use super::{Step, StepError};
+use super::{Step, StepError, plugin_roles::change_right};
 use crate::{keyed_tables::INDEXED, sql_failure};
 use cardinal_control::link::ProvisionFault;
 use cardinal_database::{
@@ -224,8 +224,7 @@ impl Step<'_> {
             revoke_access(session, self.names, self.plugin).await?;
             return Err(StepError::Refused(refusal));
         }
-        let usage =
-            format!("GRANT USAGE ON SCHEMA {} TO {}", sql::identifier(&self.schema()), self.runtime_identifier());
+        let usage = change_right(&self.schema(), &self.names.plugin_runtime(self.plugin), "USAGE", true);
         Ok(session.batch_execute(&usage).await.context("letting the plugin into its schema")?)
     }
 

@@ -97,21 +97,16 @@ impl Step<'_> {
             ("schema", sql::identifier(&self.schema())),
             ("connections", connections.to_string()),
             ("schema_login", login.to_string()),
+            ("schema_usage", change_right(&self.schema(), &schema_role, "USAGE", true)),
             ("schema_create", self.schema_create(login)),
             ("schema_password", sql::literal(&schema_password)),
             ("runtime_password", sql::literal(&self.passwords.verifier(&runtime_role))),
-            ("schema_role", sql::identifier(&schema_role)),
-            ("runtime_role", sql::identifier(&runtime_role)),
         ]
     }
 
     /// Whether the schema role may make anything: in its step alone.
     fn schema_create(&self, given: bool) -> String {
-        let (schema, role) = (sql::identifier(&self.schema()), sql::identifier(&self.names.plugin_schema(self.plugin)));
-        match given {
-            true => format!("GRANT CREATE ON SCHEMA {schema} TO {role}"),
-            false => format!("REVOKE CREATE ON SCHEMA {schema} FROM {role}"),
-        }
+        change_right(&self.schema(), &self.names.plugin_schema(self.plugin), "CREATE", given)
     }
 
     /// Nobody logs in as the schema role any more, it may make nothing, and what it still ran is ended.
@@ -142,4 +137,19 @@ impl Step<'_> {
             tracing::info!(plugin = self.plugin, %error, "the refused plugin's roles stay");
         }
     }
+}
+
+/// Gives a role a right on a schema, or takes it, where it is otherwise: each change of a schema's rights makes every
+/// session of the server plan everything anew.
+pub(super) fn change_right(schema: &str, role: &str, right: &str, given: bool) -> String {
+    let (schema_literal, role_literal) = (sql::literal(schema), sql::literal(role));
+    let (schema, role) = (sql::identifier(schema), sql::identifier(role));
+    let (unless, change) = match given {
+        true => ("NOT ", format!("GRANT {right} ON SCHEMA {schema} TO {role}")),
+        false => ("", format!("REVOKE {right} ON SCHEMA {schema} FROM {role}")),
+    };
+    format!(
+        "DO $do$ BEGIN IF {unless}pg_catalog.has_schema_privilege({role_literal}, {schema_literal}, '{right}') \
+         THEN {change}; END IF; END $do$"
+    )
 }
