@@ -52,6 +52,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     25 "0025_card_lines",
     26 "0026_tool_call_lines",
     27 "0027_card_parts",
+    28 "0028_card_beginnings",
 ];
 
 /// How many there are.

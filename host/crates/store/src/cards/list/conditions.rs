@@ -179,8 +179,8 @@ pub(super) fn pattern(text: &str) -> String {
     if is_short(text) { format!("%\n{escaped}%") } else { format!("%{escaped}%") }
 }
 
-/// The text whose keys the words of such a card have.
-pub(super) fn keyed(text: &str) -> String {
+/// The text that the words of such a card have.
+fn keyed(text: &str) -> String {
     if is_short(text) { format!("\n{text}") } else { text.to_owned() }
 }
 

@@ -64,20 +64,53 @@ impl LetterList {
     pub(super) fn ranges(&self, text: &str) -> Option<Vec<TextRange>> {
         let mut beginnings = vec![String::new()];
         for letter in text.chars() {
-            let small = self.small.get(&letter).copied().unwrap_or(letter);
-            let capitals = self.capitals.get(&small).map(Vec::as_slice).unwrap_or_default();
-            if letter == '\n'
-                || self.odd.contains(&letter)
-                || self.odd.contains(&small)
-                || self.small.contains_key(&small)
-            {
-                return None;
-            }
-            let forms = || std::iter::once(&small).chain(capitals);
-            beginnings = beginnings.iter().flat_map(|text| forms().map(move |form| format!("{text}{form}"))).collect();
+            let forms = self.forms(letter)?;
+            beginnings =
+                beginnings.iter().flat_map(|text| forms.iter().map(move |form| format!("{text}{form}"))).collect();
         }
         beginnings.into_iter().map(|first| Some((first.clone(), behind(&first)?))).collect()
     }
+
+    /// The same letter by letter, for so many letters of the text until one is odd; none for several lines.
+    pub(super) fn spellings(&self, text: &str, max: usize) -> Option<Spellings> {
+        if text.contains('\n') {
+            return None;
+        }
+        let mut spellings = Spellings::default();
+        for letter in text.chars().take(max) {
+            let Some(forms) = self.forms(letter) else { break };
+            let Some(behind) = forms.iter().map(|form| behind(&form.to_string())).collect::<Option<Vec<_>>>() else {
+                break;
+            };
+            spellings.letters += 1;
+            for (form, behind) in forms.iter().zip(behind) {
+                spellings.at.push(spellings.letters);
+                spellings.forms.push(form.to_string());
+                spellings.behind.push(behind);
+            }
+        }
+        (spellings.letters > 0).then_some(spellings)
+    }
+
+    /// Every letter that is this one in small letters; none where it is odd.
+    fn forms(&self, letter: char) -> Option<Vec<char>> {
+        let small = self.small.get(&letter).copied().unwrap_or(letter);
+        let is_odd = self.odd.contains(&letter) || self.odd.contains(&small) || self.small.contains_key(&small);
+        let capitals = self.capitals.get(&small).map(Vec::as_slice).unwrap_or_default();
+        (letter != '\n' && !is_odd).then(|| std::iter::once(&small).chain(capitals).copied().collect())
+    }
+}
+
+/// The forms of a text's first letters.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Spellings {
+    /// How many letters these are.
+    pub(super) letters: i32,
+    /// Of each form, which of them it is one of, from 1 on.
+    pub(super) at: Vec<i32>,
+    pub(super) forms: Vec<String>,
+    /// The first character behind each.
+    pub(super) behind: Vec<String>,
 }
 
 /// The first text behind all that begin with `text`.
@@ -116,6 +149,19 @@ mod tests {
     fn behind_the_last_character_before_a_gap_lies_the_first_after_it() {
         assert_eq!(ranges("z"), Some(vec!["z {".to_owned(), "\u{d7ff} \u{e000}".to_owned()]));
         assert_eq!(ranges("\u{10ffff}"), None, "there is nothing behind");
+    }
+
+    #[test]
+    fn the_spellings_of_a_word_end_before_a_letter_that_is_odd() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let spellings = |letters, at: &[i32], forms: &[&str], behind: &[&str]| {
+            Some(Spellings { letters, at: at.to_vec(), forms: texts(forms), behind: texts(behind) })
+        };
+        let expected = spellings(2, &[1, 2, 2, 2], &["-", "k", "K", "\u{212a}"], &[".", "l", "L", "\u{212b}"]);
+        assert_eq!(letters().spellings("-k\u{3c3}a", 9), expected, "no further");
+        assert_eq!(letters().spellings("-Kaa", 2), expected, "as many letters as are asked for");
+        assert_eq!(letters().spellings("1\u{10ffff}", 9), spellings(1, &[1], &["1"], &["2"]));
+        assert_eq!((letters().spellings("\u{3c3}", 9), letters().spellings("a\nb", 9)), (None, None));
     }
 
     #[test]

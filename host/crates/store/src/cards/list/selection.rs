@@ -6,7 +6,7 @@ use super::{
     Count, FoundCards, GroupsChange, PageQuery, Reading, base, beginnings,
     bounded::Statement,
     conditions::is_short,
-    has_card, planned_rows, ranges,
+    first_words, has_card, planned_rows, ranges,
     statements::{self, GatheringIndex},
 };
 use crate::error::StoreError;
@@ -74,7 +74,7 @@ impl Reading<'_> {
     async fn met(&self, known: Count) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
         let (mut steps, mut is_begun) = (self.first_steps(known).await?, false);
         loop {
-            if !is_begun && steps.is_none_or(|steps| steps > STEPS / 2) {
+            if !is_begun && steps.is_none_or(|steps| steps > self.walked_at_once()) {
                 is_begun = true;
                 match self.beginnings().await? {
                     Ok(None) => {}
@@ -95,20 +95,39 @@ impl Reading<'_> {
         }
     }
 
-    /// The page of a search of one or two characters along the order of what begins with them; none where this is not
-    /// the list's order, or many cards are found by something else.
+    /// The page of a search along the order of what begins with its text; none where this is not the list's order, or
+    /// many cards are found by something else.
     async fn beginnings(&self) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
         let filter = self.wanted.filter;
-        let Some(text) = filter.q.as_deref().filter(|text| is_short(text)) else { return Ok(Ok(None)) };
+        let Some(text) = filter.q.as_deref() else { return Ok(Ok(None)) };
         if !matches!(self.wanted.sort.column, Column::Title | Column::Sku)
             || filter.updated_since.is_some()
             || self.groups.may_be_mixed(filter)
         {
             return Ok(Ok(None));
         }
-        let Some(ranges) = self.knowledge.letters.get(self.client).await?.ranges(text) else { return Ok(Ok(None)) };
-        let statement = beginnings::page(self.wanted, self.groups, text, ranges, MAX_GATHERED + 1)?;
+        let Some(statement) = self.statement_of_beginnings(text).await? else { return Ok(Ok(None)) };
         self.gathered(statement, Some(MAX_GATHERED)).await.map(|found| found.map(|found| found.map(|(found, _)| found)))
+    }
+
+    /// A longer walk is not begun before the text is sought among what titles or SKUs begin with.
+    fn walked_at_once(&self) -> u32 {
+        if self.wanted.filter.q.as_deref().is_some_and(is_short) { STEPS / 2 } else { 2 * PROBE }
+    }
+
+    async fn statement_of_beginnings(&self, text: &str) -> Result<Option<Statement>, StoreError> {
+        let (wanted, groups, max_found) = (self.wanted, self.groups, MAX_GATHERED + 1);
+        let letters = self.knowledge.letters.get(self.client).await?;
+        if is_short(text) {
+            let Some(ranges) = letters.ranges(text) else { return Ok(None) };
+            return beginnings::page(wanted, groups, text, ranges, max_found).map(Some);
+        }
+        let Some(spellings) = letters.spellings(text, first_words::MAX_LETTERS) else { return Ok(None) };
+        if !first_words::is_possible(wanted, groups) {
+            return Ok(None);
+        }
+        let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
+        first_words::Search { wanted, groups, text, spellings, frequent_keys, max_found }.page().map(Some)
     }
 
     fn max_steps(&self) -> u32 {

@@ -4,8 +4,9 @@ use super::{
     Digest, PageQuery,
     base::{Base, CARDS, LIST, TIMES, WORDS, checks, is_by_time, is_selective, range},
     bounded::{PlanMode, Statement},
-    conditions::{Conditions, has_text, keyed, pattern},
+    conditions::{Conditions, has_text, pattern},
     groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, picked_in_sql, source_conditions},
+    keys::{self, has_keys},
     places::Key,
     ranges,
 };
@@ -170,13 +171,9 @@ fn found_by_words(
     } else {
         String::new()
     };
-    let (keyed, frequent) = (query.bind(keyed(text)), query.bind(frequent_keys));
-    // In the index's collation, or it is not used.
     let mut conditions = vec![
         format!("w.card_group = ANY(${})", query.bind(groups.picked(filter))),
-        format!(
-            r#"public.card_search_keys(w.words) @> (SELECT coalesce(nullif(ARRAY(SELECT k.key FROM unnest(a.keys) k (key) WHERE k.key <> ALL (${frequent})), '{{}}'), a.keys) FROM (SELECT public.card_search_keys(lower(${keyed}::text COLLATE "default") COLLATE "C") AS keys) a)"#
-        ),
+        has_keys(query, text, keys::Place::Anywhere, frequent_keys),
         has_text(query, text),
     ];
     conditions.extend(more_conditions(query, filter, groups, "t"));
