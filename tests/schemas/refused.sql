@@ -246,8 +246,8 @@ SELECT pg_terminate_backend(1);
 SELECT pg_notify('a', 'b');
 -- the function plugin_x.own
 SELECT plugin_x.own(1);
--- the function public.card_search_keys
-SELECT public.card_search_keys('x');
+-- the function public.card_word_keys
+SELECT public.card_word_keys('x');
 -- the function repeat
 CREATE TABLE t (a text DEFAULT repeat('x', 1000000000));
 -- the function current_setting

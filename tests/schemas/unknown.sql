@@ -91,8 +91,8 @@ CREATE VIEW v AS SELECT 1 AS a WHERE pg_advisory_lock(1) IS NOT NULL;
 CREATE VIEW v AS SELECT 1 AS a WHERE pg_notify('a', 'b') IS NOT NULL;
 -- a call of lo_from_bytea(oid,bytea): view
 CREATE VIEW v AS SELECT lo_from_bytea(0, 'x');
--- a call of public.card_search_keys(text): view as superuser
-CREATE VIEW plugin_evil.v AS SELECT public.card_search_keys('x'); ALTER VIEW plugin_evil.v OWNER TO {schema};
+-- a call of public.card_word_keys(text): view as superuser
+CREATE VIEW plugin_evil.v AS SELECT public.card_word_keys('x'); ALTER VIEW plugin_evil.v OWNER TO {schema};
 -- an expression with xmlexpr: constraint
 ALTER TABLE items ADD CHECK (xmlparse(content '<a/>') IS DOCUMENT);
 -- a look at public.master_cards: view

@@ -13,6 +13,7 @@ mod it {
     mod card_life;
     mod card_list;
     mod card_list_many;
+    mod card_list_words;
     mod card_size;
     mod card_sources;
     mod cards;

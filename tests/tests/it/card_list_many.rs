@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use tokio_postgres::Client;
 
 const CARDS: &str = "/v1/admin/master-cards";
-const LIMIT: usize = 150;
+pub(super) const LIMIT: usize = 150;
 
 /// Kinds: `most` on two thirds, `few` on one in 500, `late` on the last tenth by age and SKU, `w` by title, `nearly` on
 /// all but 40. Titles repeat, so that ties are broken by the id, and some have two lines.
@@ -36,7 +36,7 @@ const BEGINS_WITH_L: &str = r"title ~ '(^|\n)L'";
 
 /// A host with these cards. Writing them takes longer than what is asked of them, so it is done once, and each test has a
 /// copy.
-async fn seeded() -> (Host, Client) {
+pub(super) async fn seeded() -> (Host, Client) {
     static SEEDED: OnceCell<TempDir> = OnceCell::const_new();
     let seeded = SEEDED.get_or_init(|| async {
         let host = Host::settings().start().await;
@@ -52,11 +52,11 @@ async fn seeded() -> (Host, Client) {
     (host, database)
 }
 
-fn ids(page: &Value) -> Vec<String> {
+pub(super) fn ids(page: &Value) -> Vec<String> {
     page["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn page(owner: &User, query: &str, cursor: Option<&str>) -> Value {
+pub(super) async fn page(owner: &User, query: &str, cursor: Option<&str>) -> Value {
     let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
     owner.get(&format!("{CARDS}?limit={LIMIT}{query}{cursor}")).await.expect(200)
 }
@@ -67,7 +67,7 @@ fn changed(minutes: i64) -> String {
     at.replace_nanosecond(0).unwrap().format(&time::format_description::well_known::Rfc3339).unwrap()
 }
 
-fn has(kind: &str) -> String {
+pub(super) fn has(kind: &str) -> String {
     format!("EXISTS (SELECT FROM public.card_source_index s WHERE s.card_id = c.id AND s.kind = '{kind}')")
 }
 

@@ -42,7 +42,8 @@ const MISSING: &str = "SELECT c.id, c.title, c.sku, c.status, c.attributes, c.ve
     (SELECT FROM public.card_source_index s WHERE s.card_id = c.id AND s.kind = 'price') ORDER BY c.id DESC LIMIT 51";
 const SEARCH: &str = r#"SELECT c.id, c.title, c.sku, c.status, c.attributes, c.version, c.created_at, c.updated_at
     FROM public.card_words l JOIN public.master_cards c ON c.id = l.card_id WHERE c.deleted_at IS NULL
-    AND public.card_search_keys(l.words) @> public.card_search_keys('zebra' COLLATE "C")
+    AND public.card_word_keys(l.words) @> ARRAY['ebr', 'bra']
+    AND public.card_word_keys(l.words) && ARRAY['zeb', E'\nzeb', E'\n\nzeb']
     AND l.words LIKE '%zebra%' ORDER BY c.id DESC LIMIT 51"#;
 const NUMBER: &str = "SELECT 42::int8";
 const WRITE: &str = "UPDATE public.master_cards SET attributes = jsonb_set(attributes, '{sources}', \

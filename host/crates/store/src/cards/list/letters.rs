@@ -102,7 +102,7 @@ impl LetterList {
 }
 
 /// The forms of a text's first letters.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Spellings {
     /// How many letters these are.
     pub(super) letters: i32,

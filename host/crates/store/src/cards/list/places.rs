@@ -42,6 +42,16 @@ impl Places {
         Ok(places)
     }
 
+    /// About what share of all cards has a title or an SKU that begins with `text`.
+    pub(super) fn share_beginning(&self, column: Column, text: &str) -> f64 {
+        let bounds = if column == Column::Title { &self.titles } else { &self.skus };
+        let text = text.to_lowercase();
+        let number = bounds.iter().filter(|bound| bound.to_lowercase().starts_with(&text)).count();
+        #[expect(clippy::cast_precision_loss, reason = "a share")]
+        let [number, all] = [number, bounds.len().max(1)].map(|bounds| bounds as f64);
+        number / all
+    }
+
     /// What has `share` of all cards between itself and `place`, or more; none when fewer follow. It is never nearer: a
     /// list that ended there would look as if little fitted.
     pub(super) fn behind(&self, column: Column, place: Option<&Place>, descending: bool, share: f64) -> Option<Key> {
@@ -120,7 +130,15 @@ mod tests {
     }
 
     #[test]
+    fn bounds_say_how_many_begin_with_a_text() {
+        let share = |column, text: &str| places().share_beginning(column, text);
+        let shares = [share(Column::Title, "la"), share(Column::Title, "amp"), share(Column::Sku, "s-1")];
+        assert_eq!(shares.map(|share| format!("{share:.1}")), ["0.2", "0.0", "0.5"]);
+    }
+
+    #[test]
     fn nothing_is_known_before_an_analysis() {
+        assert!(Places::default().share_beginning(Column::Title, "a") < 0.1);
         assert_eq!(Places::default().behind(Column::Sku, None, false, 0.1), None);
         assert_eq!(Places::default().behind(Column::CreatedAt, None, true, 0.1), None);
     }

@@ -52,7 +52,7 @@ impl Reading<'_> {
         let can_gather = statements::can_gather(self.wanted.filter);
         if !can_gather || !known.exact || known.cards > MAX_GATHERED {
             match self.met(known).await? {
-                Ok(Some(found)) => return Ok(Some((found, known))),
+                Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => {}
                 Err(GroupsChange) => return Ok(None),
             }
@@ -71,12 +71,12 @@ impl Reading<'_> {
     }
 
     /// The page by walks as long as one is likely to find it; none when gathering takes less.
-    async fn met(&self, known: Count) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
+    async fn met(&self, known: Count) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
         let (mut steps, mut is_begun) = (self.first_steps(known).await?, false);
         loop {
             if !is_begun && steps.is_none_or(|steps| steps > self.walked_at_once()) {
                 is_begun = true;
-                match self.beginnings().await? {
+                match self.beginnings(known).await? {
                     Ok(None) => {}
                     found => return Ok(found),
                 }
@@ -89,7 +89,7 @@ impl Reading<'_> {
             };
             let Ok(walked) = walked else { return Ok(Err(GroupsChange)) };
             if walked.is_complete {
-                return Ok(Ok(Some(walked)));
+                return Ok(Ok(Some((walked, known))));
             }
             steps = self.further_steps(max_steps, walked.cards.len()).await?;
         }
@@ -97,7 +97,7 @@ impl Reading<'_> {
 
     /// The page of a search along the order of what begins with its text; none where this is not the list's order, or
     /// many cards are found by something else.
-    async fn beginnings(&self) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
+    async fn beginnings(&self, known: Count) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
         let filter = self.wanted.filter;
         let Some(text) = filter.q.as_deref() else { return Ok(Ok(None)) };
         if !matches!(self.wanted.sort.column, Column::Title | Column::Sku)
@@ -106,28 +106,54 @@ impl Reading<'_> {
         {
             return Ok(Ok(None));
         }
-        let Some(statement) = self.statement_of_beginnings(text).await? else { return Ok(Ok(None)) };
-        self.gathered(statement, Some(MAX_GATHERED)).await.map(|found| found.map(|found| found.map(|(found, _)| found)))
+        if !is_short(text) {
+            return self.first_words(text, known).await;
+        }
+        let Some(ranges) = self.knowledge.letters.get(self.client).await?.ranges(text) else { return Ok(Ok(None)) };
+        let statement = beginnings::page(self.wanted, self.groups, text, ranges, MAX_GATHERED + 1)?;
+        let gathered = self.gathered(statement, Some(MAX_GATHERED)).await?;
+        Ok(gathered.map(|found| found.map(|(found, _)| (found, known))))
+    }
+
+    /// The same of three characters or more, where enough cards begin with them.
+    async fn first_words(
+        &self,
+        text: &str,
+        known: Count,
+    ) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
+        let spellings = self.knowledge.letters.get(self.client).await?.spellings(text, first_words::MAX_LETTERS);
+        let Some(spellings) = spellings else { return Ok(Ok(None)) };
+        let &Self { wanted, groups, .. } = self;
+        let search = first_words::Search { wanted, groups, text, spellings, max_found: MAX_GATHERED + 1 };
+        if !search.is_possible() {
+            return Ok(Ok(None));
+        }
+        let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
+        let gathered = self.gathered(search.page(frequent_keys)?, None).await?;
+        Ok(gathered.map(|found| {
+            let (found, cards) = found?;
+            let cards = cards?;
+            let cards = match wanted.place {
+                None if cards < first_words::COUNTED => cards,
+                None => known.cards.max(cards).max(self.that_begin(text)),
+                Some(_) => known.cards,
+            };
+            // Never said to be exact: where few are picked of many that have the text, the next page would gather these.
+            Some((found, Count { cards, exact: false }))
+        }))
+    }
+
+    /// About how many cards begin with the text, by the histograms.
+    fn that_begin(&self, text: &str) -> i64 {
+        let share = self.groups.places.share_beginning(self.wanted.sort.column, text);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "an estimate")]
+        let cards = (share * self.groups.estimate(self.wanted.filter) as f64) as i64;
+        cards
     }
 
     /// A longer walk is not begun before the text is sought among what titles or SKUs begin with.
     fn walked_at_once(&self) -> u32 {
         if self.wanted.filter.q.as_deref().is_some_and(is_short) { STEPS / 2 } else { 2 * PROBE }
-    }
-
-    async fn statement_of_beginnings(&self, text: &str) -> Result<Option<Statement>, StoreError> {
-        let (wanted, groups, max_found) = (self.wanted, self.groups, MAX_GATHERED + 1);
-        let letters = self.knowledge.letters.get(self.client).await?;
-        if is_short(text) {
-            let Some(ranges) = letters.ranges(text) else { return Ok(None) };
-            return beginnings::page(wanted, groups, text, ranges, max_found).map(Some);
-        }
-        let Some(spellings) = letters.spellings(text, first_words::MAX_LETTERS) else { return Ok(None) };
-        if !first_words::is_possible(wanted, groups) {
-            return Ok(None);
-        }
-        let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
-        first_words::Search { wanted, groups, text, spellings, frequent_keys, max_found }.page().map(Some)
     }
 
     fn max_steps(&self) -> u32 {
