@@ -1,16 +1,15 @@
--- Searches for words that titles or SKUs begin with: in the list's order these cards lie together, and are read there,
--- once it is known that few cards have the text anywhere else (`beginnings.rs`). So the first three characters of a title
--- and those of an SKU have keys of their own, and the text elsewhere has another.
+-- Searches for words that titles or SKUs begin with. In the list's order these cards lie together and are read there,
+-- as soon as few cards are known to have the text anywhere else (`first_words.rs`). So the first three characters of a
+-- title and those of an SKU have keys of their own, and the same characters elsewhere have another.
 --
--- A minute for a million cards. Writers of cards wait for it; readers only for the change of names at its end. A host of
--- the version before finds its function but not its index any more, and reads all words instead: a search of rare words
--- takes it half a second until it is gone.
+-- A minute for a million cards. Writers of cards wait for it, readers only for the change of names at its end. A host
+-- of the version before finds its function, but not its index any more: until it is gone, its searches for rare words
+-- read all cards, half a second for a million.
 
--- The keys of a title and an SKU, each on a line of its own, behind a line's end each. Three characters are a key; the
--- first three of the title have a line's end before them, and those of the SKU two, and no such key without, unless they
--- stand elsewhere as well. Where one of both has several lines it is not known where the SKU begins: its beginning is
--- nothing special there. One and two characters behind a line's end are a key as well, which is what a search for so
--- few looks for.
+-- The keys of a title and an SKU, each behind a line's end. Three characters are a key; the first three of the title
+-- have a line's end before them, those of the SKU two, and they have no key without unless they stand elsewhere as well.
+-- Where title or SKU has several lines, the SKU's beginning is not known and nothing special. One and two characters
+-- behind a line's end are a key as well, which is what a search for so few looks for.
 CREATE FUNCTION public.card_word_keys(lines text) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 1000 AS $keys$
 DECLARE
