@@ -7,9 +7,9 @@
 -- read all cards, half a second for a million.
 
 -- The keys of a title and an SKU, each behind a line's end. Three characters are a key; the first three of the title
--- have a line's end before them, those of the SKU two, and they have no key without unless they stand elsewhere as well.
--- Where title or SKU has several lines, the SKU's beginning is not known and nothing special. One and two characters
--- behind a line's end are a key as well, which is what a search for so few looks for.
+-- have a line's end before them, those of the SKU two, and no key without unless they stand elsewhere as well. Where
+-- title or SKU has several lines, the SKU's beginning is not known and nothing special. One and two characters behind a
+-- line's end are a key as well, which is what a search for so few looks for.
 CREATE FUNCTION public.card_word_keys(lines text) RETURNS text[]
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 1000 AS $keys$
 DECLARE

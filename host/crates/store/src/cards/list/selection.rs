@@ -74,7 +74,7 @@ impl Reading<'_> {
     async fn met(&self, known: Count) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
         let (mut steps, mut is_begun) = (self.first_steps(known).await?, false);
         loop {
-            if !is_begun && steps.is_none_or(|steps| steps > self.walked_at_once()) {
+            if !is_begun && steps.is_none_or(|steps| steps > STEPS / 2) {
                 is_begun = true;
                 match self.beginnings(known).await? {
                     Ok(None) => {}
@@ -149,11 +149,6 @@ impl Reading<'_> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "an estimate")]
         let cards = (share * self.groups.estimate(self.wanted.filter) as f64) as i64;
         cards
-    }
-
-    /// A longer walk is not begun before the text is sought among what titles or SKUs begin with.
-    fn walked_at_once(&self) -> u32 {
-        if self.wanted.filter.q.as_deref().is_some_and(is_short) { STEPS / 2 } else { 2 * PROBE }
     }
 
     fn max_steps(&self) -> u32 {
