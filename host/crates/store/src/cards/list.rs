@@ -6,8 +6,8 @@
 //! find little; it is given up after a bounded number of steps. A *gathering* collects all that fits by the filter's
 //! own index and sorts it: quick where little fits. A walk to the end of the list is the last resort, a fraction of a
 //! second for a million cards. `selection` says when which. Searches of one or two characters match beginnings, which
-//! lie together in the orders of title and SKU: `beginnings` reads them there, and `first_words` does so for longer ones
-//! where many cards begin with them.
+//! lie together in the orders of title and SKU: `beginnings` reads them there, and `first_words` does so for longer
+//! ones where many cards begin with them.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::sync::OnceCell;

@@ -16,8 +16,8 @@ pub(super) enum Place {
 /// In some databases the only character that may be less than one in small letters.
 const DOT_ABOVE: char = '\u{307}';
 
-/// That rows `w` of the words have the keys of a search for `text`, which is not the same as having the text: apart from
-/// `frequent` ones, as long as there are others.
+/// That rows `w` of the words have the keys of a search for `text`, which is not the same as having the text: apart
+/// from `frequent` ones, as long as there are others.
 pub(super) fn has_keys(query: &mut Conditions, text: &str, place: Place, frequent: Vec<String>) -> String {
     // In the index's collation, or it is not used.
     let keys = "public.card_word_keys(w.words)";

@@ -138,7 +138,8 @@ impl Reading<'_> {
                 None => known.cards.max(cards).max(self.that_begin(text)),
                 Some(_) => known.cards,
             };
-            // Never said to be exact: where few are picked of many that have the text, the next page would gather these.
+            // Never said to be exact: where few are picked of many that have the text, the next page would gather
+            // these.
             Some((found, Count { cards, exact: false }))
         }))
     }
