@@ -174,7 +174,12 @@ mod tests {
         let files = files.map(|(name, bytes)| (name.to_owned(), bytes)).into_iter().collect();
         let bundle = Bundle::build("demo", "plugin.js", files).unwrap();
         let get = |path, accept| bundle.asset(&bundle.hash, path, accept).unwrap();
-        for (accept, coding) in [("br, gzip", Some(Coding::Brotli)), ("gzip", Some(Coding::Gzip)), ("zstd", None)] {
+        for (accept, coding) in [
+            ("zstd, br, gzip", Some(Coding::Brotli)),
+            ("gzip", Some(Coding::Gzip)),
+            ("zstd", Some(Coding::Zstd)),
+            ("identity", None),
+        ] {
             let asset = get("plugin.js", accept);
             assert_eq!((asset.coding, asset.varies), (coding, true), "{accept}");
             assert_eq!(asset.bytes.len() < 200, coding.is_some(), "{} bytes", asset.bytes.len());
