@@ -29,23 +29,24 @@ pub async fn give_back() {
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// A process that is asked for little takes less of the processor in that time.
 const SILENT_CPU: Duration = Duration::from_secs(1);
+/// Less work than this leaves nothing that is worth a look.
+const WORTHWHILE_CPU: Duration = Duration::from_millis(500);
 
-/// Gives back what a start or a peak has left in memory, each time that the process has fallen silent.
+/// Gives back what a start, a load or a peak has left in memory, whenever the process has fallen silent after it.
 pub async fn settle() {
-    let mut every = tokio::time::interval(LOOK_INTERVAL);
-    let (mut before, mut has_settled) = (Duration::ZERO, false);
+    let (mut before, mut settled) = (Duration::ZERO, Duration::ZERO);
     loop {
-        every.tick().await;
+        tokio::time::sleep(LOOK_INTERVAL).await;
         let used = cpu_time();
-        let is_silent = used.saturating_sub(before) < SILENT_CPU;
-        if is_silent && !has_settled {
+        if used.saturating_sub(before) < SILENT_CPU && used.saturating_sub(settled) >= WORTHWHILE_CPU {
             // SAFETY: it takes no pointer, and any thread may call it at any time.
             unsafe { libmimalloc_sys::mi_collect(true) };
             if let Err(error) = release_file_pages() {
                 tracing::debug!(%error, "pages of files stay in memory");
             }
+            settled = used;
         }
-        (before, has_settled) = (used, is_silent);
+        before = used;
     }
 }
 
