@@ -101,19 +101,18 @@ pub(crate) fn serve(
     answer(&AssetRequest { path, accept_encoding, if_none_match, navigation }, &embedded)
 }
 
-/// The forms that the build does not write, made when somebody asks for one; no more than there are files.
-static ZSTD_FORMS: Mutex<BTreeMap<String, Option<Bytes>>> = Mutex::new(BTreeMap::new());
-
 fn embedded(name: &str) -> Option<File> {
+    match name.strip_suffix(ZSTD_SUFFIX) {
+        Some(plain) => zstd_form(plain),
+        None => built(name),
+    }
+}
+
+/// A file as the build wrote it.
+fn built(name: &str) -> Option<File> {
     // Not part of the UI: it keeps the folder in the repository.
     if name.starts_with('.') {
         return None;
-    }
-    if let Some(plain) = name.strip_suffix(ZSTD_SUFFIX) {
-        let File { bytes, sha256 } = embedded(plain)?;
-        let mut forms = ZSTD_FORMS.lock();
-        let form = forms.entry(plain.to_owned()).or_insert_with(|| coding::file(Coding::Zstd, &bytes));
-        return form.clone().map(|bytes| File { bytes, sha256 });
     }
     let file = Dist::get(name)?;
     let bytes = match file.data {
@@ -121,6 +120,15 @@ fn embedded(name: &str) -> Option<File> {
         Cow::Owned(data) => Bytes::from(data),
     };
     Some(File { bytes, sha256: file.metadata.sha256_hash() })
+}
+
+/// The form that the build does not write, made when somebody asks for it, once a file.
+fn zstd_form(plain: &str) -> Option<File> {
+    static FORMS: Mutex<BTreeMap<String, Option<Bytes>>> = Mutex::new(BTreeMap::new());
+    let File { bytes, sha256 } = built(plain)?;
+    let mut forms = FORMS.lock();
+    let form = forms.entry(plain.to_owned()).or_insert_with(|| coding::file(Coding::Zstd, &bytes));
+    form.clone().map(|bytes| File { bytes, sha256 })
 }
 
 fn answer(request: &AssetRequest<'_>, files: &dyn Fn(&str) -> Option<File>) -> Response<Bytes> {

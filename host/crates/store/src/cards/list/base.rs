@@ -23,7 +23,7 @@ pub(super) const LIST: &str = "public.card_list_index";
 pub(super) const WORDS: &str = "public.card_words";
 pub(super) const TIMES: &str = "public.card_times";
 const NO_ID: &str = "NULL::uuid";
-const MIN_ID: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
+pub(super) const MIN_ID: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
 const MAX_ID: &str = "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid";
 /// Behind every title and SKU: longer than any, of the highest character.
 const LAST_TEXT: &str = "repeat(chr(1114111), 501)";

@@ -4,7 +4,7 @@
 
 use super::{
     PageQuery,
-    base::{Base, CARDS, LIST, WORDS},
+    base::{Base, CARDS, LIST, MIN_ID, WORDS},
     bounded::{PlanMode, Statement},
     conditions::{Conditions, has_text},
     groups::{GroupList, NUMBER_NOW},
@@ -28,7 +28,6 @@ const SAMPLED_GROUPS: usize = 16;
 const MAX_DELETED_GROUPS: usize = 200;
 /// Below this many cards that begin with the text, they are counted: 0.1 µs each.
 pub(super) const COUNTED: i64 = 2_500;
-const NO_ID: &str = "'00000000-0000-0000-0000-000000000000'::uuid";
 
 /// What is asked for.
 pub(super) struct Search<'a> {
@@ -155,7 +154,7 @@ impl Search<'_> {
         let (near, far) = if descending { ("behind", "first") } else { ("first", "behind") };
         let Some(place) = self.wanted.place else {
             return format!(
-                "to_read AS MATERIALIZED (SELECT r.{near} AS begins, {NO_ID} AS after, r.{far} AS last FROM ranges r)"
+                "to_read AS MATERIALIZED (SELECT r.{near} AS begins, {MIN_ID} AS after, r.{far} AS last FROM ranges r)"
             );
         };
         let value = format!(r#"${}::text COLLATE "C""#, query.bind(place.value.clone()));
@@ -167,7 +166,7 @@ impl Search<'_> {
         };
         format!(
             "to_read AS MATERIALIZED (SELECT CASE WHEN {is_within} THEN {value} ELSE r.{near} END AS begins, \
-             CASE WHEN {is_within} THEN ${id} ELSE {NO_ID} END AS after, r.{far} AS last FROM ranges r WHERE NOT {is_over})"
+             CASE WHEN {is_within} THEN ${id} ELSE {MIN_ID} END AS after, r.{far} AS last FROM ranges r WHERE NOT {is_over})"
         )
     }
 
