@@ -29,22 +29,23 @@ pub async fn give_back() {
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// A process that is asked for little takes less of the processor in that time.
 const SILENT_CPU: Duration = Duration::from_secs(1);
-/// Less work than this leaves nothing that is worth a look.
+/// After a start, less work than this leaves nothing that is worth a look.
 const WORTHWHILE_CPU: Duration = Duration::from_millis(500);
 
 /// Gives back what a start, a load or a peak has left in memory, whenever the process has fallen silent after it.
 pub async fn settle() {
-    let (mut before, mut settled) = (Duration::ZERO, Duration::ZERO);
+    let (mut before, mut settled) = (Duration::ZERO, None);
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let used = cpu_time();
-        if used.saturating_sub(before) < SILENT_CPU && used.saturating_sub(settled) >= WORTHWHILE_CPU {
+        let has_worked = settled.is_none_or(|settled| used.saturating_sub(settled) >= WORTHWHILE_CPU);
+        if has_worked && used.saturating_sub(before) < SILENT_CPU {
             // SAFETY: it takes no pointer, and any thread may call it at any time.
             unsafe { libmimalloc_sys::mi_collect(true) };
             if let Err(error) = release_file_pages() {
                 tracing::debug!(%error, "pages of files stay in memory");
             }
-            settled = used;
+            settled = Some(used);
         }
         before = used;
     }
