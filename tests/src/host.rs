@@ -322,7 +322,8 @@ impl Host {
         self.folder
     }
 
-    async fn end(&mut self) {
+    /// Ends it as an operator does; [`Host::again`] starts it again.
+    pub async fn end(&mut self) {
         self.program.signal(Signal::TERM);
         assert!(self.program.ended().await.success(), "the host did not end in order:\n{}", self.log());
     }

@@ -25,6 +25,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     Log::start(&job.observe)?;
     let runtime = crate::cli::runtime()?;
     let mut output = std::io::stdout().lock();
-    let answer = |answer: Vec<u8>| output.write_all(&answer).and_then(|()| output.flush());
-    runtime.block_on(job.run(answer)).context("answering the supervisor")
+    let tell = |news: Vec<u8>| output.write_all(&news).and_then(|()| output.flush());
+    runtime.block_on(job.run(tell)).context("telling the supervisor what came of it")
 }

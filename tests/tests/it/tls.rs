@@ -8,7 +8,8 @@ use std::{
 };
 
 use cardinal_tests::{
-    Client, Host, HostSettings, OWNER, OWNER_PASSWORD, Upstream, cardinal_on, eventually, repository, unique,
+    Client, Host, HostSettings, Network, OWNER, OWNER_PASSWORD, Relay, Upstream, cardinal_on, eventually, repository,
+    unique,
 };
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
@@ -103,6 +104,34 @@ async fn everything_is_served_with_the_certificate_and_nothing_secret_in_clear()
     for path in ["/", "/api", "/shop/a", "/v1/admin/master-cards", "/metrics"] {
         assert_eq!(clear.call(Method::GET, path).send().await.status, 400, "{path}");
     }
+}
+
+/// Where no worker runs yet, since the database does not answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_starting_says_so_with_the_certificate() {
+    let (files, authority) = (Files::new("other"), known("other", "crt"));
+    let there = Host::settings().start().await;
+    let relay = Relay::before(&there).await;
+    relay.set(Network::Frozen);
+    let settings = there.beside().set("DATABASE_URL", relay.url(&there));
+    let tls = |kind| files.path(kind).to_str().unwrap().to_owned();
+    let mut host = settings.set("TLS_CERT", tls("crt")).set("TLS_KEY", tls("key")).launch();
+    let address = host.until_listening().await;
+    let url = |path: &str| format!("https://{address}{path}");
+    let (status, version, _) = curl(&authority, &[&url("/healthz")]).unwrap();
+    assert_eq!((status, &*version), (200, "1.1"));
+    let body = files.folder.path().join("body");
+    fs::write(&body, vec![b' '; 4 << 20]).unwrap();
+    let posted = format!("@{}", body.display());
+    let large = ["--data-binary", &posted, &url("/v1/admin/master-cards")];
+    for arguments in [&[&*url("/readyz")][..], &["--http2", &url("/admin/")], &large] {
+        let (status, _, body) = curl(&authority, arguments).unwrap();
+        assert_eq!((status, &body["code"]), (503, &json!("starting")), "{arguments:?}");
+    }
+    assert_eq!(Client::new(address).get("/healthz").await.status, 200, "balancers ask in clear, too");
+    relay.set(Network::Whole);
+    host.until_ready().await;
+    assert_eq!(curl(&authority, &[&url("/readyz")]).unwrap().0, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

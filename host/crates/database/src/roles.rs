@@ -1,6 +1,7 @@
 //! The roles of one database: their names and passwords. `sql/README.md` says why each right is there or missing.
 
 use anyhow::Context as _;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rand::TryRng as _;
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use cardinal_base::{config::Secret, hex::hex, seal::SealingKey};
 
 const SECRET_BYTES: usize = 32;
+const SALT_BYTES: usize = 16;
 
 /// Role names of one database: `cardinal_<8 hex digits of its name's hash>_...`. Roles belong to the whole cluster, so
 /// that without the digits two databases side by side would share them.
@@ -118,13 +120,7 @@ impl RolePasswords {
     }
 
     pub fn for_role(&self, role: &str) -> Secret {
-        // HMAC takes a key of any length; the error type says otherwise.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.secret.expose().as_bytes()) else {
-            return Secret::new(String::new());
-        };
-        mac.update(b"cardinal-role-v1:");
-        mac.update(role.as_bytes());
-        Secret::new(hex(&mac.finalize().into_bytes()))
+        Secret::new(hex(&mac(self.secret.expose().as_bytes(), &[b"cardinal-role-v1:", role.as_bytes()])))
     }
 
     /// The key of the secrets that plugins' settings hold: the same for all hosts of the database.
@@ -136,6 +132,34 @@ impl RolePasswords {
     pub fn verifier(&self, role: &str) -> String {
         postgres_protocol::password::scram_sha_256(self.for_role(role).expose().as_bytes())
     }
+
+    /// The same for a plugin's role, with one iteration instead of 4,096. Those keep a guess at a weak password slow, and
+    /// nobody guesses these 256 bits; but every start of a host computes them, for each plugin here and at its login.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn plugin_verifier(&self, role: &str) -> anyhow::Result<String> {
+        let mut salt = [0; SALT_BYTES];
+        rand::rngs::SysRng.try_fill_bytes(&mut salt).context("getting random numbers")?;
+        Ok(verifier_of_one_iteration(self.for_role(role).expose(), &salt))
+    }
+}
+
+/// As RFC 5802 has it and PostgreSQL writes it. The password is ASCII, which SASLprep leaves as it is.
+fn verifier_of_one_iteration(password: &str, salt: &[u8]) -> String {
+    let salted = mac(password.as_bytes(), &[salt, &1_u32.to_be_bytes()]);
+    let stored_key = Sha256::digest(mac(&salted, &[b"Client Key"]));
+    let server_key = mac(&salted, &[b"Server Key"]);
+    let [salt, stored_key, server_key] =
+        [salt, &stored_key[..], &server_key[..]].map(|bytes| BASE64_STANDARD.encode(bytes));
+    format!("SCRAM-SHA-256$1:{salt}${stored_key}:{server_key}")
+}
+
+fn mac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+    // HMAC takes a key of any length; the error type says otherwise.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
 }
 
 /// 256 random bits in hex.
@@ -169,6 +193,15 @@ mod tests {
         for role in [one.core(), one.provision(), "postgres".to_owned(), "cardinal_superuser".to_owned()] {
             assert_eq!(plugin_from_role(&role), None, "{role}");
         }
+    }
+
+    #[test]
+    fn a_verifier_of_one_iteration_is_what_others_make_of_password_and_salt() {
+        // Python: hashlib.pbkdf2_hmac("sha256", b"pencil", bytes(range(16)), 1), and hmac over both names of keys
+        let expected = "SCRAM-SHA-256$1:AAECAwQFBgcICQoLDA0ODw==$ulPBEMD7pdxjBcsUkN1eHH+6PaNEw+VlbDgOlKfXVz0=:\
+            FLxfly9TUma+46jkj8QyTfQMWRqeNyK1YOt6NKVPr/I=";
+        let salt: Vec<u8> = (0..16).collect();
+        assert_eq!(verifier_of_one_iteration("pencil", &salt), expected);
     }
 
     #[test]

@@ -4,9 +4,9 @@
 
 use std::io;
 
-use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 pub mod package;
 
@@ -24,7 +24,9 @@ use cardinal_schema::plugin_schema::{LockLimits, SCHEMA_TIMEOUT, Sessions, Step,
 use package::Package;
 
 /// Steps that one process makes side by side: each pair of sessions serves one after another.
-const MAX_RUNNING_STEPS: usize = 2;
+const STEPS_AT_A_TIME: usize = 2;
+/// The same where some hang. Each holds two connections of the provisioner's login, which may have 40.
+pub(crate) const MAX_RUNNING_STEPS: usize = 16;
 
 /// What is to be done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -36,12 +38,12 @@ pub enum Task {
     Purge { plugin: String },
 }
 
-/// The answer to one of the requests: a line of its own, as soon as it is there.
+/// What is told of one of the requests, `at` which place: each in a line of its own, as soon as it is so.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct StepAnswer {
-    /// Which of the requests.
-    pub at: usize,
-    pub result: Result<PluginDatabase, ProvisionFault>,
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StepNews {
+    Begun { at: usize },
+    Ended { at: usize, result: Result<PluginDatabase, ProvisionFault> },
 }
 
 /// All that a schema step gets from the supervisor.
@@ -58,37 +60,38 @@ pub struct Job {
 }
 
 impl Job {
-    /// Does the task, and gives each answer for the supervisor to `answer`.
+    /// Does the task, and has `tell` tell the supervisor what comes of it.
     ///
     /// # Errors
-    /// An answer can't be written.
-    pub async fn run(&self, mut answer: impl FnMut(Vec<u8>) -> io::Result<()>) -> io::Result<()> {
+    /// The supervisor cannot be told.
+    pub async fn run(&self, mut tell: impl FnMut(Vec<u8>) -> io::Result<()>) -> io::Result<()> {
         match &self.task {
-            Task::Provision(requests) => self.provision_all(requests, answer).await,
-            Task::Purge { plugin } => answer(serde_json::to_vec(&self.purge(plugin).await)?),
+            Task::Provision(requests) => self.provision_all(requests, tell).await,
+            Task::Purge { plugin } => tell(serde_json::to_vec(&self.purge(plugin).await)?),
         }
     }
 
     async fn provision_all(
         &self,
         requests: &[ProvisionRequest],
-        mut answer: impl FnMut(Vec<u8>) -> io::Result<()>,
+        mut tell: impl FnMut(Vec<u8>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (turns, idle) = (Turns::new(MAX_RUNNING_STEPS), Mutex::default());
-        let (turns, idle) = (&turns, &idle);
-        let steps = requests.iter().enumerate().map(|(at, request)| async move {
-            let _turn = turns.take().await;
-            let result = self.provision(request, idle).await;
-            turns.note_end();
-            StepAnswer { at, result }
-        });
-        let mut steps: FuturesUnordered<_> = steps.collect();
-        while let Some(provisioned) = steps.next().await {
-            let mut line = serde_json::to_vec(&provisioned)?;
+        let (turns, idle) = (Turns::new(STEPS_AT_A_TIME), Mutex::default());
+        // Those that hang keep theirs.
+        let places = Semaphore::new(MAX_RUNNING_STEPS);
+        let tell = parking_lot::Mutex::new(|news: &StepNews| {
+            let mut line = serde_json::to_vec(news)?;
             line.push(b'\n');
-            answer(line)?;
-        }
-        Ok(())
+            tell(line)
+        });
+        let steps = requests.iter().enumerate().map(async |(at, request)| {
+            let (_turn, _place) = (turns.take().await, places.acquire().await);
+            (tell.lock())(&StepNews::Begun { at })?;
+            let result = self.provision(request, &idle).await;
+            turns.note_end();
+            (tell.lock())(&StepNews::Ended { at, result })
+        });
+        try_join_all(steps).await.map(drop)
     }
 
     /// Finds the package that was asked for and makes the step.

@@ -9,25 +9,23 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures_util::future::join_all;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{error::Elapsed, timeout};
 
 use crate::launch::Launcher;
-use crate::provision::{Job, StepAnswer, Task};
+use crate::provision::{Job, MAX_RUNNING_STEPS, StepNews, Task};
 use crate::turns::Turns;
 use cardinal_control::link::{PluginDatabase, ProvisionFault, ProvisionRequest, PurgeReport};
 use cardinal_schema::plugin_schema::close;
 
 /// Processes side by side; what comes meanwhile waits for its turn, and goes together with what else waits.
 const MAX_PROCESSES: usize = 2;
-/// Steps of one process.
-const MAX_TOGETHER: usize = MAX_RUNNING_STEPS;
-/// Steps side by side when some hang. Each holds two connections of the provisioner's login, which may have 40.
-const MAX_RUNNING_STEPS: usize = 16;
-/// Longer than the limits within the step itself, which give better reasons.
+/// Steps of one process, which has its sessions plan once for all of them.
+const MAX_TOGETHER: usize = 128;
+/// How long a process may have nothing to tell. Longer than the limits within a step, which give better reasons.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Between attempts to close a schema role, from the first to the longest.
 const CLOSE_RETRY: Duration = Duration::from_secs(1);
@@ -138,48 +136,54 @@ impl Provisioner {
         self.waiting.lock()
     }
 
-    /// Has one process make the steps. Those without an answer when it has ended are made again, each alone: what ended
-    /// it may be another one's fault.
-    async fn make(&self, together: Vec<Waiting>) {
-        let are_several = together.len() > 1;
-        let mut unanswered = self.make_together(together).await;
-        if are_several {
-            let alone = unanswered.drain(..).map(|waiting| self.make_together(vec![waiting]));
-            unanswered = join_all(alone).await.into_iter().flatten().collect();
+    /// Has one process make the steps. When it ends before it has made them all, one of those under way may be why: each
+    /// of them is made again alone, and the others together.
+    async fn make(&self, mut together: Vec<Waiting>) {
+        let mut alone = Vec::new();
+        while together.len() > 1 {
+            let count = together.len();
+            let Unmade { begun, waiting } = self.make_together(together).await;
+            alone.extend(begun);
+            together = waiting;
+            if together.len() == count {
+                break; // for what it is worth: the next process would come as far
+            }
         }
-        unanswered.into_iter().for_each(|waiting| waiting.answer(Err(not_made())));
+        alone.extend(together);
+        let alone = alone.into_iter().map(async |waiting| {
+            let Unmade { begun, waiting } = self.make_together(vec![waiting]).await;
+            begun.into_iter().chain(waiting).for_each(|waiting| waiting.answer(Err(not_made())));
+        });
+        join_all(alone).await;
     }
 
-    /// Gives those that got no answer.
-    async fn make_together(&self, together: Vec<Waiting>) -> Vec<Waiting> {
-        let count = u32::try_from(together.len()).unwrap_or(u32::MAX);
-        let Ok(mut permits) = self.step_permits.acquire_many(count).await else { return together };
+    async fn make_together(&self, together: Vec<Waiting>) -> Unmade {
+        let places = u32::try_from(together.len().min(MAX_RUNNING_STEPS)).unwrap_or(u32::MAX);
+        let Ok(mut permits) = self.step_permits.acquire_many(places).await else {
+            return Unmade { begun: Vec::new(), waiting: together };
+        };
         let task = Task::Provision(together.iter().map(|waiting| waiting.request.clone()).collect());
-        let mut waiting: BTreeMap<usize, Waiting> = together.into_iter().enumerate().collect();
-        let made = timeout(TIMEOUT, async {
-            if waiting.is_empty() {
-                return Ok(());
-            }
+        let mut steps = Steps::new(together);
+        let ended = async {
             let (_child, output) = self.start(task).await?;
             let mut lines = BufReader::new(output).lines();
-            while let Some(line) = lines.next_line().await.context("reading the answer of a schema step")? {
-                let StepAnswer { at, result } =
-                    serde_json::from_str(&line).context("reading the answer of a schema step")?;
-                if let Some(waiting) = waiting.remove(&at) {
-                    waiting.answer(result);
+            while let Some(line) = next_line(&mut lines).await? {
+                let news = serde_json::from_str(&line).context("reading what a schema step tells")?;
+                if steps.hear(news) {
                     self.processes.note_end();
-                    drop(permits.split(1)); // one that hangs does not keep the places of the others
+                    // One that hangs does not keep the places of the others.
+                    drop(permits.split(permits.num_permits().saturating_sub(steps.unmade())));
                 }
             }
-            anyhow::ensure!(waiting.is_empty(), "a schema step gave no answer");
+            anyhow::ensure!(steps.are_made(), "a schema step gave no answer");
             Ok(())
-        });
-        match made.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(error = format!("{error:#}"), "a schema step failed"),
-            Err(_) => std::mem::take(&mut waiting).into_values().for_each(|waiting| waiting.answer(Err(too_long()))),
+        };
+        match ended.await {
+            Ok(()) => {}
+            Err(error) if error.is::<Elapsed>() => steps.give_up(),
+            Err(error) => tracing::error!(error = format!("{error:#}"), "a schema step failed"),
         }
-        waiting.into_values().collect()
+        steps.into_unmade()
     }
 
     /// Closes the schema role of a step that did not end in order: its process may have died before it did so. Goes on
@@ -244,6 +248,62 @@ impl Waiting {
     fn answer(self, outcome: Outcome) {
         let _ = self.outcome.send(outcome); // it has no receiver any more when the worker has ended
     }
+}
+
+/// The steps of a process, by their place in its task.
+struct Steps {
+    waiting: BTreeMap<usize, Waiting>,
+    begun: BTreeMap<usize, Waiting>,
+}
+
+/// What is left of them when the process has ended.
+struct Unmade {
+    begun: Vec<Waiting>,
+    waiting: Vec<Waiting>,
+}
+
+impl Steps {
+    fn new(together: Vec<Waiting>) -> Self {
+        Self { waiting: together.into_iter().enumerate().collect(), begun: BTreeMap::new() }
+    }
+
+    /// Whether a step has ended by it.
+    fn hear(&mut self, news: StepNews) -> bool {
+        match news {
+            StepNews::Begun { at } => {
+                self.begun.extend(self.waiting.remove(&at).map(|waiting| (at, waiting)));
+                false
+            }
+            StepNews::Ended { at, result } => match self.begun.remove(&at) {
+                Some(waiting) => {
+                    waiting.answer(result);
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    fn unmade(&self) -> usize {
+        self.begun.len() + self.waiting.len()
+    }
+
+    fn are_made(&self) -> bool {
+        self.unmade() == 0
+    }
+
+    /// Answers those that have begun; the others are still to be made.
+    fn give_up(&mut self) {
+        std::mem::take(&mut self.begun).into_values().for_each(|waiting| waiting.answer(Err(too_long())));
+    }
+
+    fn into_unmade(self) -> Unmade {
+        Unmade { begun: self.begun.into_values().collect(), waiting: self.waiting.into_values().collect() }
+    }
+}
+
+async fn next_line(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<Option<String>> {
+    timeout(TIMEOUT, lines.next_line()).await?.context("reading what a schema step tells")
 }
 
 fn not_made() -> ProvisionFault {

@@ -10,6 +10,7 @@ mod lists;
 mod measure;
 mod memory;
 mod report;
+mod starts;
 mod subjects;
 mod transfer;
 mod usage;
@@ -47,6 +48,9 @@ fn main() {
         }
         if options.only.as_deref() == Some(lists::NAME) {
             return lists::measure(&options).await;
+        }
+        if options.only.as_deref() == Some(starts::NAME) {
+            return starts::measure(options.json.as_deref()).await;
         }
         if options.wants_guard() {
             let measured = guard::measure(&options).await;

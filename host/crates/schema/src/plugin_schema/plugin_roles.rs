@@ -16,7 +16,7 @@ const ROLES_WAIT: Duration = Duration::from_secs(1);
 
 impl Step<'_> {
     pub(super) async fn make_roles(&self, session: &mut Client, login: bool) -> Result<(), StepError> {
-        let places = self.places(login, self.connection_limit(session).await?);
+        let places = self.places(login, self.connection_limit(session).await?)?;
         let statements = sql::fill(PLUGIN_SQL, &places).context("sql/plugin.sql")?;
         let mut tries = 1;
         loop {
@@ -87,12 +87,11 @@ impl Step<'_> {
         )))
     }
 
-    fn places(&self, login: bool, connections: i64) -> Vec<(&'static str, String)> {
+    fn places(&self, login: bool, connections: i64) -> anyhow::Result<Vec<(&'static str, String)>> {
         let (schema_role, runtime_role) =
             (self.names.plugin_schema(self.plugin), self.names.plugin_runtime(self.plugin));
-        // To make one takes milliseconds, and a role without a login needs none.
-        let schema_password = if login { self.passwords.verifier(&schema_role) } else { String::new() };
-        vec![
+        let schema_password = if login { self.passwords.plugin_verifier(&schema_role)? } else { String::new() };
+        Ok(vec![
             ("plugin_name", self.plugin_literal()),
             ("schema", sql::identifier(&self.schema())),
             ("connections", connections.to_string()),
@@ -100,8 +99,8 @@ impl Step<'_> {
             ("schema_usage", change_right(&self.schema(), &schema_role, "USAGE", true)),
             ("schema_create", self.schema_create(login)),
             ("schema_password", sql::literal(&schema_password)),
-            ("runtime_password", sql::literal(&self.passwords.verifier(&runtime_role))),
-        ]
+            ("runtime_password", sql::literal(&self.passwords.plugin_verifier(&runtime_role)?)),
+        ])
     }
 
     /// Whether the schema role may make anything: in its step alone.
