@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 /// By this name it is asked for; the baseline is the host without plugins.
 pub(crate) const NAME: &str = "starts";
-const COUNTS: [usize; 3] = [0, 3, 100];
-/// Of each count of plugins; the quickest counts, since anything else that runs only makes a start slower.
+const MANY: usize = 100;
+/// With the same plugins; the quickest counts, since anything else that runs only makes a start slower.
 const STARTS: usize = 3;
 /// After so long a silent process has given back what its start left.
 const IDLE: Duration = Duration::from_secs(40);
@@ -24,9 +24,9 @@ const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS notes (
 );
 CREATE INDEX IF NOT EXISTS notes_card ON notes (card);";
 
-/// Of one number of plugins.
+/// With the same plugins.
 struct Measured {
-    plugins: usize,
+    plugins: &'static str,
     /// The start that runs each schema.sql.
     first: Start,
     /// The quickest of those that follow.
@@ -42,12 +42,14 @@ struct Start {
     processor: BTreeMap<&'static str, f64>,
 }
 
-/// Measures starts with none, three and a hundred plugins, and prints them; as JSON into `file`, too.
+/// Measures starts with more and more plugins, and prints them; as JSON into `file`, too.
 pub(crate) async fn measure(file: Option<&Path>) {
-    let mut measured = Vec::new();
-    for plugins in COUNTS {
-        measured.push(starts(plugins).await);
-    }
+    let measured = [
+        starts("none", 0, PluginsFolder::default()).await,
+        starts("the bundled ones", 3, PluginsFolder::bundled()).await,
+        starts("100 without a table", MANY, many("")).await,
+        starts("100 with a table", MANY, many(SCHEMA)).await,
+    ];
     print(&measured);
     if let Some(file) = file {
         let json: Value = measured.iter().map(as_json).collect();
@@ -55,26 +57,29 @@ pub(crate) async fn measure(file: Option<&Path>) {
     }
 }
 
-async fn starts(plugins: usize) -> Measured {
-    let mut folder = PluginsFolder::default();
-    for n in 0..plugins {
+/// Copies of one plugin.
+fn many(schema: &str) -> PluginsFolder {
+    (0..MANY).fold(PluginsFolder::default(), |folder, n| {
         let name = format!("q{n:04}"); // as long as the name that was built
-        let package = Package::fixture("quick").renamed(&name).schema(SCHEMA).manifest(|manifest| {
+        let package = Package::fixture("quick").renamed(&name).schema(schema).manifest(|manifest| {
             manifest["backend"]["apiPrefix"] = name.as_str().into();
             manifest["provides_kinds"] = json!([name]);
             manifest["mcp"]["tools"][0]["name"] = format!("plugin_{name}_hello").into();
         });
-        folder = folder.with(&name, &package);
-    }
+        folder.with(&name, &package)
+    })
+}
+
+async fn starts(plugins: &'static str, count: usize, folder: PluginsFolder) -> Measured {
     let begun = Instant::now();
     let mut host = Host::settings().plugins(folder).start().await;
-    let first = started(&host, plugins, begun).await;
+    let first = started(&host, count, begun).await;
     let mut again: Option<Start> = None;
     for _ in 0..STARTS {
         host.end().await;
         let begun = Instant::now();
         host = host.again(|settings| settings).await;
-        let start = started(&host, plugins, begun).await;
+        let start = started(&host, count, begun).await;
         again = again.into_iter().chain([start]).min_by_key(|start| start.took);
     }
     tokio::time::sleep(IDLE).await;
@@ -124,7 +129,7 @@ fn resident(pid: i32) -> u64 {
 
 fn print(measured: &[Measured]) {
     println!("| plugins | first start | later | against none | processor, later | idle worker | supervisor |");
-    println!("|--:|--:|--:|--:|---|--:|--:|");
+    println!("|---|--:|--:|--:|---|--:|--:|");
     let none = measured[0].again.took.as_secs_f64();
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     for Measured { plugins, first, again, worker, supervisor } in measured {
