@@ -4,13 +4,21 @@
 //! that falls silent after a peak would keep all of it. It is built without huge pages (`no_thp`): a few small blocks
 //! in each of five took 10 MiB.
 
-use std::{fs, io, ops::Range, time::Duration};
+use std::{
+    ffi::c_long,
+    fs, io,
+    ops::Range,
+    thread,
+    time::Duration,
+};
 
+use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t};
 use parking_lot::Mutex;
 use rustix::{
     mm::{Advice, madvise},
     time::{ClockId, clock_gettime},
 };
+use tokio::task::JoinSet;
 
 /// How often freed memory is given back. One look costs microseconds when there is none.
 pub const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(2);
@@ -21,8 +29,34 @@ pub async fn give_back() {
     loop {
         every.tick().await;
         // SAFETY: it takes no pointer, and any thread may call it at any time.
-        unsafe { libmimalloc_sys::mi_collect(false) };
+        unsafe { mi_collect(false) };
     }
+}
+
+/// The number of mimalloc's option how long freed memory is kept, in milliseconds.
+const PURGE_DELAY: mi_option_t = 15;
+const PURGE_DELAY_MS: c_long = 1_000;
+
+/// While it lives, freed memory goes back at once. A start reads and packs whole plugins: what it frees would be used again
+/// meanwhile for some small thing that stays, and remain in memory with it.
+pub struct AtOnce(());
+
+impl AtOnce {
+    pub fn begin() -> Self {
+        set_purge_delay(0);
+        Self(())
+    }
+}
+
+impl Drop for AtOnce {
+    fn drop(&mut self) {
+        set_purge_delay(PURGE_DELAY_MS);
+    }
+}
+
+fn set_purge_delay(milliseconds: c_long) {
+    // SAFETY: it takes no pointer, and any thread may call it at any time.
+    unsafe { mi_option_set(PURGE_DELAY, milliseconds) }
 }
 
 /// How often is looked whether the process has fallen silent.
@@ -32,16 +66,21 @@ const SILENT_CPU: Duration = Duration::from_secs(1);
 /// After a start, less work than this leaves nothing that is worth a look.
 const WORTHWHILE_CPU: Duration = Duration::from_millis(500);
 
-/// Gives back what a start, a load or a peak has left in memory, whenever the process has fallen silent after it.
-pub async fn settle() {
+/// How long a thread that has given back its memory keeps from taking the turn of the next one.
+const TURN: Duration = Duration::from_millis(5);
+
+/// Gives back what a start, a load or a peak has left in memory, whenever the process has fallen silent after it. What
+/// was freed for good stays with the thread that freed it: so many threads for blocking work, which read the plugins and
+/// pack their files, wait as a rule.
+pub async fn settle(blocking_threads: usize) {
     let (mut before, mut settled) = (Duration::ZERO, None);
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let used = cpu_time();
         let has_worked = settled.is_none_or(|settled| used.saturating_sub(settled) >= WORTHWHILE_CPU);
         if has_worked && used.saturating_sub(before) < SILENT_CPU {
-            // SAFETY: it takes no pointer, and any thread may call it at any time.
-            unsafe { libmimalloc_sys::mi_collect(true) };
+            collect();
+            collect_each(blocking_threads).await;
             if let Err(error) = release_file_pages() {
                 tracing::debug!(%error, "pages of files stay in memory");
             }
@@ -49,6 +88,24 @@ pub async fn settle() {
         }
         before = used;
     }
+}
+
+/// Has threads for blocking work give back what they have freed, one after the other as they wait.
+async fn collect_each(blocking_threads: usize) {
+    let mut turns = JoinSet::new();
+    for _ in 0..blocking_threads {
+        turns.spawn_blocking(|| {
+            collect();
+            thread::sleep(TURN);
+        });
+    }
+    while turns.join_next().await.is_some() {}
+}
+
+/// Gives back what this thread has freed, and what threads have left that have ended.
+fn collect() {
+    // SAFETY: it takes no pointer, and any thread may call it at any time.
+    unsafe { mi_collect(true) };
 }
 
 /// What all threads have taken of the processor.
@@ -142,6 +199,17 @@ mod tests {
         let own = smaps.lines().position(is_own_code).unwrap();
         let rss = smaps.lines().skip(own).find_map(|line| line.strip_prefix("Rss:")).unwrap();
         rss.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    fn the_option_is_the_one_that_is_meant() {
+        // SAFETY: as for `mi_option_set`.
+        let delay = || unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) };
+        assert_eq!(delay(), PURGE_DELAY_MS, "what mimalloc begins with");
+        let at_once = AtOnce::begin();
+        assert_eq!(delay(), 0);
+        drop(at_once);
+        assert_eq!(delay(), PURGE_DELAY_MS);
     }
 
     #[test]

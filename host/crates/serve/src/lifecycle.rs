@@ -27,7 +27,7 @@ use crate::{
     server,
     tls::Tls,
 };
-use cardinal_base::{clock::Clock, config::Http};
+use cardinal_base::{clock::Clock, config::Http, memory::AtOnce};
 use cardinal_control::{
     crash::{current, descriptors, vital::LowNumbers},
     link::{ListenerUse, SupervisorLink, WorkerStart},
@@ -89,6 +89,7 @@ async fn serve(
     log: Log,
     prober: Prober,
 ) -> anyhow::Result<()> {
+    let at_once = AtOnce::begin();
     // A service manager may signal every process at once; when to end is the supervisor's word alone. Taking the
     // signals and never looking at them is what keeps the process deaf to them.
     let _deaf_to_terminate = signal(SignalKind::terminate())?;
@@ -108,7 +109,7 @@ async fn serve(
     app.proxy.warn_of_shared_origin();
     let traces = TraceExport::start(&app)?;
     let mut tasks = tasks::spawn_all(&app, &link, &stop);
-    tasks.spawn(prepare(Arc::clone(&app), link.clone()));
+    tasks.spawn(prepare(Arc::clone(&app), link.clone(), at_once));
 
     link.drained().await;
     drain(&app, serving, traces, &stop, grace).await;
@@ -172,8 +173,8 @@ fn listeners(sockets: Sockets, uses: &[ListenerUse], tls: Option<&Arc<Tls>>) -> 
     Ok(ready)
 }
 
-/// What must be done before the host is ready: the first user, the plugins.
-async fn prepare(app: Arc<App>, link: SupervisorLink) {
+/// What must be done before the host is ready: the first user, the plugins. Until then freed memory goes back at once.
+async fn prepare(app: Arc<App>, link: SupervisorLink, at_once: AtOnce) {
     while let Err(error) = app.bootstrap().await {
         // The outage itself is logged by the pools.
         match error.downcast_ref::<ApiError>() {
@@ -187,6 +188,7 @@ async fn prepare(app: Arc<App>, link: SupervisorLink) {
         log_failure!(error, "failed to read the stored proxy routes");
     }
     app.plugins.scan().await;
+    drop(at_once);
     app.ready.store(true, Ordering::Release);
     app.jobs.spawn_keeping(); // a job may need a plugin's tool
     let (snapshot, plugins) = (app.plugins.snapshot(), &app.config.plugins);

@@ -140,7 +140,7 @@ impl Supervisor {
     async fn serve(mut self, mut stop: StopSignals) -> Option<PrivatePostgres> {
         let mut backoff = Backoff::default();
         tokio::spawn(memory::give_back());
-        tokio::spawn(memory::settle());
+        tokio::spawn(memory::settle(1));
         tokio::spawn(orphans::reap());
         loop {
             let started = Instant::now();

@@ -18,6 +18,8 @@ use cardinal_observe::{
 };
 use cardinal_plugin_host::news;
 
+/// About how many threads for blocking work what comes every few seconds keeps waiting.
+const IDLE_THREADS: usize = 4;
 /// How often the supervisor hears that tasks run.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the last use of keys is recorded; the contract allows a minute.
@@ -41,7 +43,7 @@ pub(super) fn spawn_all(app: &Arc<App>, link: &SupervisorLink, stop: &Cancellati
     let mut tasks = JoinSet::new();
     tasks.spawn(say_alive(link.clone()));
     tasks.spawn(memory::give_back());
-    tasks.spawn(memory::settle());
+    tasks.spawn(memory::settle(IDLE_THREADS));
     tasks.spawn(close_swollen(Arc::clone(app)));
     tasks.spawn(flush_uses(Arc::clone(app)));
     tasks.spawn(learn_places(Arc::clone(app)));
