@@ -4,13 +4,7 @@
 //! that falls silent after a peak would keep all of it. It is built without huge pages (`no_thp`): a few small blocks
 //! in each of five took 10 MiB.
 
-use std::{
-    ffi::c_long,
-    fs, io,
-    ops::Range,
-    thread,
-    time::Duration,
-};
+use std::{ffi::c_long, fs, io, ops::Range, thread, time::Duration};
 
 use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t};
 use parking_lot::Mutex;
@@ -37,8 +31,8 @@ pub async fn give_back() {
 const PURGE_DELAY: mi_option_t = 15;
 const PURGE_DELAY_MS: c_long = 1_000;
 
-/// While it lives, freed memory goes back at once. A start reads and packs whole plugins: what it frees would be used again
-/// meanwhile for some small thing that stays, and remain in memory with it.
+/// While it lives, freed memory goes back at once. A start reads and packs whole plugins: what it frees would be used
+/// again meanwhile for some small thing that stays, and remain in memory with it.
 pub struct AtOnce(());
 
 impl AtOnce {
@@ -70,8 +64,8 @@ const WORTHWHILE_CPU: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_millis(5);
 
 /// Gives back what a start, a load or a peak has left in memory, whenever the process has fallen silent after it. What
-/// was freed for good stays with the thread that freed it: so many threads for blocking work, which read the plugins and
-/// pack their files, wait as a rule.
+/// was freed for good stays with the thread that freed it: so many threads for blocking work, which read the plugins
+/// and pack their files, wait as a rule.
 pub async fn settle(blocking_threads: usize) {
     let (mut before, mut settled) = (Duration::ZERO, None);
     loop {

@@ -133,8 +133,9 @@ impl RolePasswords {
         postgres_protocol::password::scram_sha_256(self.for_role(role).expose().as_bytes())
     }
 
-    /// The same for a plugin's role, with one iteration instead of 4,096. Those keep a guess at a weak password slow, and
-    /// nobody guesses these 256 bits; but every start of a host computes them, for each plugin here and at its login.
+    /// The same for a plugin's role, with one iteration instead of 4,096. Those keep a guess at a weak password slow,
+    /// and nobody guesses these 256 bits; but every start of a host computes them, for each plugin here and at its
+    /// login.
     ///
     /// # Errors
     /// The system has no random numbers.

@@ -136,8 +136,8 @@ impl Provisioner {
         self.waiting.lock()
     }
 
-    /// Has one process make the steps. When it ends before it has made them all, one of those under way may be why: each
-    /// of them is made again alone, and the others together.
+    /// Has one process make the steps. When it ends before it has made them all, one of those under way may be why:
+    /// each of them is made again alone, and the others together.
     async fn make(&self, mut together: Vec<Waiting>) {
         let mut alone = Vec::new();
         while together.len() > 1 {
@@ -328,6 +328,27 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_that_had_begun_are_told_from_those_that_had_not() {
+        let request = |plugin: &str| ProvisionRequest { plugin: plugin.to_owned(), sha256: "0f".repeat(32) };
+        let (mut together, mut outcomes) = (Vec::new(), Vec::new());
+        for plugin in ["a", "b", "c", "d"] {
+            let (outcome, result) = oneshot::channel();
+            together.push(Waiting { request: request(plugin), outcome });
+            outcomes.push(result);
+        }
+        let mut steps = Steps::new(together);
+        let ended = |at| StepNews::Ended { at, result: Err(not_made()) };
+        assert!(!steps.hear(ended(0)), "it has not begun");
+        assert!([0, 0, 2, 7].into_iter().all(|at| !steps.hear(StepNews::Begun { at })));
+        assert!(steps.hear(ended(0)) && !steps.hear(ended(0)) && !steps.hear(ended(7)));
+        assert!(outcomes[0].try_recv().is_ok() && outcomes[1].try_recv().is_err());
+        assert_eq!((steps.unmade(), steps.are_made()), (3, false));
+        let Unmade { begun, waiting } = steps.into_unmade();
+        let names = |steps: Vec<Waiting>| steps.into_iter().map(|waiting| waiting.request.plugin).collect::<Vec<_>>();
+        assert_eq!((names(begun), names(waiting)), (vec!["c".to_owned()], vec!["b".to_owned(), "d".to_owned()]));
+    }
 
     #[test]
     fn only_a_name_and_a_hash_pass() {
