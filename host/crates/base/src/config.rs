@@ -132,7 +132,7 @@ impl Config {
     }
 
     /// Files that secrets were read from, by their settings.
-    pub fn secret_files(&self) -> Vec<(&'static str, &Path)> {
+    pub fn secret_files(&self) -> Vec<(&str, &Path)> {
         let files = [
             ("ADMIN_BOOTSTRAP_PASSWORD_FILE", &self.auth.bootstrap_password_file),
             ("ADMIN_TOKEN_SECRET_FILE", &self.auth.token_secret_file),
@@ -141,7 +141,8 @@ impl Config {
         ];
         let files = files.into_iter().filter_map(|(setting, file)| Some((setting, file.as_deref()?)));
         let files = files.chain(self.http.tls.iter().flat_map(TlsFiles::with_a_key).map(|file| ("TLS_KEY", file)));
-        files.chain(self.plugins.settings_files.iter().map(|file| ("PLUGIN_SETTINGS_", file.as_path()))).collect()
+        let of_plugins = self.plugins.settings_files.iter().map(|(setting, file)| (setting.as_str(), file.as_path()));
+        files.chain(of_plugins).collect()
     }
 
     fn read_with(

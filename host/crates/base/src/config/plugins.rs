@@ -43,8 +43,8 @@ pub struct Plugins {
     pub networks: PluginNetworks,
     /// From `PLUGIN_SETTINGS_<NAME>`: the key is the name as in the variable, lower-cased; the value a JSON object.
     pub settings: BTreeMap<String, Value>,
-    /// Files that some of them were read from.
-    pub settings_files: Vec<PathBuf>,
+    /// Files that some of them were read from, each with its variable.
+    pub settings_files: Vec<(String, PathBuf)>,
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -151,7 +151,7 @@ fn settings(
     args: &Args,
     environment: impl Iterator<Item = (OsString, OsString)>,
     reader: &mut Reader,
-) -> (BTreeMap<String, Value>, Vec<PathBuf>) {
+) -> (BTreeMap<String, Value>, Vec<(String, PathBuf)>) {
     let (mut settings, mut files) = (BTreeMap::new(), BTreeMap::new());
     for (variable, text) in environment {
         let Some(name) = variable.to_str().and_then(|name| name.strip_prefix(SETTINGS_PREFIX)) else {
@@ -176,7 +176,12 @@ fn settings(
     (settings, files)
 }
 
-fn insert_file(settings: &mut BTreeMap<String, Value>, name: &str, file: &str, reader: &mut Reader) -> Option<PathBuf> {
+fn insert_file(
+    settings: &mut BTreeMap<String, Value>,
+    name: &str,
+    file: &str,
+    reader: &mut Reader,
+) -> Option<(String, PathBuf)> {
     let setting = format!("{SETTINGS_PREFIX}{name}{FILE_SUFFIX}");
     if settings.contains_key(&name.to_ascii_lowercase()) {
         reader.fault(setting, format!("{SETTINGS_PREFIX}{name} is set, too: keep one of the two"));
@@ -189,7 +194,7 @@ fn insert_file(settings: &mut BTreeMap<String, Value>, name: &str, file: &str, r
     match read {
         Ok((path, text)) => {
             insert(settings, name, &text, reader);
-            Some(path)
+            Some((setting, path))
         }
         Err(problem) => {
             reader.fault(setting, problem);

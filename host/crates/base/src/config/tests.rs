@@ -366,7 +366,7 @@ fn plugin_settings_come_from_files_too() {
     let variables = [("PLUGIN_SETTINGS_X_FILE", path), ("PLUGIN_SETTINGS_A_FILE", "{\"b\": 2}")];
     let config = read_with(&[], &variables).unwrap();
     assert_eq!((&config.plugins.settings["x"]["a"], &config.plugins.settings["a_file"]["b"]), (&1.into(), &2.into()));
-    assert_eq!(config.secret_files(), [("PLUGIN_SETTINGS_", file.as_path())]);
+    assert_eq!(config.secret_files(), [("PLUGIN_SETTINGS_X_FILE", file.as_path())]);
     let both = read_with(&[], &[("PLUGIN_SETTINGS_X_FILE", path), ("PLUGIN_SETTINGS_X", "{}")]).unwrap_err();
     assert!(both.to_string().starts_with("PLUGIN_SETTINGS_X_FILE") && both.to_string().contains("too"), "{both}");
 }

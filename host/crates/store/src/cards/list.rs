@@ -65,6 +65,14 @@ pub struct Count {
     pub exact: bool,
 }
 
+impl Count {
+    /// The same where so many are known to be there.
+    fn at_least(self, cards: i64) -> Self {
+        let cards = if self.exact { self.cards } else { self.cards.max(cards) };
+        Self { cards, ..self }
+    }
+}
+
 /// A page in list order, and whether there is more in the direction that was read.
 pub struct Page {
     pub cards: Vec<Card>,

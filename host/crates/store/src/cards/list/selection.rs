@@ -72,7 +72,8 @@ impl Reading<'_> {
 
     /// The page by walks as long as one is likely to find it; none when gathering takes less.
     async fn met(&self, known: Count) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
-        let (mut steps, mut is_begun) = (self.first_steps(known).await?, false);
+        let (mut steps, met) = self.first_steps(known).await?;
+        let (known, mut is_begun) = (known.at_least(met), false);
         loop {
             if !is_begun && steps.is_none_or(|steps| steps > STEPS / 2) {
                 is_begun = true;
@@ -160,25 +161,27 @@ impl Reading<'_> {
         }
     }
 
-    /// A walk that should find the page if the estimate is right, or else one that finds out.
-    async fn first_steps(&self, known: Count) -> Result<Option<u32>, StoreError> {
+    /// A walk that should find the page if the estimate is right, or else one that finds out; and how many cards that
+    /// fit were met on the way.
+    async fn first_steps(&self, known: Count) -> Result<(Option<u32>, i64), StoreError> {
         let (filter, held) = (self.wanted.filter, self.groups.estimate(self.wanted.filter));
         let is_known = filter.q.is_none() || filter.updated_since.is_none() && known.cards >= MIN_WALKED;
         if is_known {
             let held = u32::try_from(held).unwrap_or(u32::MAX);
             let needed = self.needed_steps(held, usize::try_from(known.cards).unwrap_or_default());
-            return Ok(needed.or_else(|| (held == 0).then(|| self.max_steps())));
+            return Ok((needed.or_else(|| (held == 0).then(|| self.max_steps())), 0));
         }
         // Few cards are walked to the end.
         if held <= i64::from(PROBE) || self.groups.may_be_mixed(filter) || !ranges::is_probed(self.wanted, self.groups)
         {
-            return Ok(Some(PROBE));
+            return Ok((Some(PROBE), 0));
         }
         let found = self.probe(self.wanted).await?;
-        Ok(match self.needed_steps(PROBE, found) {
+        let steps = match self.needed_steps(PROBE, found) {
             None => self.further_steps(PROBE, found).await?,
             needed => needed,
-        })
+        };
+        Ok((steps, i64::try_from(found).unwrap_or(i64::MAX)))
     }
 
     /// A longer walk than one that found too little; none where a gathering is quicker than that.
