@@ -13,9 +13,14 @@ use cardinal_tests::{
     Client, EventStream, Host, HostSettings, Network, Package, PluginsFolder, Relay, User, descendants, eventually,
     unique,
 };
+use futures_util::future::join_all;
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+};
 
 use super::kills::Dice;
 
@@ -187,9 +192,38 @@ async fn a_host_that_waits_for_its_database_is_alive_and_says_that_it_is_startin
         client.post(CARDS, &card).await.refused(503, "starting");
         assert_eq!(client.call(Method::HEAD, "/readyz").send().await.status, 503);
     }
+    // More than are answered at a time, and none of them says anything.
+    let address = two.until_listening().await;
+    let idle: Vec<_> = join_all((0..400).map(|_| TcpStream::connect(address))).await;
+    let begun = Instant::now();
+    client.get("/readyz").await.refused(503, "starting");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    drop(idle);
     relay.set(Network::Whole);
     two.until_ready().await;
     two.owner().await.card("In time").await;
+}
+
+/// As behind a balancer whose server died with connections that nobody ever closes.
+#[tokio::test]
+async fn a_login_that_the_database_never_answers_is_given_up() {
+    let one = Host::settings().start().await;
+    let relay = Relay::before(&one).await;
+    let url = relay.url(&one);
+    let server = url.split_once('@').unwrap().1.split_once('/').unwrap().0.to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_once = url.replace(&server, &listener.local_addr().unwrap().to_string());
+    tokio::spawn(async move {
+        let _silent = listener.accept().await.unwrap();
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let mut far = TcpStream::connect(&server).await.unwrap();
+            tokio::spawn(async move { copy_bidirectional(&mut near, &mut far).await });
+        }
+    });
+    let mut two = one.beside().set("DATABASE_URL", silent_once).launch();
+    two.until_ready().await;
+    two.owner().await.card("In the end").await;
 }
 
 /// Whoever waits for the database hears 503 with a time to come back, whoever reads events hears nothing, and both go on

@@ -4,7 +4,15 @@
 //! that falls silent after a peak would keep all of it. It is built without huge pages (`no_thp`): a few small blocks
 //! in each of five took 10 MiB.
 
-use std::{ffi::c_long, fs, io, ops::Range, thread, time::Duration};
+use std::{
+    cell::Cell,
+    ffi::c_long,
+    fs, io,
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
 
 use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t};
 use parking_lot::Mutex;
@@ -73,6 +81,8 @@ pub async fn settle(blocking_threads: usize) {
         let used = cpu_time();
         let has_worked = settled.is_none_or(|settled| used.saturating_sub(settled) >= WORTHWHILE_CPU);
         if has_worked && used.saturating_sub(before) < SILENT_CPU {
+            SILENCES.fetch_add(1, Ordering::Relaxed);
+            wake_threads();
             collect();
             collect_each(blocking_threads).await;
             if let Err(error) = release_file_pages() {
@@ -81,6 +91,31 @@ pub async fn settle(blocking_threads: usize) {
             settled = Some(used);
         }
         before = used;
+    }
+}
+
+/// How often the process has fallen silent after work.
+static SILENCES: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// At which of them this thread has given back its memory last.
+    static COLLECTED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// For a runtime's threads, whenever they begin to wait: gives back what this one has freed, once each time that the
+/// process has fallen silent.
+pub fn collect_when_silent() {
+    let silences = SILENCES.load(Ordering::Relaxed);
+    if COLLECTED.replace(silences) != silences {
+        collect();
+    }
+}
+
+/// Gives the runtime's threads something to do, so that they begin to wait anew.
+fn wake_threads() {
+    const WAKE_UPS: usize = 16;
+    for _ in 0..WAKE_UPS {
+        tokio::spawn(tokio::task::yield_now());
     }
 }
 

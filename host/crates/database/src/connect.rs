@@ -16,6 +16,8 @@ const MAX_SOCKET_PATH: usize = 107;
 /// What sessions of the host say that they are.
 pub const APPLICATION_NAME: &str = "cardinal";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long logging in may take, which is more than to connect: who accepts and says nothing is no database.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Unacknowledged data for this long ends a TCP connection: a database that vanished must not hold a request forever.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -137,9 +139,12 @@ pub async fn backend_pid(session: &impl GenericClient) -> Result<i32, tokio_post
 /// Opens one connection outside of any pool; its driver runs until the client is dropped.
 ///
 /// # Errors
-/// As the driver reports them.
+/// As the driver reports them; and where the server does not let anybody in within 15 seconds.
 pub async fn connect(params: &ConnectParams) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
-    let (client, connection) = params.pg_config().connect(tokio_postgres::NoTls).await?;
+    let config = params.pg_config();
+    let login = tokio::time::timeout(LOGIN_TIMEOUT, config.connect(tokio_postgres::NoTls)).await;
+    // The driver makes this error for its blocking half alone, and has no other for one of its callers to make.
+    let (client, connection) = login.unwrap_or_else(|_| Err(tokio_postgres::Error::__private_api_timeout()))?;
     tokio::spawn(async move {
         // The client sees the same failure at its next statement; here it is only told to the log.
         if let Err(error) = connection.await {

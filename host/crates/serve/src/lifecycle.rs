@@ -27,7 +27,11 @@ use crate::{
     server,
     tls::Tls,
 };
-use cardinal_base::{clock::Clock, config::Http, memory::AtOnce};
+use cardinal_base::{
+    clock::Clock,
+    config::Http,
+    memory::{self, AtOnce},
+};
 use cardinal_control::{
     crash::{current, descriptors, vital::LowNumbers},
     link::{ListenerUse, SupervisorLink, WorkerStart},
@@ -68,6 +72,7 @@ pub fn run_worker(
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .on_thread_start(current::be_ours)
+        .on_thread_park(memory::collect_when_silent)
         .enable_all()
         .build()?;
     current::be_ours();

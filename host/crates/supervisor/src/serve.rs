@@ -117,7 +117,7 @@ impl Supervisor {
         announce::write_addresses(&data, &config)?;
         let (announcement, first) = (Announcement::new(&config), FirstPassword::new(&config));
         let tls = TlsSource::new(config.http.tls.clone());
-        let answers = StartingAnswers::begin(&uses, &listeners, &tls, &config.http.base_url)
+        let answers = StartingAnswers::begin(&listeners, &tls, &config.http.base_url)
             .context("preparing answers to clients that come too early")?;
         let account = worker_account::prepare(&config, &mut data, &launcher).await?;
         warn_without_landlock(account);

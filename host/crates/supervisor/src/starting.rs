@@ -2,6 +2,7 @@
 //! 503 `starting`. Without them a probe would wait in the listener's queue and take the host for dead. A start that
 //! waits for nothing takes a moment, and its first clients wait for the worker instead.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener as StdTcpListener;
@@ -14,8 +15,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use crate::tls::TlsSource;
@@ -24,12 +24,11 @@ use cardinal_base::{
     config::HANDSHAKE_RECORD,
     request_id::{self, RequestId},
 };
-use cardinal_control::link::ListenerUse;
 
 /// A start that takes longer is one that waits.
 const QUICK_START: Duration = Duration::from_secs(5);
-/// Connections that are answered at a time; more wait in the listener's queue.
-const MAX_CONNECTIONS: usize = 64;
+/// Connections of a listener that are answered at a time; for one more the oldest is closed, which asks nothing.
+const MAX_CONNECTIONS: usize = 256;
 /// For a connection from its first byte to its last.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait after the listener failed (out of file descriptors, say) before trying again.
@@ -47,16 +46,10 @@ impl StartingAnswers {
     ///
     /// # Errors
     /// A listener cannot be watched.
-    pub(crate) fn begin(
-        uses: &[ListenerUse],
-        listeners: &[OwnedFd],
-        tls: &TlsSource,
-        base_url: &str,
-    ) -> io::Result<Self> {
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let answers = Answers { tls: tls.acceptor(), base_url: base_url.into(), places };
+    pub(crate) fn begin(listeners: &[OwnedFd], tls: &TlsSource, base_url: &str) -> io::Result<Self> {
+        let answers = Answers { tls: tls.acceptor(), base_url: base_url.into() };
         let mut accepting = JoinSet::new();
-        for (_, listener) in uses.iter().zip(listeners).filter(|(purpose, _)| **purpose != ListenerUse::Metrics) {
+        for listener in listeners {
             let listener = TcpListener::from_std(StdTcpListener::from(listener.try_clone()?))?;
             accepting.spawn(answers.clone().accept_all(listener));
         }
@@ -68,15 +61,23 @@ impl StartingAnswers {
 struct Answers {
     tls: Option<TlsAcceptor>,
     base_url: Arc<str>,
-    places: Arc<Semaphore>,
 }
 
 impl Answers {
     async fn accept_all(self, listener: TcpListener) {
         tokio::time::sleep(QUICK_START).await;
-        while let Ok(place) = Arc::clone(&self.places).acquire_owned().await {
+        let mut serving: VecDeque<AbortHandle> = VecDeque::new();
+        loop {
             match listener.accept().await {
-                Ok((stream, _)) => drop(tokio::spawn(self.clone().serve(stream, place))),
+                Ok((stream, _)) => {
+                    serving.retain(|connection| !connection.is_finished());
+                    if serving.len() >= MAX_CONNECTIONS
+                        && let Some(oldest) = serving.pop_front()
+                    {
+                        oldest.abort();
+                    }
+                    serving.push_back(tokio::spawn(self.clone().serve(stream)).abort_handle());
+                }
                 Err(error) => {
                     tracing::debug!(%error, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -85,7 +86,7 @@ impl Answers {
         }
     }
 
-    async fn serve(self, stream: TcpStream, _place: OwnedSemaphorePermit) {
+    async fn serve(self, stream: TcpStream) {
         let served = async {
             let mut first = [0]; // Balancers ask in clear where TLS is spoken, too.
             stream.peek(&mut first).await?;

@@ -30,18 +30,22 @@ const PARTITIONED_NOT_VALID: i32 = 180_000;
 const NAMES: &str =
     "SELECT k.conname::text FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
     WHERE n.nspname = $1";
-/// Every check that stands in a key's place, copies and inherited ones included.
+/// Every check that stands in a key's place, copies and inherited ones included. Reading an expression can lock its
+/// table, so no other plugin's is: `MATERIALIZED` keeps the planner from asking for it first.
 const PLACES: &str = "
+    WITH checks AS MATERIALIZED (
+      SELECT k.* FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
+      WHERE n.nspname = $1 AND k.contype = 'c'
+    )
     SELECT k.conrelid, c.relname::text, k.conname::text, k.coninhcount > 0 AS is_inherited,
            c.relkind = 'p' AS is_partitioned, k.convalidated, pg_catalog.pg_get_expr(k.conbin, k.conrelid) AS condition,
            a.attname::text, a.atttypid = 'pg_catalog.uuid'::pg_catalog.regtype AS is_uuid,
            pg_catalog.obj_description(k.oid, 'pg_constraint') AS comment,
            pg_catalog.current_setting('server_version_num')::int AS server
-    FROM pg_catalog.pg_constraint k
-    JOIN pg_catalog.pg_namespace n ON n.oid = k.connamespace
+    FROM checks k
     JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
     JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
-    WHERE n.nspname = $1 AND k.contype = 'c' AND pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $2) > 0
+    WHERE pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $2) > 0
     ORDER BY k.oid";
 
 /// Of a table and the name of a column.
@@ -53,20 +57,24 @@ static IS_INDEXED: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// In a schema, keys to tables with a key to the cards, the tables $2 among them, and to tables with a key to those.
+/// Asking for a table's size locks it, so no other plugin's table is asked for its own.
 static FURTHER_KEYS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "WITH RECURSIVE {KEYED}, further (relation) AS (
            SELECT relation FROM keyed UNION SELECT pg_catalog.unnest($2::pg_catalog.oid[])
            UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN further f ON f.relation = k.confrelid WHERE k.contype = 'f'
+         ),
+         own AS MATERIALIZED (
+           SELECT k.oid, k.conrelid, k.conkey, t.relname
+           FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class t ON t.oid = k.conrelid
+           JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace,
+           LATERAL (SELECT k.conrelid, k.conkey[1]) key (relation, number)
+           WHERE n.nspname = $1 AND k.contype = 'f' AND k.conparentid = 0 AND k.confrelid IN (SELECT relation FROM further) AND NOT {INDEXED}
          )
-         SELECT k.oid, t.relname::text, ARRAY(
+         SELECT k.oid, k.relname::text, ARRAY(
            SELECT a.attname::text FROM pg_catalog.unnest(k.conkey) WITH ORDINALITY c (number, place)
            JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = c.number ORDER BY c.place) AS columns
-         FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class t ON t.oid = k.conrelid
-         JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace,
-         LATERAL (SELECT k.conrelid, k.conkey[1]) key (relation, number)
-         WHERE n.nspname = $1 AND k.contype = 'f' AND k.conparentid = 0 AND k.confrelid IN (SELECT relation FROM further) AND NOT {INDEXED}
-         AND pg_catalog.pg_relation_size(k.conrelid) <= {SMALL_TABLE_BYTES}
+         FROM own k WHERE pg_catalog.pg_relation_size(k.conrelid) <= {SMALL_TABLE_BYTES}
          ORDER BY k.oid"
     )
 });

@@ -33,6 +33,11 @@ const LOCKS: &str = "
       SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
       WHERE n.nspname = $1 AND c.relname = $2
       UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN below ON below.relation = i.inhparent
+    ),
+    checks AS MATERIALIZED ( -- so that no other table's expressions are read, which can lock it
+      SELECT k.conbin, k.conrelid FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = $1 AND c.relname = $2 AND k.contype = 'c'
     )
     SELECT EXISTS (
       SELECT FROM pg_catalog.pg_constraint k JOIN below ON below.relation = k.conrelid
@@ -43,10 +48,7 @@ const LOCKS: &str = "
     ) AS has_key,
     EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN below ON below.relation = p.partrelid WHERE p.partdefid <> 0) AS has_default,
     EXISTS (
-      SELECT FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
-      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-      WHERE n.nspname = $1 AND c.relname = $2 AND k.contype = 'c'
-      AND pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $4) > 0) AS has_place";
+      SELECT FROM checks k WHERE pg_catalog.strpos(pg_catalog.pg_get_expr(k.conbin, k.conrelid), $4) > 0) AS has_place";
 const RELATIONS: &str = "SELECT c.relname::text, c.oid, c.relkind = 'r' AS is_table FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1";
 
