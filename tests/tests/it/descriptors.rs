@@ -55,8 +55,12 @@ async fn when_a_plugin_has_taken_all_descriptors_new_clients_are_served() {
     })
     .await;
     assert!(warning.contains("unruly"), "{warning}");
-    let own = host.plugin("unruly").await["budgets"]["descriptors"].as_u64();
-    assert!(own >= Some(leaked / 10 * 9), "{own:?} of {leaked} are put down to the plugin that opened them");
+    // They are counted once a second: what warned may have been seen while it still opened more.
+    eventually("most are put down to the plugin that opened them", async || {
+        let own = host.plugin("unruly").await["budgets"]["descriptors"].as_u64();
+        (own >= Some(leaked / 10 * 9)).then_some(())
+    })
+    .await;
     // Its own runtime has a few.
     let quick = host.plugin("quick").await["budgets"]["descriptors"].as_u64();
     assert!(quick < Some(20), "{quick:?} are put down to another plugin");
