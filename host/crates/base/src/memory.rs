@@ -20,7 +20,7 @@ use rustix::{
     mm::{Advice, madvise},
     time::{ClockId, clock_gettime},
 };
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 
 /// How often freed memory is given back. One look costs microseconds when there is none.
 pub const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(2);
@@ -85,6 +85,8 @@ pub async fn settle(blocking_threads: usize) {
             wake_threads();
             collect();
             collect_each(blocking_threads).await;
+            // Not waited for: a plugin may have left a lock of its allocator behind.
+            drop(spawn_blocking(trim_system_heap));
             if let Err(error) = release_file_pages() {
                 tracing::debug!(%error, "pages of files stay in memory");
             }
@@ -135,6 +137,15 @@ async fn collect_each(blocking_threads: usize) {
 fn collect() {
     // SAFETY: it takes no pointer, and any thread may call it at any time.
     unsafe { mi_collect(true) };
+}
+
+/// Gives back what plugins have freed, which use the system's allocator: glibc keeps it.
+fn trim_system_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer, and any thread may call it at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// What all threads have taken of the processor.
