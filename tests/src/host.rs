@@ -240,9 +240,12 @@ impl Host {
     /// Bytes of the worker's memory: those that are resident (`VmRSS`; of files `RssFile`, of libraries `RssShmem`), or the
     /// most that ever were (`VmHWM`).
     pub fn worker_memory(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.worker_pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+        memory(self.worker_pid(), name)
+    }
+
+    /// The same of the supervisor's.
+    pub fn supervisor_memory(&self, name: &str) -> u64 {
+        memory(self.supervisor_pid(), name)
     }
 
     /// The first process of its own PostgreSQL, whose children the others are.
@@ -339,6 +342,12 @@ impl Host {
         };
         change(settings).start().await
     }
+}
+
+fn memory(pid: i32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 fn written_address(addresses: &Path) -> Option<SocketAddr> {

@@ -42,8 +42,12 @@ impl Files {
     }
 
     fn settings(&self) -> HostSettings {
+        self.served_by(Host::settings())
+    }
+
+    fn served_by(&self, host: HostSettings) -> HostSettings {
         let text = |kind| self.path(kind).to_str().unwrap().to_owned();
-        Host::settings().set("TLS_CERT", text("crt")).set("TLS_KEY", text("key"))
+        host.set("TLS_CERT", text("crt")).set("TLS_KEY", text("key"))
     }
 }
 
@@ -113,9 +117,7 @@ async fn a_host_that_is_starting_says_so_with_the_certificate() {
     let there = Host::settings().start().await;
     let relay = Relay::before(&there).await;
     relay.set(Network::Frozen);
-    let settings = there.beside().set("DATABASE_URL", relay.url(&there));
-    let tls = |kind| files.path(kind).to_str().unwrap().to_owned();
-    let mut host = settings.set("TLS_CERT", tls("crt")).set("TLS_KEY", tls("key")).launch();
+    let mut host = files.served_by(there.beside().set("DATABASE_URL", relay.url(&there))).launch();
     let address = host.until_listening().await;
     let url = |path: &str| format!("https://{address}{path}");
     let (status, version, _) = curl(&authority, &[&url("/healthz")]).unwrap();

@@ -35,7 +35,6 @@ struct Measured {
     supervisor: u64,
 }
 
-#[derive(Clone)]
 struct Start {
     took: Duration,
     /// Seconds of the processor, by process.
@@ -83,7 +82,7 @@ async fn starts(plugins: &'static str, count: usize, folder: PluginsFolder) -> M
         again = again.into_iter().chain([start]).min_by_key(|start| start.took);
     }
     tokio::time::sleep(IDLE).await;
-    let (worker, supervisor) = (resident(host.worker_pid()), resident(host.supervisor_pid()));
+    let (worker, supervisor) = (host.worker_memory("VmRSS"), host.supervisor_memory("VmRSS"));
     Measured { plugins, first, again: again.expect("there was one"), worker, supervisor }
 }
 
@@ -119,12 +118,6 @@ fn seconds(pid: i32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(11).take(4);
     fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS_A_SECOND
-}
-
-fn resident(pid: i32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 fn print(measured: &[Measured]) {
