@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cardinal_database::connect;
 
-use super::database::{Database, found_in};
+use super::database::{Database, found_in, superuser_databases};
 
 const FIRST: &str = "CREATE TABLE IF NOT EXISTS items (id int, v text)";
 
@@ -49,6 +49,27 @@ async fn different_plugins_step_side_by_side() {
     });
     for host in racing.collect::<Vec<_>>() {
         host.await.unwrap().unwrap();
+    }
+}
+
+/// Neither its keys nor its checks and indexes are looked at, each of which would wait for the lock.
+#[tokio::test]
+async fn a_plugin_that_locks_its_tables_holds_up_no_other_step() {
+    let tables = "
+        CREATE TABLE IF NOT EXISTS items (
+          id int PRIMARY KEY, v text CHECK (v <> ''), card_id uuid REFERENCES public.master_cards (id));
+        CREATE TABLE IF NOT EXISTS parts (item int REFERENCES items (id), card_id uuid REFERENCES public.master_cards (id));
+        CREATE INDEX IF NOT EXISTS by_text ON items (lower(v))";
+    for database in superuser_databases().await {
+        let made = database.provision("locker", tables).await.unwrap();
+        let holder = connect::connect(&made.connect).await.unwrap();
+        let lock =
+            "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE items, parts IN ACCESS EXCLUSIVE MODE";
+        holder.batch_execute(lock).await.unwrap();
+        database.provision("alpha", tables).await.unwrap();
+        let more = format!("{tables}; ALTER TABLE parts ADD COLUMN IF NOT EXISTS note text CHECK (note <> '')");
+        database.provision("alpha", &more).await.unwrap();
+        holder.batch_execute("COMMIT").await.expect("the lock went before the steps ended");
     }
 }
 
