@@ -365,10 +365,10 @@ export type Job = {
   counts: Json;
   created_at: string;
   done: number;
-  /** The first of them; not in lists. */
-  errors?: Json[] | null;
-  /** Where all of them are; not in lists. */
-  errors_url?: string | null;
+  /** The first of them: 100, and 5 in lists. */
+  errors: Json[];
+  /** Where all of them are. */
+  errors_url: string;
   failed: number;
   finished_at: string | null;
   host_id: string | null;

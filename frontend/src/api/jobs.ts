@@ -26,8 +26,8 @@ export interface Job {
   created_at: string;
   started_at: string | null;
   finished_at: string | null;
-  /** The first of them; not in lists. */
-  errors?: JobError[] | null;
+  /** The first of them: 100, and 5 in lists. */
+  errors: JobError[];
 }
 
 /** One row or card that could not be done. */

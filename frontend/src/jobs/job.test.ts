@@ -4,7 +4,7 @@ import { changedSince, fraction, jobTitle, outcome, secondsLeft } from './job.ts
 
 const job: Job = {
   id: '1', action: 'archive', state: 'running', started_by: { kind: 'user', id: 'u' }, args: {}, done: 30, total: 100, failed: 20, rate_per_second: 10,
-  counts: { updated: 30, unchanged: 0 }, notes: [], reason: null, cancel_asked_at: null, created_at: '', started_at: '', finished_at: null,
+  counts: { updated: 30, unchanged: 0 }, notes: [], reason: null, cancel_asked_at: null, created_at: '', started_at: '', finished_at: null, errors: [],
 };
 
 it('says what a job does and how far it is', () => {

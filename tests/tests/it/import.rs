@@ -87,11 +87,13 @@ async fn good_rows_become_cards_and_bad_ones_are_told_with_their_lines() {
          {{\"title\":\"typo\",\"sku\":\"{word}-2\",\"colour\":\"red\"}}\n\
          {{\"title\":\"again\",\"sku\":\"{word}-1\"}}\n\
          {{\"title\":\"nul\",\"sku\":\"{word}-3\",\"attributes\":{{\"x\":\"\\u0000\"}}}}\n\
+         {{\"title\":\"nul \\u0000\",\"sku\":\"{word}\\u0000\"}}\n\
          {{\"title\":\"last\",\"sku\":\"{word}-4\",\"attributes\":{{\"sources\":{{\"p:s\":{{\"kind\":\"k\",\"data\":1}}}}}}}}"
     );
     let job = import(owner, "mode=create", NDJSON, body).await;
-    assert_eq!((ended(&job).as_str(), &job["total"]), ("done 2 5", &json!(7)), "{job}");
-    let wrong = ["3 invalid-json", "4 validation-failed", "5 validation-failed", "6 sku-taken", "7 validation-failed"];
+    assert_eq!((ended(&job).as_str(), &job["total"]), ("done 2 6", &json!(8)), "{job}");
+    let invalid = |line: u8| format!("{line} validation-failed");
+    let wrong = ["3 invalid-json".to_owned(), invalid(4), invalid(5), "6 sku-taken".to_owned(), invalid(7), invalid(8)];
     assert_eq!(errors(&job), wrong, "{job}");
     assert_eq!(job["errors"][2]["errors"][0]["pointer"], "/colour", "{job}");
     assert_eq!(
@@ -104,7 +106,8 @@ async fn good_rows_become_cards_and_bad_ones_are_told_with_their_lines() {
     let notes = job["notes"].as_array().unwrap();
     assert!(notes.len() == 1 && notes[0].as_str().unwrap().contains("sources=keep"), "{job}");
     let lines = owner.get(&format!("/v1/admin/jobs/{}/errors", job["id"].as_str().unwrap())).await;
-    assert_eq!(lines.text().lines().count(), 5);
+    assert_eq!(lines.text().lines().count(), 6);
+    assert_eq!(job["errors"][5]["errors"][0]["value"], "nul \u{2400}", "{job}");
 
     let card = by_sku(owner, &format!("{word}-1")).await.unwrap();
     assert_eq!(
@@ -229,6 +232,11 @@ async fn what_can_not_be_read_at_all_is_refused_at_the_door() {
     }
     send(owner, "mode=create", CSV, &b"\xff\xfes\0k\0u\0"[..]).await.refused(422, "validation-failed");
     send(owner, "mode=create", "application/json", "[]").await.refused(415, "unsupported-media-type");
+    for charset in ["iso-8859-1", "\"utf-16\""] {
+        let format = format!("text/csv; charset={charset}");
+        send(owner, "", &format, "sku,title").await.refused(415, "unsupported-media-type");
+    }
+    send(owner, "dry_run=true", "text/csv; header=present; Charset=\"UTF-8\"", "sku,title").await.expect(202);
     for query in ["mode=replace", "sources=drop", "dry_run=perhaps", "file=a%0Ab", "colour=red"] {
         send(owner, query, NDJSON, "").await.refused(400, "invalid-request");
     }
@@ -288,6 +296,10 @@ async fn a_dry_run_tells_what_would_become_of_each_row_and_writes_nothing() {
         "{job}"
     );
     assert_eq!(by_sku(owner, &there).await.unwrap()["title"], "Old");
+    let same =
+        lines(&[json!({"sku": there, "title": "Old", "status": "draft", "attributes": {}}), json!({"sku": there})]);
+    let same = import(owner, "mode=upsert&dry_run=true", NDJSON, same).await;
+    assert_eq!((&same["counts"]["unchanged"], &same["counts"]["updated"]), (&json!(2), &Value::Null), "{same}");
     assert!(by_sku(owner, &new).await.is_none());
     let kept = "SELECT count(*) FROM public.import_rows WHERE job_id = $1::text::uuid";
     let kept: i64 = host.database().await.query_one(kept, &[&job["id"].as_str().unwrap()]).await.unwrap().get(0);

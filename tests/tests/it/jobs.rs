@@ -61,6 +61,9 @@ async fn cards_are_changed_by_their_ids_and_unknown_ones_are_failures_of_the_job
     assert!(job["rate_per_second"].as_f64().unwrap() > 0.0, "{job}");
     let lines = owner.get(&format!("{JOBS}/{id}/errors")).await;
     assert_eq!((lines.status.as_u16(), lines.text().lines().count()), (200, 1), "{lines}");
+    let listed = owner.get(JOBS).await.expect(200)["items"].as_array().unwrap().clone();
+    let listed = listed.iter().find(|listed| listed["id"] == id.as_str()).unwrap();
+    assert_eq!((&listed["errors"], &listed["errors_url"]), (&job["errors"], &job["errors_url"]), "{listed}");
     let card = owner.read_card(a).await;
     assert_eq!((&card["status"], &card["version"]), (&json!("archived"), &json!(2)));
     let history = owner.get(&format!("/v1/admin/master-cards/{a}/history")).await.expect(200);

@@ -212,6 +212,16 @@ pub fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
+/// Whether the `Content-Type` says that the text is not UTF-8.
+pub fn is_other_charset(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').skip(1).filter_map(|parameter| parameter.trim().split_once('=')).any(|(name, charset)| {
+        let charset = charset.trim_matches('"');
+        name.eq_ignore_ascii_case("charset")
+            && !["utf-8", "utf8", "us-ascii"].iter().any(|known| charset.eq_ignore_ascii_case(known))
+    })
+}
+
 /// How much an `Accept` header wants one of these types, named in full: 0 when it names none of them.
 pub fn preference(accept: &str, types: &[&str]) -> f32 {
     let wanted = accept.split(',').filter_map(|range| {

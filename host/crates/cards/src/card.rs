@@ -10,9 +10,10 @@ use uuid::Uuid;
 
 use super::{
     error::{CardError, FieldError},
-    source,
+    source::{self, SourceError},
 };
 use cardinal_base::{
+    codes,
     exact::Object,
     schema::{Actor, DateTime},
 };
@@ -181,11 +182,20 @@ impl NewCard {
 
 /// Everything that is wrong with a card's fields.
 #[derive(Default)]
-pub struct Faults(Vec<(&'static str, String)>);
+pub struct Faults {
+    found: Vec<(&'static str, String)>,
+    /// How many of them are sources over a limit.
+    over_limits: usize,
+}
 
 impl Faults {
     pub fn add(&mut self, pointer: &'static str, detail: impl Into<String>) {
-        self.0.push((pointer, detail.into()));
+        self.found.push((pointer, detail.into()));
+    }
+
+    pub fn source(&mut self, pointer: &'static str, broken: SourceError) {
+        self.over_limits += usize::from(broken.code == codes::SOURCE_LIMIT_EXCEEDED.name);
+        self.add(pointer, broken.detail);
     }
 
     /// What a field is set to, where it is sent: it may be left out, and not be null.
@@ -232,11 +242,12 @@ impl Faults {
     }
 
     pub fn result(self) -> Result<(), CardError> {
-        if self.0.is_empty() {
+        if self.found.is_empty() {
             return Ok(());
         }
-        let fields = self.0.into_iter().map(|(pointer, detail)| FieldError { pointer: pointer.to_owned(), detail });
-        Err(CardError::Fields(fields.collect()))
+        let are_limits = self.over_limits == self.found.len();
+        let fields = self.found.into_iter().map(|(pointer, detail)| FieldError { pointer: pointer.to_owned(), detail });
+        Err(if are_limits { CardError::SourceLimits(fields.collect()) } else { CardError::Fields(fields.collect()) })
     }
 }
 

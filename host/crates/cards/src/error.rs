@@ -25,6 +25,9 @@ pub enum CardError {
     /// Fields, all that are wrong at once.
     #[error("some fields are not valid: {0:?}")]
     Fields(Vec<FieldError>),
+    /// Sources that are over a limit, and nothing else is wrong.
+    #[error("sources are over a limit: {0:?}")]
+    SourceLimits(Vec<FieldError>),
     /// The line of column names, and what is wrong with single ones.
     #[error("{detail} {columns:?}")]
     Columns { detail: &'static str, columns: Vec<FieldError> },
@@ -47,6 +50,7 @@ impl CardError {
             Self::Query(_) => &codes::INVALID_REQUEST,
             Self::Json(_) => &codes::INVALID_JSON,
             Self::Fields(_) | Self::Columns { .. } => &codes::VALIDATION_FAILED,
+            Self::SourceLimits(_) => &codes::SOURCE_LIMIT_EXCEEDED,
             Self::RowTooLong { .. } => &codes::PAYLOAD_TOO_LARGE,
             Self::Unwritable(_) => &codes::INTERNAL_ERROR,
         }
@@ -57,14 +61,14 @@ impl CardError {
         match self {
             Self::Query(_) | Self::Json(_) | Self::RowTooLong { .. } => Some(self.to_string()),
             Self::Columns { detail, .. } => Some((*detail).to_owned()),
-            Self::Fields(_) | Self::Unwritable(_) => None,
+            Self::Fields(_) | Self::SourceLimits(_) | Self::Unwritable(_) => None,
         }
     }
 
     /// The fields that are wrong, one by one.
     pub fn fields(&self) -> &[FieldError] {
         match self {
-            Self::Fields(fields) | Self::Columns { columns: fields, .. } => fields,
+            Self::Fields(fields) | Self::SourceLimits(fields) | Self::Columns { columns: fields, .. } => fields,
             _ => &[],
         }
     }

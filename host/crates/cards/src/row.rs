@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{
     card::{Faults, Status},
     error::{CardError, FieldError},
-    source,
+    source::{self, SourceError},
 };
 use cardinal_base::{
     card_size::CARD_LIMIT,
@@ -188,7 +188,7 @@ impl Row {
         if let Some(sources) = sources.filter(|_| terms.keeps_sources) {
             match Sources::read(sources) {
                 Ok(sources) => self.sources = Some(sources),
-                Err(detail) => faults.add("/attributes/sources", detail),
+                Err(broken) => faults.source("/attributes/sources", broken),
             }
         }
         let attributes = match sources {
@@ -287,7 +287,7 @@ fn with_sources(own: &str, sources: Option<&Sources>) -> Result<Box<RawValue>, C
 }
 
 impl Sources {
-    fn read(text: &RawValue) -> Result<Self, String> {
+    fn read(text: &RawValue) -> Result<Self, SourceError> {
         #[derive(Deserialize)]
         struct Entry<'a> {
             kind: Option<Cow<'a, str>>,
@@ -296,22 +296,25 @@ impl Sources {
             plugin: Option<Cow<'a, str>>,
         }
         let entries: BTreeMap<String, Entry<'_>> = serde_json::from_str(text.get())
-            .map_err(|_| "Sources are objects with `kind` and `data`, by source key.".to_owned())?;
+            .map_err(|_| SourceError::invalid("Sources are objects with `kind` and `data`, by source key."))?;
         let count = i64::try_from(entries.len()).unwrap_or(i64::MAX);
         if count > source::SOURCES_PER_CARD {
-            return Err(source::too_many_sources().detail);
+            return Err(source::too_many_sources());
         }
-        source::check_json(text.get()).map_err(|broken| broken.detail)?;
+        source::check_json(text.get())?;
         let mut listed = Vec::with_capacity(entries.len());
         for (key, entry) in entries {
             let Some((prefix, _)) = key.split_once(':') else {
-                return Err(format!("{key:?} is not a source key: a plugin's name, a colon and a suffix."));
+                let detail = format!("{key:?} is not a source key: a plugin's name, a colon and a suffix.");
+                return Err(SourceError::invalid(detail));
             };
             let plugin = entry.plugin.as_deref().unwrap_or(prefix).to_owned();
-            source::check_key(prefix, &key).map_err(|broken| broken.detail)?;
-            let kind = entry.kind.filter(|kind| !kind.is_empty()).ok_or_else(|| format!("{key:?} has no `kind`."))?;
-            let data = entry.data.ok_or_else(|| format!("{key:?} has no `data`."))?;
-            source::check_data(data.get()).map_err(|broken| format!("{key:?}: {}", broken.detail))?;
+            source::check_key(prefix, &key)?;
+            let lacks = |member: &str| SourceError::invalid(format!("{key:?} has no `{member}`."));
+            let kind = entry.kind.filter(|kind| !kind.is_empty()).ok_or_else(|| lacks("kind"))?;
+            let data = entry.data.ok_or_else(|| lacks("data"))?;
+            source::check_data(data.get())
+                .map_err(|broken| SourceError { detail: format!("{key:?}: {}", broken.detail), ..broken })?;
             let bytes = i32::try_from(data.get().len()).unwrap_or(i32::MAX);
             listed.push(ListedSource { plugin, kind: kind.into_owned(), bytes, key });
         }
@@ -431,6 +434,23 @@ mod tests {
         for sources in ["[]", r#"{"p":{"kind":"k","data":1}}"#, r#"{"p:s":{"data":1}}"#, r#"{"p:s":{"kind":"k"}}"#] {
             let text = format!(r#"{{"title":"a","sku":"b","attributes":{{"sources":{sources}}}}}"#);
             assert_eq!(wrong(&text, keep), ["/attributes/sources"], "{sources}");
+        }
+    }
+
+    #[test]
+    fn sources_over_a_limit_have_their_own_code() {
+        let keep = Terms { keeps_sources: true, ..CREATE };
+        let code = |title: &str, sources: &str| {
+            let text = format!(r#"{{"title":{title},"sku":"b","attributes":{{"sources":{{{sources}}}}}}}"#);
+            row(&text, keep).unwrap_err().code().name
+        };
+        let source = |key: usize, data: &str| format!(r#""p:{key}":{{"kind":"k","data":{data}}}"#);
+        let many: Vec<_> = (0..257).map(|key| source(key, "1")).collect();
+        let deep = source(1, &format!("{}1{}", "[".repeat(65), "]".repeat(65)));
+        let large = source(1, &format!("\"{}\"", "x".repeat(source::DATA_LIMIT)));
+        for over in [many.join(","), deep, large] {
+            assert_eq!(code("\"a\"", &over), "source-limit-exceeded");
+            assert_eq!(code("null", &over), "validation-failed", "of two faults");
         }
     }
 

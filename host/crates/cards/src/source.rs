@@ -24,6 +24,10 @@ impl SourceError {
     fn new(code: &'static str, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into() }
     }
+
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new("validation-failed", detail)
+    }
 }
 
 /// `source-limit-exceeded`: the card has its full number of sources.
@@ -122,7 +126,7 @@ impl Scan<'_> {
                 b'"' => break,
                 b'\\' if self.bytes[self.at..].starts_with(b"u0000") => {
                     let detail = r"The data has the character \u0000, which the database can't hold.";
-                    return Err(SourceError::new("validation-failed", detail));
+                    return Err(SourceError::invalid(detail));
                 }
                 b'\\' if self.bytes.get(self.at) == Some(&b'u') => self.unit()?,
                 b'\\' => self.at += 1,
@@ -134,7 +138,7 @@ impl Scan<'_> {
 
     /// After the backslash of `\uXXXX`: half of a pair is no character.
     fn unit(&mut self) -> Result<(), SourceError> {
-        let half = SourceError::new("validation-failed", r"The data has half of a surrogate pair (\ud800 to \udfff).");
+        let half = SourceError::invalid(r"The data has half of a surrogate pair (\ud800 to \udfff).");
         match self.hex(self.at) {
             0xD800..=0xDBFF => {
                 let low = self.bytes.get(self.at + 5) == Some(&b'\\')
@@ -169,7 +173,7 @@ impl Scan<'_> {
             exponent.is_some_and(|digits| digits.parse::<u32>().map_or(true, |it| it > EXPONENT_LIMIT));
         let may_be_large = exponent.is_some() || length > EXPONENT_LIMIT as usize;
         if has_far_exponent || may_be_large && text.parse().is_ok_and(f64::is_infinite) {
-            return Err(SourceError::new("validation-failed", "The data has a number beyond the range of a double."));
+            return Err(SourceError::invalid("The data has a number beyond the range of a double."));
         }
         Ok(())
     }

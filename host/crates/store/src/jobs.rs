@@ -1,6 +1,7 @@
 //! The tables `jobs`, `job_parts` and `job_errors`. What is counted is counted in the transaction that did it, and
 //! only by the process that holds the job's lease: whoever was killed or overtaken counts nothing twice.
 
+mod errors;
 mod step;
 
 use deadpool_postgres::{GenericClient, Transaction};
@@ -10,6 +11,7 @@ use time::OffsetDateTime;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
+pub use self::errors::{errors, first_errors};
 pub(super) use self::step::keep_errors;
 pub use self::step::{CountError, JobPlace, Step, count, part, place};
 use super::cards::list::{Conditions, Digest};
@@ -382,15 +384,6 @@ pub async fn list(pool: &Pool, wanted: &JobFilter, before: Option<Uuid>, limit: 
         [&wanted.state, &wanted.action, &wanted.request_id, &wanted.plugin, &before, &limit];
     let rows = client.query(&client.prepare_cached(&sql).await?, &values).await?;
     rows.iter().map(from_row).collect::<Result<_, _>>().map_err(Into::into)
-}
-
-/// Errors of a job in their order, behind number `after`, with their numbers.
-pub async fn errors(pool: &Pool, id: Uuid, after: i64, limit: i64) -> Result<Vec<(i64, Value)>, StoreError> {
-    let client = pool.get().await?;
-    let sql = "SELECT number, error FROM public.job_errors WHERE job_id = $1 AND number > $2 ORDER BY number LIMIT $3";
-    let rows = client.query(&client.prepare_cached(sql).await?, &[&id, &after, &limit]).await?;
-    let pair = |row: &Row| Ok((row.try_get("number")?, row.try_get("error")?));
-    rows.iter().map(pair).collect::<Result<_, tokio_postgres::Error>>().map_err(Into::into)
 }
 
 /// Removes jobs that ended more than `days` ago, some at a time; gives how many.

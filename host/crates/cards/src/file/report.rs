@@ -21,7 +21,18 @@ pub(super) fn describe(
         };
         field["value"] = shorten(found).into();
     }
+    make_storable(&mut report);
     report
+}
+
+/// PostgreSQL stores no U+0000, and what is wrong with the row may be just that: its symbol stands for it.
+fn make_storable(report: &mut Value) {
+    match report {
+        Value::String(text) if text.contains('\0') => *text = text.replace('\0', "\u{2400}"),
+        Value::Array(items) => items.iter_mut().for_each(make_storable),
+        Value::Object(members) => members.values_mut().for_each(make_storable),
+        _ => {}
+    }
 }
 
 /// The same for a line of JSON. Reads the line a second time: only a refused row pays for it.
@@ -35,5 +46,19 @@ fn shorten(value: String) -> String {
     match value.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}…", &value[..end]),
         None => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_stored_is_told_by_its_symbol() {
+        let line = br#"{"sku":"a\u0000b","title":"\u0000"}"#;
+        let error = CardError::field("/title", "No.");
+        let report = describe_json(&error, 3, line);
+        assert_eq!((&report["sku"], &report["errors"][0]["value"]), (&"a\u{2400}b".into(), &"\u{2400}".into()));
+        assert!(!report.to_string().contains("u0000"), "{report}");
     }
 }

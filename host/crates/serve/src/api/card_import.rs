@@ -135,6 +135,9 @@ fn admitted(
     call: &Call<Query<ImportQuery>, RawBody>,
 ) -> ApiResult<(Format, bool, Terms, OwnedSemaphorePermit)> {
     let format = import::format(input::media_type(&call.headers).as_deref())?;
+    if input::is_other_charset(&call.headers) {
+        return Err(ApiError::new(&codes::UNSUPPORTED_MEDIA_TYPE).detail("Send the file as UTF-8."));
+    }
     let is_gzip = intake::is_gzip(call.header(header::CONTENT_ENCODING))?;
     let terms = call.query()?.terms()?;
     if terms.keeps_sources {

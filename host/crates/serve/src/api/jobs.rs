@@ -125,12 +125,10 @@ pub(super) struct JobShown {
     created_at: DateTime,
     started_at: Option<DateTime>,
     finished_at: Option<DateTime>,
-    /// The first of them; not in lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    errors: Option<Vec<Value>>,
-    /// Where all of them are; not in lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    errors_url: Option<String>,
+    /// The first of them: 100, and 5 in lists.
+    errors: Vec<Value>,
+    /// Where all of them are.
+    errors_url: String,
 }
 
 async fn start(app: &Arc<App>, call: Call<NoQuery, Json<JobRequest>>) -> ApiResult<Reply> {
@@ -178,7 +176,8 @@ async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> 
     let wanted = JobFilter { state, action, request_id, plugin };
     let request = app.cursors.request(("jobs", &wanted), limit, cursor.as_deref())?;
     let found = jobs::list(&app.pools.core, &wanted, request.before, request.rows()).await?;
-    reply::ok(&request.page(found, |job| job.id)?.show(|job| view::summary(job, app.clock.now())))
+    let page = request.page(found, |job| job.id)?;
+    reply::ok(&view::listed(&app.pools.core, &page, app.clock.now()).await?)
 }
 
 async fn get(app: &Arc<App>, call: Call) -> ApiResult<Reply> {

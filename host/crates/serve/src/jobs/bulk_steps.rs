@@ -11,7 +11,7 @@ use super::{
     End, Jobs, StepError,
     bulk::{self, Action},
     card_fault, may_pass,
-    step::{ATTEMPTS, MAX_WAIT, find_progress, pause, rights_gone, starter},
+    step::{ATTEMPTS, MAX_WAIT, find_progress, pause, refusal, starter},
     tool,
 };
 use cardinal_base::{card_size, codes};
@@ -58,7 +58,7 @@ async fn parts(jobs: &Jobs, job: &Job, bulk_action: &BulkAction, cancelled: &Can
                 tracing::warn!(job = %job.id, part = number, error = ?error, "a step of a job failed and is tried again");
                 pause(MAX_WAIT.min(Duration::from_millis(100) * failures), cancelled).await;
             }
-            Err(StepError::Error(error)) if error.status().is_client_error() => return rights_gone(&error),
+            Err(StepError::Error(error)) if error.status().is_client_error() => return refusal(&error),
             Err(lost) => return lost.into(),
         }
         pause(started.elapsed().min(MAX_PAUSE), cancelled).await;

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     End, JobKind, Jobs, LEASE_INTERVAL, describe, finish, may_pass,
-    step::{call_parts, rights_gone, starter},
+    step::{call_parts, refusal, starter},
 };
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_identity::auth::{
@@ -144,7 +144,7 @@ async fn run(jobs: &Jobs, job: &Job, cancelled: &CancellationToken) -> End {
     let caller = match starter(jobs, job, &entry.scope).await {
         Ok(caller) => caller,
         Err(error) if may_pass(&error) => return End::Released,
-        Err(error) => return rights_gone(&error),
+        Err(error) => return refusal(&error),
     };
     let args = job.args.as_object().cloned().unwrap_or_default();
     if let Some(complaints) = complaints(&entry, &args) {
@@ -256,7 +256,7 @@ impl Run<'_> {
         if let Err(error) = starter(self.jobs, self.job, &self.entry.scope).await
             && !may_pass(&error)
         {
-            self.ask_to_stop(Stop::RightsGone(rights_gone(&error)));
+            self.ask_to_stop(Stop::RightsGone(refusal(&error)));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -27,9 +27,11 @@ pub(super) async fn starter(jobs: &Jobs, job: &Job, scope: &str) -> ApiResult<Sh
     Ok(caller)
 }
 
-/// The reason of a job that ended because the rights are gone.
-pub(super) fn rights_gone(error: &ApiError) -> End {
-    End::Failed(format!("The user who started this may no longer do it: {}", describe(error)))
+/// The reason of a job that ended because a step was refused, of which the starter's lost rights are one.
+pub(super) fn refusal(error: &ApiError) -> End {
+    let reason = describe(error);
+    let is_rights = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&error.status());
+    End::Failed(if is_rights { format!("The user who started this may no longer do it: {reason}") } else { reason })
 }
 
 /// Where a job of this process is, when that is further than `from`: its last step was committed, though the answer to

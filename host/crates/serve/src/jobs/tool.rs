@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{
     End, Jobs, StepError, card_fault, describe, may_pass,
-    step::{self, call_parts, pause, rights_gone, starter},
+    step::{self, call_parts, pause, refusal, starter},
 };
 use crate::audit::AuditAction;
 use crate::http::error::{ApiError, ApiResult};
@@ -174,7 +174,7 @@ async fn call_batch(
 ) -> Result<Step, End> {
     let entry = found(jobs, &task.tool, cancelled).await?;
     let caller = retried(cancelled, || async { Ok(starter(jobs, job, &entry.scope).await?) }).await?;
-    may_run(&entry, &caller).map_err(|error| rights_gone(&error))?;
+    may_run(&entry, &caller).map_err(|error| refusal(&error))?;
     let begun = i32::try_from(batch.len()).unwrap_or_default();
     let begin = Step { from: at.place, next: at.place, begun, ..Step::default() };
     if retried(cancelled, || counted(jobs, job, &begin)).await? {
@@ -296,7 +296,7 @@ where
                 tracing::warn!(error = ?error, "a step of a job failed and is tried again");
                 pause(step::MAX_WAIT, cancelled).await;
             }
-            Err(StepError::Error(error)) if error.status().is_client_error() => return Err(rights_gone(&error)),
+            Err(StepError::Error(error)) if error.status().is_client_error() => return Err(refusal(&error)),
             Err(end) => return Err(end.into()),
         }
     }

@@ -6,25 +6,26 @@ use std::{
 };
 
 use deadpool_postgres::Transaction;
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 use tokio_postgres::{
     binary_copy::BinaryCopyInWriter,
     error::SqlState,
-    types::{Json, ToSql, Type},
+    types::{Json, Type},
 };
 use uuid::Uuid;
 
 use crate::error::StoreError;
 use cardinal_base::{codes, db_error};
 use cardinal_cards::{
-    card::Status,
     error::{CardError, FieldError},
     row::{Mode, Row, RowError, Terms},
 };
 
+mod changes;
 mod staged;
 
-pub use staged::{forget, stage, staged};
+use self::changes::{change, differing};
+pub use self::staged::{forget, stage, staged};
 
 /// Others that write the same SKUs are met so often before the rows are taken one by one.
 const MAX_CONFLICTS: u32 = 5;
@@ -147,7 +148,7 @@ impl Import<'_> {
     }
 
     /// What would become of rows, as far as can be known without writing them.
-    pub async fn preview(&self, tx: &Transaction<'_>, rows: &[Row]) -> Result<Outcome, StoreError> {
+    pub async fn preview(&self, tx: &mut Transaction<'_>, rows: &[Row]) -> Result<Outcome, StoreError> {
         let mut outcome = Outcome::default();
         for batch in self.batches(rows, &mut outcome) {
             let mut known = self.known(tx, &batch).await?;
@@ -156,7 +157,17 @@ impl Import<'_> {
             }
             let sorted = self.sort(&batch, &known, &mut outcome);
             outcome.created += i64::try_from(sorted.new.len()).unwrap_or_default();
-            outcome.updated += i64::try_from(sorted.there.len()).unwrap_or_default();
+            let there = i64::try_from(sorted.there.len()).unwrap_or_default();
+            let point = tx.transaction().await?;
+            let changed = match differing(&point, &sorted.there).await {
+                Ok(changed) => changed,
+                // To be found when the rows are written, one by one.
+                Err(error) if error.is_of_data() => there,
+                Err(error) => return Err(error.into()),
+            };
+            point.rollback().await?;
+            outcome.updated += changed;
+            outcome.unchanged += there - changed;
             let new = sorted.new.iter().map(|(row, _)| (row.line, row.sku.as_str(), None));
             staged::put(tx, self.job, new).await?;
         }
@@ -172,7 +183,7 @@ impl Import<'_> {
             sorted.new.sort_unstable_by(|(one, _), (two, _)| one.sku.cmp(&two.sku));
             self.make(point, &sorted.new).await?;
             outcome.created += i64::try_from(sorted.new.len()).unwrap_or_default();
-            let changed = self.change(point, &sorted.there).await?;
+            let changed = change(point, &sorted.there, self).await?;
             outcome.updated += changed;
             outcome.unchanged += i64::try_from(sorted.there.len()).unwrap_or_default() - changed;
             if self.terms.keeps_sources {
@@ -281,51 +292,7 @@ impl Import<'_> {
         out.finish().await?;
         Ok(())
     }
-
-    /// Makes cards what the rows say; how many that changed.
-    async fn change(&self, point: &Transaction<'_>, rows: &[(&Row, Uuid)]) -> Result<i64, WriteError> {
-        if rows.is_empty() {
-            return Ok(0);
-        }
-        let present = present_attributes(point, rows).await?;
-        let ids: Vec<Uuid> = rows.iter().map(|(_, id)| *id).collect();
-        let skus: Vec<&str> = rows.iter().map(|(row, _)| row.sku.as_str()).collect();
-        let titles: Vec<Option<&str>> = rows.iter().map(|(row, _)| row.title.as_deref()).collect();
-        let statuses: Vec<Option<&str>> = rows.iter().map(|(row, _)| row.status.map(Status::name)).collect();
-        let mut attributes: Vec<Option<Json<Box<RawValue>>>> = Vec::with_capacity(rows.len());
-        for (row, id) in rows {
-            attributes.push(row.changed_attributes(present.get(id).map(String::as_str))?.map(Json));
-        }
-        let lines: Vec<Uuid> = rows.iter().map(|_| Uuid::now_v7()).collect();
-        let values: [&(dyn ToSql + Sync); 8] =
-            [&ids, &skus, &titles, &statuses, &attributes, &lines, self.actor, &self.job];
-        let changed = point.query(&point.prepare_cached(CHANGE).await?, &values).await?;
-        Ok(i64::try_from(changed.len()).unwrap_or(i64::MAX))
-    }
 }
-
-/// Sources stay what they are unless the row has some. What changes nothing makes no version.
-const CHANGE: &str = "
-WITH given AS (
-  SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::uuid[])
-    AS g (id, sku, title, status, attributes, line)
-), changed AS (
-  UPDATE public.master_cards AS c
-     SET sku = g.sku, title = coalesce(g.title, c.title), status = coalesce(g.status, c.status),
-         attributes = CASE WHEN g.attributes IS NULL THEN c.attributes
-                           ELSE jsonb_build_object('sources', c.attributes->'sources') || g.attributes END,
-         version = c.version + 1, updated_at = now(), deleted_at = NULL
-    FROM given g
-   WHERE c.id = g.id
-     AND (c.deleted_at IS NOT NULL OR c.title <> g.title OR c.status <> g.status
-          OR c.attributes <> jsonb_build_object('sources', c.attributes->'sources') || g.attributes)
-  RETURNING c.id, c.version, c.title, c.sku, c.status, c.attributes - 'sources' AS attributes, g.line
-)
-INSERT INTO public.card_history (id, card_id, version, actor, action, change)
-SELECT line, id, version, $7, 'import',
-       jsonb_build_object('title', title, 'sku', sku, 'status', status, 'attributes', attributes, 'job', $8::uuid)
-  FROM changed
-RETURNING card_id";
 
 /// Cards by SKU, and of ids whether their cards are deleted.
 struct KnownCard {
@@ -337,20 +304,6 @@ struct KnownCard {
 struct RowGroups<'r> {
     new: Vec<(&'r Row, Uuid)>,
     there: Vec<(&'r Row, Uuid)>,
-}
-
-/// What cards have whose rows set single attributes.
-async fn present_attributes(
-    point: &Transaction<'_>,
-    rows: &[(&Row, Uuid)],
-) -> Result<HashMap<Uuid, String>, tokio_postgres::Error> {
-    let ids: Vec<Uuid> = rows.iter().filter(|(row, _)| row.set.is_some()).map(|(_, id)| *id).collect();
-    if ids.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let sql = "SELECT id, (attributes - 'sources')::text AS attributes FROM public.master_cards WHERE id = ANY($1)";
-    let found = point.query(&point.prepare_cached(sql).await?, &[&ids]).await?;
-    found.iter().map(|row| Ok((row.try_get("id")?, row.try_get("attributes")?))).collect()
 }
 
 /// Lists the sources of cards anew whose rows had some.

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::batches::Batch;
 use crate::jobs::{
     End, Jobs, StepError, may_pass,
-    step::{ATTEMPTS, MAX_WAIT, find_progress, pause, rights_gone, starter},
+    step::{ATTEMPTS, MAX_WAIT, find_progress, pause, refusal, starter},
 };
 use cardinal_cards::row::{Row, Terms};
 use cardinal_store::{
@@ -125,7 +125,7 @@ impl<'a> Writer<'a> {
                 pause(MAX_WAIT.min(Duration::from_millis(100) * *failures), self.cancelled).await;
                 None
             }
-            StepError::Error(error) if error.status().is_client_error() => Some(Some(rights_gone(&error))),
+            StepError::Error(error) if error.status().is_client_error() => Some(Some(refusal(&error))),
             lost => Some(Some(lost.into())),
         }
     }
@@ -140,7 +140,7 @@ impl<'a> Writer<'a> {
         let mut client = self.jobs.pool.get().await?;
         let mut tx = client.transaction().await?;
         let outcome = if self.terms.dry_run {
-            self.import().preview(&tx, &batch.rows).await?
+            self.import().preview(&mut tx, &batch.rows).await?
         } else if self.terms.atomic {
             cards::import::stage(&tx, self.job.id, &batch.rows).await?;
             Outcome::default()
