@@ -5,11 +5,15 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 /// Connections that wait to be accepted; `net.core.somaxconn` may allow fewer.
 const BACKLOG: i32 = 4096;
+/// How often a taken port is tried again: when a supervisor was killed, its worker is there for moments more.
+const RETRIES: u32 = 20;
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Ports below this one are root's, unless the system says otherwise.
 const FIRST_FREE_PORT: u16 = 1024;
 /// A listening socket, as `/proc/net/tcp` writes it.
@@ -20,9 +24,20 @@ const LISTENING: &str = "0A";
 /// # Errors
 /// In words for an operator, with what to do.
 pub(super) fn bind(setting: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(address).map_err(|error| explain(setting, address, &error))?;
+    let pause = || std::thread::sleep(RETRY_PAUSE);
+    let listener = bind_with_retries(address, pause).map_err(|error| explain(setting, address, &error))?;
     prepare(&listener).with_context(|| format!("{setting}: preparing the listener"))?;
     Ok(listener)
+}
+
+fn bind_with_retries(address: SocketAddr, mut pause: impl FnMut()) -> io::Result<TcpListener> {
+    for _ in 0..RETRIES {
+        match TcpListener::bind(address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => pause(),
+            bound => return bound,
+        }
+    }
+    TcpListener::bind(address)
 }
 
 /// For a worker: one that does not block, with more places than it was made with. Beyond these the kernel drops who
@@ -92,6 +107,21 @@ mod tests {
         let error = bind("ADMIN_LISTEN_ADDR", taken.local_addr().unwrap()).unwrap_err().to_string();
         let own = format!("(process {}) listens there already", std::process::id());
         assert!(error.contains(&own) && error.contains("--admin-listen-addr"), "{error}");
+    }
+
+    #[test]
+    fn a_port_that_is_freed_a_moment_later_is_had() {
+        let mut holder = Some(TcpListener::bind("127.0.0.1:0").unwrap());
+        let address = holder.as_ref().unwrap().local_addr().unwrap();
+        let mut pauses = 0;
+        let free_it = || {
+            pauses += 1;
+            if pauses == RETRIES {
+                holder = None;
+            }
+        };
+        assert_eq!(bind_with_retries(address, free_it).unwrap().local_addr().unwrap(), address);
+        assert_eq!(pauses, RETRIES);
     }
 
     #[test]
