@@ -44,6 +44,18 @@ async fn a_handshake_that_names_a_revision_without_one_begins_nothing() {
 }
 
 #[tokio::test]
+async fn the_newest_revision_has_neither_streams_nor_sessions_to_end() {
+    let host = Host::settings().plugins(echo()).start().await;
+    let key = host.owner().await.key(&["mcp:use"]).await;
+    for (method, path) in [(Method::GET, "/api"), (Method::GET, "/api/mcp"), (Method::DELETE, "/api")] {
+        let call = key.call(method, path).header("mcp-protocol-version", MODERN).header("accept", BOTH);
+        let answer = call.send().await;
+        answer.refused(405, "method-not-allowed");
+        assert_eq!(answer.header("allow"), Some("POST"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_has_one_call_at_a_time_of_one_id() {
     let host = Host::settings().plugins(echo_that_sleeps()).start().await;
     let owner = host.owner().await;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cardinal_tests::{Client, Host, Package, PluginsFolder, eventually};
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -87,6 +88,33 @@ async fn a_request_ends_on_the_generation_that_it_began_on() {
     for call in under_way {
         assert_eq!(call.await.unwrap().unwrap().expect(200)["version"], "first");
     }
+}
+
+/// A page that is open knows the addresses that it was given, and loads some of them late.
+#[tokio::test]
+async fn frontend_files_of_the_version_before_are_there_for_pages_that_are_open() {
+    let host = Host::settings().plugins(PluginsFolder::default().with("echo", &Package::fixture("echo"))).start().await;
+    let client = (**host.owner().await).clone();
+    let shown = async || {
+        let plugins = client.get("/v1/admin/plugins").await.expect(200);
+        plugins["items"][0]["frontend"]["main_url"].as_str().unwrap().to_owned()
+    };
+    let file = host.plugins().path().join("echo/frontend/plugin.js");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut given = vec![shown().await];
+    for number in 1..=2 {
+        std::fs::write(&file, format!("{text}// {number}\n")).unwrap();
+        client.post("/v1/admin/plugin-registry/rescan", &json!({})).await.expect(200);
+        let next = eventually("new addresses", async || Some(shown().await).filter(|it| !given.contains(it))).await;
+        given.push(next);
+        client.post("/v1/admin/plugin-registry/echo/reload", &json!({})).await.expect(200);
+        let there: Vec<u16> = join_all(given.iter().map(async |it| client.get(it).await.status.as_u16())).await;
+        let expected: &[u16] = if number == 1 { &[200, 200] } else { &[404, 200, 200] };
+        assert_eq!(there, expected);
+    }
+    assert_eq!(client.get(&given[1]).await.text(), format!("{text}// 1\n"));
+    client.post("/v1/admin/plugin-registry/echo/disable", &json!({})).await.expect(200);
+    client.get(&given[1]).await.refused(404, "not-found");
 }
 
 #[tokio::test]

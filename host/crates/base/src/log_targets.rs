@@ -53,7 +53,7 @@ pub const CRATES: [LogCrate; 13] = [
         shown: "cardinal::plugin",
         modules: "active agreement arguments breaker bridge connection context error exports fault \
                   frontend guard inspect instance job lane library listen news placement probe progress quarantine \
-                  registry schema settings watchdog",
+                  registry schema settings watchdog whole_numbers",
     },
     LogCrate {
         name: "schema",

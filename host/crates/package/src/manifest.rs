@@ -22,6 +22,7 @@ pub use contributes::{CardAction, CardTab, Contributes, ListColumn, PluginPage};
 pub use jobs::{DeclaredJob, JITTER_LIMIT, JOB_HANDLER_PREFIX, JOB_MINUTES_LIMIT, JOBS_LIMIT, ScheduledJob};
 pub use mcp::{Prompt, PromptArgument, PromptMessage, PromptRole, TextPart, Tool, ToolRate, text_parts};
 pub use read::check_template;
+pub(crate) use read::json;
 
 /// JSON Schema of `manifest.json`, for editors. The reader above decides.
 pub const SCHEMA: &str = include_str!("manifest/schema.json");
@@ -241,7 +242,7 @@ pub struct Hints {
 
 /// Reads what can be read, to say which plugin is refused and which routes are out of service.
 pub fn hints(bytes: &[u8]) -> Hints {
-    let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return Hints::default() };
+    let Ok(value) = json(bytes) else { return Hints::default() };
     let name = value.get("name").and_then(Value::as_str).filter(|name| is_kebab(name)).map(str::to_owned);
     let api_prefix = value.get("backend").and_then(|backend| match backend.get("apiPrefix") {
         Some(prefix) => prefix.as_str().filter(|prefix| is_prefix(prefix)).map(str::to_owned),

@@ -201,7 +201,7 @@ pub fn other_manifest(expected: String, found: String) -> Refusal {
 
 /// Name, version, core range and API version, as they are written.
 fn identity(manifest: &[u8]) -> [Value; 4] {
-    let manifest: Value = serde_json::from_slice(manifest).unwrap_or_default();
+    let manifest: Value = crate::manifest::json(manifest).unwrap_or_default();
     ["/name", "/version", "/engine/core_version", "/engine/plugin_api_version"]
         .map(|pointer| manifest.pointer(pointer).cloned().unwrap_or_default())
 }

@@ -218,7 +218,7 @@ impl PluginContext {
             data,
             plugin: self.name(),
             plugin_version: &self.identity.version,
-            updated_at: OffsetDateTime::now_utc().format(&Rfc3339).map_err(|error| Fault::Internal(error.into()))?,
+            updated_at: now().format(&Rfc3339).map_err(|error| Fault::Internal(error.into()))?,
             updated_by: &actor,
         };
         written(self.services.catalogue.enrich(source.card, source.key, &entry).await?)
@@ -273,6 +273,12 @@ impl Access {
             Self::Write => "cards:write",
         }
     }
+}
+
+/// To the microsecond, as all times that the database keeps.
+fn now() -> OffsetDateTime {
+    let now = OffsetDateTime::now_utc();
+    now.replace_nanosecond(now.microsecond() * 1_000).unwrap_or(now)
 }
 
 fn written(outcome: WriteOutcome) -> Result<u64, Fault> {

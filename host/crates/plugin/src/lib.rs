@@ -32,5 +32,6 @@ pub mod registry;
 mod schema;
 pub mod settings;
 pub mod watchdog;
+pub mod whole_numbers;
 
 pub use instance::call;

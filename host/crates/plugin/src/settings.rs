@@ -16,6 +16,8 @@ use cardinal_package::{
     refusal::{Code, Refusal},
 };
 
+use crate::whole_numbers;
+
 pub(crate) mod quoted;
 pub mod secret;
 
@@ -74,8 +76,11 @@ pub fn seal(
 
 /// The settings that an instance is given.
 pub fn resolve(schema: Option<&Value>, environment: Option<&Value>, stored: Option<&Value>) -> Result<Value, Refusal> {
-    let settings = layered(schema, environment, stored);
+    let mut settings = layered(schema, environment, stored);
     let Some(schema) = schema else { return Ok(settings) };
+    if let (Some(schema), Some(settings)) = (schema.as_object(), settings.as_object_mut()) {
+        whole_numbers::fit(schema, settings);
+    }
     let faults = faults(schema, &settings)?;
     if faults.is_empty() {
         return Ok(settings);
@@ -225,6 +230,14 @@ mod tests {
         let settings = resolve(Some(&schema), Some(&json!({"b": 2, "c": 2})), Some(&json!({"c": 3}))).unwrap();
         assert_eq!(settings, json!({"a": 1, "b": 2, "c": 3}));
         assert_eq!(resolve(None, None, None).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn integers_are_given_as_such_however_they_are_written() {
+        let schema =
+            json!({"properties": {"delay_ms": {"type": "integer", "default": 1e3}, "rate": {"type": "number"}}});
+        let settings = resolve(Some(&schema), Some(&json!({"rate": 2.0})), None).unwrap();
+        assert_eq!(settings.to_string(), r#"{"delay_ms":1000,"rate":2.0}"#);
     }
 
     #[test]

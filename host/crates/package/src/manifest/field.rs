@@ -92,7 +92,9 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn integer(&self, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
-        let value = self.value.as_u64().filter(|value| range.contains(value));
+        // However it is written: `3e4` is a whole number, too.
+        let written = || self.value.as_f64().filter(|it| it.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(it));
+        let value = self.value.as_u64().or_else(|| written().map(|it| it as u64)).filter(|value| range.contains(value));
         if value.is_none() {
             self.wrong(Code::BadManifest, format!("a whole number from {} to {}", range.start(), range.end()));
         }
@@ -155,13 +157,13 @@ impl<'a> Field<'a> {
 
     /// A JSON Schema of objects, as MCP wants it.
     pub(super) fn object_schema(&self) -> Option<Map<String, Value>> {
-        let map = self.object()?.map;
-        if map.get("type").is_some_and(|kind| kind != "object") {
-            self.wrong(Code::BadManifest, "a JSON Schema with \"type\": \"object\"");
+        let object = self.object()?;
+        if let Some(kind) = object.optional("type").filter(|kind| kind.value != "object") {
+            kind.wrong(Code::BadManifest, "\"object\"");
             return None;
         }
         self.schema()?;
-        let mut map = map.clone();
+        let mut map = object.map.clone();
         map.entry("type").or_insert_with(|| "object".into());
         Some(map)
     }

@@ -165,9 +165,21 @@ fn tool(field: &Field, plugin: &str) -> Option<Tool> {
         scope: scope(&object),
         timeout: timeout(&object),
         rate_limit: object.optional("rate_limit").and_then(|field| rate(&field)),
-        annotations: object.optional("annotations").and_then(|field| Some(field.object()?.map.clone())),
+        annotations: object.optional("annotations").and_then(|field| annotations(&field)),
     };
     Some(Tool { name: name?, description: description?.to_owned(), handler: handler?.to_owned(), ..tool })
+}
+
+/// MCP's hints for clients.
+fn annotations(field: &Field) -> Option<Map<String, Value>> {
+    const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+    let object = field.object()?;
+    object.done(&[&["title"][..], &HINTS].concat());
+    line(&object, "title");
+    for hint in HINTS {
+        object.optional(hint).and_then(|hint| hint.boolean());
+    }
+    Some(object.map.clone())
 }
 
 /// Nobody is asked about a call that needs no confirmation.

@@ -39,8 +39,7 @@ const FIELDS: [&str; 16] = [
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH or DELETE";
 
 pub(super) fn manifest(bytes: &[u8]) -> Result<(Manifest, Vec<Warning>), Problems> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes); // some editors write a byte order mark
-    let document: Value = serde_json::from_slice(bytes).map_err(|error| {
+    let document: Value = json(bytes).map_err(|error| {
         Problems(vec![Problem {
             code: Code::BadManifest,
             pointer: String::new(),
@@ -55,6 +54,11 @@ pub(super) fn manifest(bytes: &[u8]) -> Result<(Manifest, Vec<Warning>), Problem
         Some(manifest) if problems.is_empty() => Ok((manifest, warnings)),
         _ => Err(Problems(problems)),
     }
+}
+
+/// Some editors write a byte order mark.
+pub(crate) fn json(bytes: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
 }
 
 /// `None` only with a problem noted; every part is read even when an earlier one is wrong.
@@ -149,7 +153,7 @@ fn engine(object: &Object) -> Option<Engine> {
     let core = core.and_then(|field| {
         let range = VersionReq::parse(field.string()?).ok();
         if range.is_none() {
-            field.wrong(Code::BadManifest, "a version range such as \">=1.0.0\"");
+            field.wrong(Code::BadManifest, "a version range such as \">=1.0.0\" or \">=1.0.0, <2\", with commas");
         }
         range
     });

@@ -107,6 +107,17 @@ fn a_wrong_type_names_place_found_and_expected() {
     assert_eq!(problem("/title", Some(json!(null))).found, "null");
     assert_eq!(problem("/provides_kinds", Some(json!("price"))).expected, "an array");
     assert_eq!(problem("/mcp/tools/0/requires_confirmation", Some(json!("yes"))).expected, "true or false");
+    let hint = problem("/mcp/tools/0/annotations", Some(json!({"title": "T", "readOnlyHint": "yes"})));
+    assert_eq!(
+        (hint.pointer.as_str(), hint.expected.as_str()),
+        ("/mcp/tools/0/annotations/readOnlyHint", "true or false")
+    );
+    let schema = problem("/mcp/tools/0/input_schema", Some(json!({"type": "array"})));
+    assert_eq!((schema.pointer.as_str(), schema.expected.as_str()), ("/mcp/tools/0/input_schema/type", "\"object\""));
+    assert_eq!(schema.found, "the string \"array\"");
+    let written = with(valid(), "/limits/timeout_ms", Some(json!(3e4)));
+    assert_eq!(read(&written).unwrap().0.limits.timeout, Duration::from_secs(30));
+    assert_eq!(problem("/limits/timeout_ms", Some(json!(0.5))).found, "the number 0.5");
     assert_eq!(problem("/limits/timeout_ms", Some(json!(0))).expected, "a whole number from 1 to 600000");
     let nonsense = json!({"properties": {"size": {"type": "nonsense"}}});
     assert_eq!(problem("/settings_schema", Some(nonsense)).pointer, "/settings_schema/properties/size/type");
@@ -236,6 +247,7 @@ fn the_name_of_a_wrong_manifest_is_still_found() {
     assert_eq!(found(r#"{"name":"../p","backend":{"apiPrefix":"x"}}"#), (None, some("x")));
     assert_eq!(found(r#"{"name":1,"backend":{"apiPrefix":"/x"}}"#), (None, None));
     assert_eq!(found("{"), (None, None));
+    assert_eq!(found("\u{feff}{\"name\":\"p\"}"), (some("p"), None), "some editors write a byte order mark");
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

@@ -86,7 +86,7 @@ impl Activation {
 
     /// Swaps the snapshot once, then lets go of what is not in it any more.
     pub(super) fn publish(&self, entries: Vec<Entry>, decided: &Decisions) {
-        let new = Arc::new(Snapshot::new(entries));
+        let new = Arc::new(Snapshot::new(entries, &self.current.load()));
         let (now, serving): (_, Vec<Arc<Service>>) = (self.clock.now(), new.services().cloned().collect());
         let before: Vec<Arc<Service>> = self.current.load().services().cloned().collect();
         fresh(&before, &serving).for_each(|service| self.generations.begin(service, now));

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     active::{self, Active, JobEntry, PromptEntry, ToolEntry},
-    frontend::{Asset, MainModule},
+    frontend::{Asset, Bundle, MainModule},
 };
 use cardinal_package::{
     refusal::{Code, Refusal},
@@ -34,10 +34,13 @@ pub struct Snapshot {
     entries: Vec<Entry>,
     /// Prefixes of plugins that are not in service.
     out_of_service: HashSet<String>,
+    /// Frontend files of the version before the one in service, by plugin: a page that is open still asks for them.
+    former_frontends: HashMap<String, Arc<Bundle>>,
 }
 
 impl Snapshot {
-    pub(super) fn new(mut entries: Vec<Entry>) -> Self {
+    /// What takes the place of `before`.
+    pub(super) fn new(mut entries: Vec<Entry>, before: &Self) -> Self {
         entries.sort_by(|a, b| {
             let key = |entry: &Entry| (entry.about.name.clone(), entry.service.is_none(), entry.about.origin.clone());
             key(a).cmp(&key(b))
@@ -45,7 +48,11 @@ impl Snapshot {
         let mut snapshot = Self::default();
         for entry in &entries {
             match &entry.service {
-                Some(service) => snapshot.serve(service),
+                Some(service) => {
+                    snapshot.serve(service);
+                    let former = before.former_frontend(&entry.about.name, service);
+                    snapshot.former_frontends.extend(former.map(|bundle| (entry.about.name.clone(), bundle)));
+                }
                 // A plugin that was removed is as if it had never been, but for its data.
                 None if entry.state == State::Retired => {}
                 None => snapshot.out_of_service.extend(entry.about.api_prefix.clone()),
@@ -64,6 +71,14 @@ impl Snapshot {
         let name = &service.active.manifest.name;
         self.jobs.extend(service.jobs.iter().map(|entry| ((name.clone(), entry.job.name.clone()), Arc::clone(entry))));
         self.tools.extend(service.tools.iter().map(|entry| (entry.tool.name.clone(), Arc::clone(entry))));
+    }
+
+    /// The frontend files that `next` lets go of, or those that were let go of before when it has the same.
+    fn former_frontend(&self, name: &str, next: &Service) -> Option<Arc<Bundle>> {
+        let known = self.former_frontends.get(name);
+        let shown = self.service(name).and_then(|service| service.frontend.as_ref());
+        let is_new = |shown: &&Arc<Bundle>| next.frontend.as_ref().is_none_or(|next| next.main() != shown.main());
+        shown.filter(is_new).or(known).cloned()
     }
 
     /// The plugins in service, in the order of their names.
@@ -103,9 +118,10 @@ impl Snapshot {
         Some(self.service(name)?.frontend.as_ref()?.main())
     }
 
-    /// A frontend file of a plugin in service, under the hash of its contents.
+    /// A frontend file of a plugin in service, or of the version that served before, under the hash of its contents.
     pub fn asset(&self, name: &str, hash: &str, path: &str, accept_encoding: &str) -> Option<Asset> {
-        self.service(name)?.frontend.as_ref()?.asset(hash, path, accept_encoding)
+        let mut bundles = self.service(name)?.frontend.iter().chain(self.former_frontends.get(name));
+        bundles.find_map(|bundle| bundle.asset(hash, path, accept_encoding))
     }
 
     /// SHA-256 of the package that serves under this name.

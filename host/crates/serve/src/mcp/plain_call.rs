@@ -20,7 +20,7 @@ use super::{
     exact_content,
     heartbeat::{self, TimedAnswer},
     narrowing::Narrowing,
-    run::broke_down,
+    run::{broke_down, fit_whole_numbers},
     server::Server,
     tool::{AnyTool, Found},
     transport::{JsonAnswer, reads_events},
@@ -69,6 +69,7 @@ impl Server {
 
 async fn run(server: &Server, mut call: PlainCall, tool: AnyTool, mut visit: Visit) -> JsonAnswer {
     let calls = &server.services.calls;
+    fit_whole_numbers(&tool, &mut call.arguments, &mut visit);
     let record = calls.begin(&mut visit, call.trace, call.client.take(), Some(&call.arguments));
     let mut call_under_way = OpenCall { calls, record, visit, tool, has_ended: false };
     let OpenCall { visit, tool, .. } = &call_under_way;

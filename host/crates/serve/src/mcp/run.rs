@@ -2,12 +2,14 @@
 
 use std::{pin::pin, sync::Arc};
 
+use bytes::Bytes;
 use futures_util::FutureExt;
 use rmcp::{
     ErrorData, RoleServer,
     model::{CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject},
     service::RequestContext,
 };
+use uuid::Uuid;
 
 use super::{
     Visit, client,
@@ -20,11 +22,10 @@ use super::{
     tool::{AnyTool, Found},
 };
 use crate::{audit::AuditAction, http::error::ApiResult};
-use cardinal_base::scope;
+use cardinal_base::{exact, scope};
 use cardinal_identity::{auth::caller::Caller, limit::ToolCharge};
 use cardinal_observe::{request_timing, tools::Outcome};
-use cardinal_plugin_host::progress;
-use uuid::Uuid;
+use cardinal_plugin_host::{progress, whole_numbers};
 
 const CANCELLED: &str = "cancelled: the client cancelled the call; what it changed before may have been kept.";
 
@@ -209,10 +210,11 @@ impl Server {
             self.services.calls.begin(&mut visit, trace, client, request.arguments.as_ref())
         };
         let asker = Asker::new(context, &request, &visit);
+        let mut arguments = request.arguments.unwrap_or_default();
+        fit_whole_numbers(&tool, &mut arguments, &mut visit);
         let (server, cancelled, ours) =
             (self.clone(), context.ct.clone(), (record.clone(), visit.clone().unheard(), tool.clone()));
         let task = async move {
-            let arguments = request.arguments.unwrap_or_default();
             let call = async {
                 tokio::select! {
                     result = server.run(&tool, &visit, &asker, arguments) => result,
@@ -234,6 +236,16 @@ impl Server {
                 Err(broke_down())
             }
         }
+    }
+}
+
+/// Gives a tool the integers that its schema wants as such, however the client wrote them. A call with numbers that
+/// only its text holds exactly stays as it came: the tool refuses it or not.
+pub(super) fn fit_whole_numbers(tool: &AnyTool, arguments: &mut JsonObject, visit: &mut Visit) {
+    let has_changed = tool.input_schema().is_some_and(|schema| whole_numbers::fit(schema, arguments));
+    let is_exact = |sent: &Bytes| std::str::from_utf8(sent).is_ok_and(|text| exact::first_inexact(text).is_none());
+    if has_changed && visit.exact_arguments.as_ref().is_some_and(is_exact) {
+        visit.exact_arguments = None;
     }
 }
 

@@ -95,6 +95,14 @@ impl AnyTool {
         ConfirmableTool { name: self.name(), title: title.as_deref(), scope: self.scope(), has_output_schema, preview }
     }
 
+    pub(super) fn input_schema(&self) -> Option<&JsonObject> {
+        match self {
+            Self::Core(tool) => Some(&tool.declaration.input_schema),
+            Self::Plugin(entry) => entry.tool.input_schema.as_ref(),
+            Self::Search(_) => None,
+        }
+    }
+
     /// What is wrong with the arguments.
     pub(super) fn complaints(&self, arguments: &JsonObject) -> Option<String> {
         match self {

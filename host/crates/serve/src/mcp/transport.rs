@@ -188,6 +188,8 @@ pub(super) async fn plain_or(response: Response) -> ApiResult<Reply> {
         return Ok(response.map(Body::stream));
     }
     let code = match response.status() {
+        // A client of the newest revision, which has neither streams nor sessions.
+        StatusCode::METHOD_NOT_ALLOWED => return Err(ApiError::method_not_allowed([Method::POST].iter())),
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => &codes::INVALID_REQUEST,
         StatusCode::NOT_FOUND => &codes::NOT_FOUND,
         StatusCode::NOT_ACCEPTABLE => &codes::NOT_ACCEPTABLE,
