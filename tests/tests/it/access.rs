@@ -75,7 +75,7 @@ const CASES: &[Case] = &[
     // The query names nothing.
     Case("GET", "/v1/admin/pictures", Scope("cards:read"), 400),
     Case("GET", "/v1/admin/openapi.json", Credential, 200),
-    Case("GET", "/v1/admin/plugin-manifest.schema.json", Nothing, 200),
+    Case("GET", "/v1/admin/plugin-manifest.schema.json", Credential, 200),
     Case("GET", "/v1/admin/kinds", Scope("plugins:read"), 200),
     Case("GET", "/v1/admin/views", Scope("cards:read"), 200),
     Case("POST", "/v1/admin/views", Scope("cards:read"), 400),

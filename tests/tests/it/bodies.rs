@@ -209,6 +209,36 @@ async fn every_wrong_body_of_the_description_is_refused_with_a_pointer() {
 }
 
 #[tokio::test]
+async fn a_field_is_refused_where_no_body_is_described() {
+    let plugins = PluginsFolder::bundled().with("echo", &Package::fixture("echo"));
+    let host = Host::settings().plugins(plugins).start().await;
+    let caller = host.owner().await.unlimited().await;
+    let document = caller.get("/v1/admin/openapi.json").await.expect(200);
+    let objects = Objects::make(host.owner().await).await;
+    let mut operations = 0;
+    for (template, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let is_ours = template.starts_with("/v1/admin/") && !template.starts_with("/v1/admin/plugins/");
+            if !is_ours || method == "get" || !operation["requestBody"].is_null() {
+                continue;
+            }
+            operations += 1;
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            let caller = if template.starts_with("/v1/admin/approvals/") { host.owner().await } else { &caller };
+            let answer = caller.call(method.clone(), &objects.path(template)).json(&json!({"typo": 1})).send().await;
+            let fault = fault(&answer, "/typo");
+            assert!(fault.is_none(), "{method} {template} {fault:?}: {answer}");
+        }
+    }
+    assert!(operations >= 15, "{operations} operations");
+    // Some clients send these with every call.
+    for nothing in [json!({}), Value::Null] {
+        let path = format!("{CARDS}/{}", host.owner().await.card("Gone").await["id"].as_str().unwrap());
+        caller.call(Method::DELETE, &path).json(&nothing).send().await.expect(204);
+    }
+}
+
+#[tokio::test]
 async fn an_array_does_nothing_in_the_place_of_an_object() {
     let host = Host::shared().await;
     let owner = host.owner().await;

@@ -2,7 +2,7 @@
 
 use cardinal_tests::{Host, eventually, unique};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 
 const KEYS: &str = "/v1/admin/api-keys";
@@ -190,6 +190,11 @@ async fn a_rotated_key_lives_on_for_the_overlap_and_has_one_successor() {
     let ends = OffsetDateTime::parse(ends.as_str().unwrap(), &Rfc3339).unwrap() - now;
     assert!(ends > Duration::seconds(3500) && ends < Duration::seconds(3700), "{ends}");
     rotate(id, 60).await.refused(409, "conflict");
+    let end = async |at: Value| owner.patch(&format!("{KEYS}/{id}"), &json!({"expires_at": at})).await;
+    for later in [json!(null), json!((now + Duration::hours(2)).format(&Rfc3339).unwrap())] {
+        end(later).await.refused(409, "conflict");
+    }
+    end(json!((now + Duration::minutes(30)).format(&Rfc3339).unwrap())).await.expect(200);
 
     // Without an overlap the old one dies at once.
     let second = next["item"]["id"].as_str().unwrap();

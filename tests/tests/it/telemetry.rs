@@ -152,6 +152,8 @@ async fn a_listener_of_its_own_needs_no_credential_and_shows_nothing_else() {
     assert!((read.sum("cardinal_worker_restarts_total", &[])).abs() < 0.1);
     let head = metrics.call(Method::HEAD, "/metrics").send().await;
     assert!(head.status == 200 && head.body.is_empty(), "{head}");
+    let named = metrics.call(Method::GET, "/metrics").header("x-request-id", "scrape-7").send().await;
+    assert_eq!(named.header("x-request-id"), Some("scrape-7"), "{named}");
     for path in ["/", "/healthz", "/v1/admin/system", "/metrics/"] {
         metrics.get(path).await.refused(404, "not-found");
     }

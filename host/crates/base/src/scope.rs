@@ -111,8 +111,14 @@ impl ScopeSet {
 
     /// Takes what a client asks for; the first that is not a scope comes back as the error.
     pub fn strict(scopes: &[String]) -> Result<Self, usize> {
-        let grants = scopes.iter().enumerate().map(|(i, scope)| Grant::parse(scope).filter(Grant::is_known).ok_or(i));
-        grants.collect::<Result<Vec<_>, _>>().map(Self::from)
+        let mut grants = Vec::with_capacity(scopes.len());
+        for (i, scope) in scopes.iter().enumerate() {
+            let grant = Grant::parse(scope).filter(Grant::is_known).ok_or(i)?;
+            if !grants.contains(&grant) {
+                grants.push(grant);
+            }
+        }
+        Ok(grants.into())
     }
 
     /// Whether the set covers `scope`, a single one as a route names it.
@@ -341,6 +347,12 @@ mod tests {
             kept.sort();
             assert_eq!(kept, ["*", UNATTENDED]);
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_twice_is_held_once() {
+        let asked = ["cards:read", "jobs:read", "cards:read"].map(str::to_owned);
+        assert_eq!(ScopeSet::strict(&asked).unwrap().to_strings(), ["cards:read", "jobs:read"]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri, header};
+use uuid::{Uuid, fmt::Hyphenated};
 
 pub(crate) use self::{
     body::{Body, Exact, ExactPatch, Json, JsonBody, MaybeJson, MergePatch, NoBody, Patch, RawBody, Reads},
@@ -141,9 +142,11 @@ impl Params {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// An id; what is no UUID names nothing: 404.
-    pub fn id(&self, name: &str, what: &str) -> ApiResult<uuid::Uuid> {
-        self.get(name).and_then(|text| uuid::Uuid::try_parse(text).ok()).ok_or_else(|| ApiError::not_found(what))
+    /// An id; what is no UUID names nothing: 404. Nor does another spelling of one, in braces or without its hyphens:
+    /// each thing has one address.
+    pub fn id(&self, name: &str, what: &str) -> ApiResult<Uuid> {
+        let text = self.get(name).filter(|text| text.len() == Hyphenated::LENGTH);
+        text.and_then(|text| Uuid::try_parse(text).ok()).ok_or_else(|| ApiError::not_found(what))
     }
 }
 

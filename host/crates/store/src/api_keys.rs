@@ -200,6 +200,8 @@ pub enum UpdateOutcome {
     Done(Box<KeyRecord>, Vec<KeyRecord>),
     /// The key is revoked, and the change does more than narrow.
     Revoked,
+    /// It was rotated, and the end that was asked for is later than the one that it got by that.
+    OutlivesItsOverlap,
     /// Its maker lives and ends before the end that was asked for.
     OutlivesItsMaker,
     /// Its maker lives and lacks a scope that was asked for.
@@ -207,6 +209,11 @@ pub enum UpdateOutcome {
     /// The key that asked for it was revoked, has expired or lost a scope meanwhile.
     CallerOver,
 }
+
+/// What bounds a key's life.
+const ENDS: &str = "SELECT made_by_key_id, expires_at, \
+     EXISTS (SELECT FROM public.admin_api_keys s WHERE s.replaces_id = k.id) AS is_replaced \
+     FROM public.admin_api_keys k WHERE id = $1";
 
 /// Changes a key. Those that were made with it then end with it at the latest, and its lineage keeps no scope that it
 /// has not; narrowing does that for a revoked key, too. `by` is the key that asks for it, when it is one.
@@ -227,11 +234,11 @@ pub async fn update(
             return Ok(UpdateOutcome::CallerOver);
         }
     }
-    let maker: Option<Uuid> =
-        match tx.query_opt("SELECT made_by_key_id FROM public.admin_api_keys WHERE id = $1", &[&key.id]).await? {
-            Some(row) => row.get(0),
-            None => return Ok(UpdateOutcome::Revoked),
-        };
+    let Some(row) = tx.query_opt(ENDS, &[&key.id]).await? else { return Ok(UpdateOutcome::Revoked) };
+    let (maker, present): (Option<Uuid>, Option<OffsetDateTime>) = (row.get("made_by_key_id"), row.get("expires_at"));
+    if row.get("is_replaced") && change.expires_at.is_some_and(|end| earlier(end, present) != end) {
+        return Ok(UpdateOutcome::OutlivesItsOverlap);
+    }
     if let Some(maker) = maker
         && let Some(terms) = lineage::hold_unrevoked(&tx, maker).await?
     {

@@ -133,7 +133,7 @@ impl Catalogue {
         Ok(CardPage {
             next_cursor: self.next_cursor(&listing, listing.cards.len())?,
             prev_cursor: self.edge(&listing.filter, listing.sort, first, true)?,
-            total_estimate: listing.total_estimate,
+            total_estimate: total.flatten().unwrap_or(listing.total_estimate),
             total,
             items: match fields {
                 None => Items::Whole(listing.cards),
@@ -165,13 +165,14 @@ impl Catalogue {
         let page = cards::list::page(&self.pool, &self.knowledge, &wanted, known, now).await?;
         self.estimates.learn(&filter, page.count, known, now)?;
         let back = place.as_ref().is_some_and(|place| place.back);
+        let is_all = place.is_none() && !page.more;
         Ok(Listing {
             // Where the reader comes from there is more; on the other side the page itself knows.
             has_next: back || page.more,
             has_previous: if back { page.more } else { place.is_some() },
+            total_estimate: if is_all { page.cards.len() as i64 } else { page.count.cards },
+            is_exact: is_all || page.count.exact,
             cards: page.cards,
-            total_estimate: page.count.cards,
-            is_exact: page.count.exact,
             filter,
             sort,
         })

@@ -213,6 +213,7 @@ async fn update(app: &Arc<App>, call: Call<NoQuery, MergePatch<KeyPatch>>) -> Ap
     let (record, narrowed) = match cardinal_store::api_keys::update(&app.pools.core, &record, &change, by).await? {
         UpdateOutcome::Done(record, narrowed) => (record, narrowed),
         UpdateOutcome::Revoked => return Err(conflict(STAYS_REVOKED)),
+        UpdateOutcome::OutlivesItsOverlap => return Err(conflict(STAYS_ROTATED)),
         UpdateOutcome::OutlivesItsMaker => return more("/expires_at", "lives no longer"),
         UpdateOutcome::ExceedsItsMaker => return more("/scopes", "holds no more scopes"),
         UpdateOutcome::CallerOver => return Err(app.auth.unauthorized(&codes::REVOKED_TOKEN, None).into()),
@@ -227,6 +228,8 @@ async fn update(app: &Arc<App>, call: Call<NoQuery, MergePatch<KeyPatch>>) -> Ap
 
 const STAYS_REVOKED: &str =
     "A revoked key can't be changed. Only its scopes can be narrowed, which narrows the active keys of its lineage.";
+
+const STAYS_ROTATED: &str = "The key was rotated, so its end can only be made earlier. Its successor can live longer.";
 
 /// What a patch asks for, as far as this caller may ask for it.
 fn wanted(app: &App, caller: &Caller, record: &KeyRecord, body: KeyPatch) -> ApiResult<Change> {
@@ -249,8 +252,9 @@ fn wanted(app: &App, caller: &Caller, record: &KeyRecord, body: KeyPatch) -> Api
         }
         None => None,
     };
-    if body.rate_limit.is_some() {
-        let limit = bounds.rate(body.rate_limit, app.config.auth.key_rate_per_minute)?;
+    if let Some(patch) = body.rate_limit {
+        let rate = patch.map(|patch| patch.over(record.rate_per_minute));
+        let limit = bounds.rate(Some(rate), app.config.auth.key_rate_per_minute)?;
         change.rate = Some((limit.per_minute, limit.burst));
     }
     Ok(change)

@@ -41,8 +41,14 @@ struct ListQuery {
     until: Option<String>,
 }
 
+const OUTCOMES: [&str; 3] = ["ok", "refused", "failed"];
+
 async fn list(app: &Arc<App>, call: Call<Query<ListQuery>>) -> ApiResult<Reply> {
     let query = call.query()?;
+    if query.outcome.as_deref().is_some_and(|outcome| !OUTCOMES.contains(&outcome)) {
+        let detail = format!("`outcome` is one of {}.", OUTCOMES.join(", "));
+        return Err(ApiError::new(&codes::INVALID_REQUEST).detail(detail));
+    }
     let filter = Filter {
         actor: query.actor,
         action: query.action,

@@ -58,19 +58,19 @@ async fn show(app: &Arc<App>, _: Call) -> ApiResult<Reply> {
 
 /// The listener of `METRICS_ADDR`: one page, for whoever can reach it.
 pub(crate) async fn separate(app: &Arc<App>, request: &Request<RequestBody>) -> Reply {
-    let refusal = match *request.method() {
-        _ if request.uri().path() != "/metrics" => {
-            ApiError::new(&codes::NOT_FOUND).detail("This address serves /metrics alone.")
-        }
-        Method::GET | Method::HEAD => return page(app).await,
-        _ => ApiError::method_not_allowed([Method::GET].iter()),
-    };
     let request_id = RequestId::from_headers(request.headers());
-    let mut refused = problem::respond(&refusal, &app.base_url, request_id.as_str());
+    let refuse = |refusal: &ApiError| problem::respond(refusal, &app.base_url, request_id.as_str());
+    let mut reply = match *request.method() {
+        _ if request.uri().path() != "/metrics" => {
+            refuse(&ApiError::new(&codes::NOT_FOUND).detail("This address serves /metrics alone."))
+        }
+        Method::GET | Method::HEAD => page(app).await,
+        _ => refuse(&ApiError::method_not_allowed([Method::GET].iter())),
+    };
     if let Ok(id) = HeaderValue::from_str(request_id.as_str()) {
-        refused.headers_mut().insert(request_id::HEADER, id);
+        reply.headers_mut().insert(request_id::HEADER, id);
     }
-    refused
+    reply
 }
 
 async fn page(app: &Arc<App>) -> Reply {

@@ -26,8 +26,7 @@ pub(crate) fn routes() -> Vec<Route> {
             op.named("listPlugins", "plugins", "Active plugins that the caller may read, as the Admin UI draws them")
                 .ok::<ActivePlugins>();
         }),
-        // Public: editors fetch what `$schema` names without a credential.
-        Route::get("/v1/admin/plugin-manifest.schema.json", manifest_schema).public().describe(|op| {
+        Route::get("/v1/admin/plugin-manifest.schema.json", manifest_schema).authenticated().describe(|op| {
             op.named("getPluginManifestSchema", "plugins", "JSON Schema of a plugin's manifest.json")
                 .notes("For `$schema` in a manifest. What the host itself checks decides.")
                 .replies_as(200, "The schema.", "application/schema+json", json!({"type": "object"}));

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use crate::{http::error::ApiResult, openapi::Operation};
@@ -12,7 +12,7 @@ use cardinal_base::input;
 /// What is read of the body before the handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// Nothing.
+    /// Nothing: there is none, or `null` or `{}`, as some clients send it.
     Nothing,
     /// Nothing; the handler takes the body as a stream. It may last for hours and has bounds of its own.
     Stream,
@@ -48,6 +48,19 @@ pub trait JsonBody: Body {
 
 /// No body.
 pub struct NoBody;
+
+impl NoBody {
+    /// 422 for a field, as in any other body: who sends one expects it to do something.
+    pub(crate) fn check(body: &[u8]) -> ApiResult<()> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct NoFields {}
+        if !body.is_empty() {
+            let (None | Some(NoFields {})) = input::json(body)?;
+        }
+        Ok(())
+    }
+}
 
 impl Body for NoBody {
     const READS: Reads = Reads::Nothing;

@@ -39,9 +39,8 @@ pub(crate) fn if_match(call: &CallHead) -> ApiResult<Precondition> {
         let strong = tag.strip_prefix("W/").unwrap_or(tag);
         let inner = strong.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).ok_or_else(malformed)?;
         // A tag that isn't one of ours is well-formed and matches nothing.
-        if let (true, Ok(version)) = (strong.len() == tag.len(), inner.parse()) {
-            versions.push(version);
-        }
+        let version = inner.parse::<i64>().ok().filter(|version| entity_tag(*version) == tag);
+        versions.extend(version);
     }
     Ok(Precondition::Versions(versions))
 }

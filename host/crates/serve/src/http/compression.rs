@@ -83,7 +83,7 @@ impl Compression {
             return;
         }
         // For caches, also where this client gets it as it is.
-        reply.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        vary_by_coding(reply.headers_mut());
         let Some(coding) = negotiation.coding() else { return };
         let Some(body) = self.compressed(reply, coding) else { return };
         *reply.body_mut() = body;
@@ -116,16 +116,23 @@ fn may_be_compressed(reply: &Reply) -> bool {
     }
     let (status, headers) = (reply.status(), reply.headers());
     let is_whole = status.is_success() && status != StatusCode::PARTIAL_CONTENT;
-    let names = |name, word: &str| {
-        let mut values = headers.get_all(name).iter().filter_map(|value: &HeaderValue| value.to_str().ok());
-        values.any(|value| value.to_ascii_lowercase().contains(word))
-    };
     is_whole
         && headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(shrinks)
         && !headers.contains_key(header::CONTENT_ENCODING)
         && !headers.contains_key(header::CONTENT_RANGE)
-        && !names(header::CACHE_CONTROL, "no-transform")
+        && !names(headers, header::CACHE_CONTROL, "no-transform")
         && !DIGESTS.iter().any(|name| headers.contains_key(name))
+}
+
+fn vary_by_coding(headers: &mut HeaderMap) {
+    if !names(headers, header::VARY, "accept-encoding") {
+        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+}
+
+fn names(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
+    let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.any(|value| value.to_ascii_lowercase().contains(word))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header
 use super::{body::Body, reply};
 
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
-const ALLOWED: &str = "Authorization, Content-Type, Accept, If-Match, If-None-Match, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name, X-MCP-Tools, X-MCP-Readonly, X-MCP-Search";
+const ALLOWED: &str = "Authorization, Content-Type, Accept, If-Match, If-None-Match, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name, X-MCP-Tools, X-MCP-Readonly, X-MCP-Search, X-Request-Id";
 const EXPOSED: &str = "WWW-Authenticate, Retry-After, RateLimit, RateLimit-Policy, ETag, Location, X-Request-Id, Mcp-Session-Id, MCP-Protocol-Version";
 /// How long a browser may remember a preflight: ten minutes.
 const MAX_AGE: &str = "600";

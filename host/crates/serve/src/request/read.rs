@@ -7,7 +7,7 @@ use super::Cx;
 use crate::http::error::{ApiError, ApiResult};
 use crate::{
     app::App,
-    call::{CallHead, Params, Reads},
+    call::{CallHead, NoBody, Params, Reads},
     http::{
         compression::strip_codings,
         request_body::{self, RequestBody},
@@ -47,13 +47,14 @@ pub(super) fn head(
     })
 }
 
-/// Reads the body ahead where the row wants that; 413.
+/// Reads the body ahead where the row wants that, or none may be sent; 413.
 pub(super) async fn body(call: &mut CallHead, route: &Route<App>) -> ApiResult<()> {
-    if is_read_ahead(route.reads) {
+    let takes_none = route.reads == Reads::Nothing && !call.method.is_safe();
+    if takes_none || is_read_ahead(route.reads) {
         let stream = std::mem::replace(&mut call.stream, RequestBody::none());
         call.bytes = request_body::read(stream, route.body_limit).await?;
     }
-    Ok(())
+    if takes_none { NoBody::check(&call.bytes) } else { Ok(()) }
 }
 
 fn is_read_ahead(reads: Reads) -> bool {

@@ -51,6 +51,11 @@ pub struct Topics(u8);
 
 impl Topics {
     #[must_use]
+    pub fn all() -> Self {
+        Topic::ALL.into_iter().fold(Self::default(), Self::with)
+    }
+
+    #[must_use]
     pub const fn with(self, topic: Topic) -> Self {
         Self(self.0 | 1 << topic as u8)
     }
@@ -59,8 +64,10 @@ impl Topics {
         self.0 & 1 << topic as u8 != 0
     }
 
-    pub const fn all_in(self, others: Self) -> bool {
-        self.0 & !others.0 == 0
+    /// Those that are among the others, too.
+    #[must_use]
+    pub const fn among(self, others: Self) -> Self {
+        Self(self.0 & others.0)
     }
 
     pub fn names(self) -> impl Iterator<Item = &'static str> {

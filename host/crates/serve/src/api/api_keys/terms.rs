@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
+use time::{Duration, OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use crate::http::error::{ApiError, ApiResult};
 use cardinal_base::{
@@ -31,6 +31,13 @@ pub(super) struct Rate {
     per_minute: Option<Option<i64>>,
     #[schemars(range(min = 1, max = 100_000_000))]
     burst: Option<i64>,
+}
+
+impl Rate {
+    /// As a patch of what a key has: a burst alone leaves the other number as it is.
+    pub(super) fn over(self, per_minute: Option<i32>) -> Self {
+        Self { per_minute: self.per_minute.or_else(|| per_minute.map(|rate| Some(i64::from(rate)))), ..self }
+    }
 }
 
 /// Requests a minute and burst; `None` is no limit.
@@ -150,7 +157,9 @@ pub(super) fn expiry(text: &str, now: OffsetDateTime) -> ApiResult<OffsetDateTim
     if at <= now {
         return Err(ApiError::invalid("/expires_at", "This time is in the past."));
     }
-    Ok(at)
+    // As the database keeps it and gives it back.
+    let at = at.checked_to_offset(UtcOffset::UTC).and_then(|at| at.replace_nanosecond(at.microsecond() * 1_000).ok());
+    at.ok_or_else(|| ApiError::invalid("/expires_at", "This time is too far away."))
 }
 
 /// Requests a minute and burst: absent is the setting, null is no limit.
@@ -209,6 +218,25 @@ mod tests {
         let free = Bounds { until: None, rate: None };
         assert_eq!(free.rate(parse_rate(serde_json::json!(null)), 6000).unwrap().per_minute, None);
         assert!(free.endless().is_ok());
+    }
+
+    #[test]
+    fn a_burst_alone_leaves_the_rate_as_it_is() {
+        let patched = |json: serde_json::Value, present: Option<i32>| {
+            let patch: Rate = serde_json::from_value(json).unwrap();
+            let limit = rate(Some(Some(patch.over(present))), 6000).unwrap();
+            (limit.per_minute, limit.burst)
+        };
+        assert_eq!(patched(serde_json::json!({"burst": 9}), Some(50)), (Some(50), Some(9)));
+        assert_eq!(patched(serde_json::json!({"per_minute": 100}), Some(50)), (Some(100), Some(10)));
+        assert_eq!(patched(serde_json::json!({"burst": 9}), None), (Some(6000), Some(9)));
+    }
+
+    #[test]
+    fn times_are_utc_to_the_microsecond() {
+        let at = expiry("2030-01-01T02:00:00.1234567+02:00", NOW).unwrap();
+        assert_eq!(at.format(&Rfc3339).unwrap(), "2030-01-01T00:00:00.123456Z");
+        assert!(expiry("9999-12-31T23:59:59-01:00", NOW).is_err());
     }
 
     proptest! {

@@ -4,9 +4,9 @@
 //! `"5+zstd"`. Handlers and plugins never see that: what comes back in a condition loses it again, so that an
 //! `If-Match` with the tag of a compressed card finds the card.
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::Coding;
+use super::{Coding, vary_by_coding};
 
 /// The tag in this coding. A weak one says already that bytes may differ.
 pub(super) fn append_coding(headers: &mut HeaderMap, coding: Coding) {
@@ -24,7 +24,7 @@ pub(super) fn answer_as_known(headers: &mut HeaderMap, if_none_match: Option<&He
         && if_none_match.split(',').any(|known| known.trim().as_bytes() == tag.as_bytes())
     {
         headers.insert(header::ETAG, tag);
-        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        vary_by_coding(headers);
     }
 }
 
@@ -33,10 +33,11 @@ fn with_coding(tag: &HeaderValue, coding: Coding) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("\"{inner}{}", ending(coding))).ok()
 }
 
-/// Takes the codings out of a request's conditions. Not out of `If-Range`: a part of the bytes as they are must not be
-/// put together with compressed ones.
+/// Takes the codings out of a request's conditions, each of which is one line then. Not out of `If-Range`: a part of
+/// the bytes as they are must not be put together with compressed ones.
 pub(crate) fn strip_codings(headers: &mut HeaderMap) {
     for name in [header::IF_NONE_MATCH, header::IF_MATCH] {
+        join_lines(headers, &name);
         let Some(text) = headers.get(&name).and_then(|value| value.to_str().ok()) else { continue };
         if !text.contains('+') {
             continue;
@@ -46,6 +47,17 @@ pub(crate) fn strip_codings(headers: &mut HeaderMap) {
         if let Ok(plain) = HeaderValue::try_from(plain) {
             headers.insert(name, plain);
         }
+    }
+}
+
+/// Several lines of a list mean the same as one with all of it (RFC 9110 5.3).
+fn join_lines(headers: &mut HeaderMap, name: &HeaderName) {
+    let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    if lines.len() < 2 {
+        return;
+    }
+    if let Ok(whole) = HeaderValue::from_bytes(&lines.join(&b", "[..])) {
+        headers.insert(name, whole);
     }
 }
 
@@ -74,6 +86,16 @@ mod tests {
         let mut list = with(header::IF_MATCH, "\"4+br\", W/\"5+gzip\",\"6+other\", \"7\"");
         strip_codings(&mut list);
         assert_eq!(list[header::IF_MATCH], "\"4\", W/\"5\",\"6+other\", \"7\"");
+    }
+
+    #[test]
+    fn several_lines_of_a_condition_are_one_list() {
+        let mut headers = with(header::IF_MATCH, "\"1+br\", \"2\"");
+        headers.append(header::IF_MATCH, HeaderValue::from_static("\"3+zstd\""));
+        headers.append(header::IF_MATCH, HeaderValue::from_static("*"));
+        strip_codings(&mut headers);
+        let lines: Vec<_> = headers.get_all(header::IF_MATCH).iter().collect();
+        assert_eq!(lines, ["\"1\", \"2\", \"3\", *"]);
     }
 
     #[test]

@@ -98,6 +98,16 @@ async fn what_is_short_or_grows_goes_out_as_it_is() {
 }
 
 #[test]
+fn caches_are_told_once_that_the_coding_counts() {
+    for (before, after) in [("Origin", 2), ("Authorization, accept-encoding", 1)] {
+        let mut reply = json(text(5_000));
+        reply.headers_mut().insert("vary", HeaderValue::from_static(before));
+        Compression::default().apply(&negotiation(&[("accept-encoding", "br")]), &mut reply);
+        assert_eq!(reply.headers().get_all("vary").iter().count(), after, "{before}");
+    }
+}
+
+#[test]
 fn what_must_stay_as_it_is_does() {
     let compression = Compression::default();
     for (name, value, varies) in [
