@@ -3,14 +3,15 @@
 
 use serde_json::{Map, Value};
 
-/// Schemas that are looked at for one value: recursive ones have no end.
+/// Schemas that are looked at for one value, and how deep they lie in each other: recursive ones have no end.
 const MAX_STEPS: usize = 10_000;
+const MAX_DEPTH: usize = 128;
 /// Beyond it a double leaves integers out.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
 /// Writes numbers of `object` as integers where `schema` wants them. Whether anything has changed.
 pub fn fit(schema: &Map<String, Value>, object: &mut Map<String, Value>) -> bool {
-    let mut walk = Walk { root: schema, steps: MAX_STEPS, has_changed: false };
+    let mut walk = Walk { root: schema, steps: MAX_STEPS, depth: 0, has_changed: false };
     walk.object(schema, object);
     walk.has_changed
 }
@@ -18,27 +19,37 @@ pub fn fit(schema: &Map<String, Value>, object: &mut Map<String, Value>) -> bool
 struct Walk<'s> {
     root: &'s Map<String, Value>,
     steps: usize,
+    depth: usize,
     has_changed: bool,
 }
 
 impl<'s> Walk<'s> {
     fn value(&mut self, schema: &'s Value, value: &mut Value) {
-        let Some(schema) = schema.as_object().filter(|_| self.steps > 0) else { return };
-        self.steps -= 1;
         match value {
-            Value::Object(object) => return self.object(schema, object),
-            Value::Array(items) => self.items(schema, items),
-            Value::Number(number) if number.is_f64() && wants_integer(schema) => {
-                let whole = number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() <= MAX_SAFE);
-                if let Some(whole) = whole {
-                    *value = (whole as i64).into();
-                    self.has_changed = true;
-                }
-            }
+            Value::Object(object) => self.below(schema, |walk, schema| walk.object(schema, object)),
+            Value::Array(items) => self.below(schema, |walk, schema| walk.items(schema, items)),
+            Value::Number(_) => self.below(schema, |walk, schema| walk.number(schema, value)),
             _ => {}
         }
+    }
+
+    /// One schema deeper, unless that goes too far.
+    fn below(&mut self, schema: &'s Value, look: impl FnOnce(&mut Self, &'s Map<String, Value>)) {
+        if let Some(schema) = schema.as_object().filter(|_| self.steps > 0 && self.depth < MAX_DEPTH) {
+            (self.steps, self.depth) = (self.steps - 1, self.depth + 1);
+            look(self, schema);
+            self.depth -= 1;
+        }
+    }
+
+    fn number(&mut self, schema: &'s Map<String, Value>, value: &mut Value) {
+        let written = value.as_f64().filter(|_| value.is_f64() && wants_integer(schema));
+        if let Some(whole) = written.filter(|it| it.fract() == 0.0 && it.abs() <= MAX_SAFE) {
+            *value = (whole as i64).into();
+            self.has_changed = true;
+        }
         for branch in self.branches(schema) {
-            self.value(branch, value);
+            self.below(branch, |walk, branch| walk.number(branch, value));
         }
     }
 
@@ -50,9 +61,7 @@ impl<'s> Walk<'s> {
             }
         }
         for branch in self.branches(schema) {
-            let Some(branch) = branch.as_object().filter(|_| self.steps > 0) else { continue };
-            self.steps -= 1;
-            self.object(branch, object);
+            self.below(branch, |walk, branch| walk.object(branch, object));
         }
     }
 
@@ -62,6 +71,9 @@ impl<'s> Walk<'s> {
             if let Some(schema) = first.get(at).or_else(|| schema.get("items")) {
                 self.value(schema, item);
             }
+        }
+        for branch in self.branches(schema) {
+            self.below(branch, |walk, branch| walk.items(branch, items));
         }
     }
 

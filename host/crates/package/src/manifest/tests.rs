@@ -121,7 +121,7 @@ fn a_wrong_type_names_place_found_and_expected() {
     assert_eq!(problem("/limits/timeout_ms", Some(json!(0))).expected, "a whole number from 1 to 600000");
     let nonsense = json!({"properties": {"size": {"type": "nonsense"}}});
     assert_eq!(problem("/settings_schema", Some(nonsense)).pointer, "/settings_schema/properties/size/type");
-    assert_eq!(problem("/settings_schema", Some(json!({"type": "array"}))).pointer, "/settings_schema");
+    assert_eq!(problem("/settings_schema", Some(json!({"type": "array"}))).pointer, "/settings_schema/type");
 }
 
 #[test]

@@ -20,8 +20,7 @@ const UNSETTLED: &str = "Its files are still changing. It is read once they stop
 const LOADING: &str = "Its package is being loaded.";
 
 /// What is said of a plugin that was removed.
-const REMOVED_REASON: &str =
-    "Its package is not in this host's plugins folder. Its data is kept until it is purged.";
+const REMOVED_REASON: &str = "Its package is not in this host's plugins folder. Its data is kept until it is purged.";
 
 /// A plugin that was found, and where its walk ended.
 #[derive(Clone)]
