@@ -96,3 +96,17 @@ fn what_is_seen_in_a_test() {
         assert_on_page(22, &out);
     }
 }
+
+/// They need no host.
+#[test]
+fn wrong_command_lines_are_told_at_once() {
+    for (line, names) in [
+        (&["plugin", "settings", "notes", "delay"][..], "KEY=VALUE"),
+        (&["plugin", "logs", "notes", "--level", "loud"], "error, warn, info, debug, trace"),
+        (&["cards", "export", "--status", "lost", "-"], "draft, active, archived"),
+        (&["key", "create", "--name", "a", "--scopes", "*", "--expires-in-days", "0"], "1..=3650"),
+    ] {
+        let (_, err) = exited(&cardinal(line), 64);
+        assert!(err.contains(names), "{line:?}: {err}");
+    }
+}

@@ -34,15 +34,15 @@ fn entry<'r>(registry: &'r [Value], package: &str) -> &'r Value {
     registry.iter().find(|item| item["package"] == package).unwrap_or_else(|| panic!("{package} was not found"))
 }
 
-/// Every package was refused for its reason, which says what to do.
+/// Every package was refused for its reason, with both values and what to do.
 fn refused(registry: &[Value], expected: &[(&str, &str)]) {
     let wrong: Vec<String> = expected
         .iter()
         .filter_map(|(package, code)| {
             let item = entry(registry, package);
             let refusal = &item["refusal"];
-            let told = !refusal["reason"].as_str().unwrap_or_default().is_empty()
-                && !refusal["fix"].as_str().unwrap_or_default().is_empty();
+            let says = |what| refusal[what].as_str().is_some_and(|text| !text.is_empty());
+            let told = ["reason", "expected", "found", "fix"].into_iter().all(says);
             let right = item["state"] == "refused" && refusal["code"] == *code && told;
             (!right).then(|| format!("{package}: expected {code}, found {} {refusal}", item["state"]))
         })

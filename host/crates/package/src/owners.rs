@@ -83,7 +83,9 @@ impl Owners {
     /// The plugins folder and every folder above it; the folder without links in its path.
     pub fn check_folder(&self, folder: &Path) -> Result<PathBuf, Refusal> {
         let unreadable = |error: io::Error| {
-            Refusal::new(Code::Unreadable, format!("{} cannot be read.", folder.display())).found(error.to_string())
+            Refusal::new(Code::Unreadable, format!("{} cannot be read.", folder.display()))
+                .expected("a folder that the host may read")
+                .found(error.to_string())
         };
         let folder = fs::canonicalize(folder).map_err(unreadable)?;
         for above in folder.ancestors() {

@@ -95,7 +95,9 @@ pub fn read(path: &Path) -> Result<Package, Refusal> {
 /// Reads a package of either form that lies where these owners may have put it. Blocks.
 pub fn read_for(path: &Path, owners: &Owners) -> Result<Package, Refusal> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(Refusal::new(Code::Unreadable, "A package has a name in UTF-8.").found(path.display().to_string()));
+        return Err(Refusal::new(Code::Unreadable, "A package has a name in UTF-8.")
+            .expected("a name in UTF-8")
+            .found(path.display().to_string()));
     };
     if is_foreign_library(name) {
         return Err(wrong_platform(name));
@@ -108,7 +110,7 @@ pub fn read_for(path: &Path, owners: &Owners) -> Result<Package, Refusal> {
         }
     } else if parent.has_file(name) {
         let reason = format!("{name} is neither a folder with a manifest.json nor a library (.so).");
-        return Err(Refusal::new(Code::NotAPlugin, reason));
+        return Err(Refusal::new(Code::NotAPlugin, reason).expected("a folder or a file *.so").found(name));
     } else {
         read_folder(name, &parent.folder(name)?)?
     };

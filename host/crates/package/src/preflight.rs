@@ -51,6 +51,7 @@ pub fn check(bytes: &[u8]) -> Result<LibraryContents<'_>, Refusal> {
     let endian = file.endian().map_err(|_| truncated("its file header is damaged"))?;
     if file.e_type(endian) != elf::ET_DYN {
         return Err(not_a_plugin("The file is a program or an object file, not a shared library.")
+            .expected("an ELF file of the type ET_DYN")
             .found(format!("ELF type {:?}", file.e_type(endian))));
     }
     check_segments(file, endian, bytes)?;
@@ -59,6 +60,8 @@ pub fn check(bytes: &[u8]) -> Result<LibraryContents<'_>, Refusal> {
         return Err(not_a_plugin(
             "The library has no section table, so nothing in it can be found without running it.",
         )
+        .expected("a section table")
+        .found("none")
         .fix("Strip the library with `strip`, `strip = true` or `cardinal plugin pack`; all of them keep the table."));
     }
     let symbols =
@@ -69,7 +72,8 @@ pub fn check(bytes: &[u8]) -> Result<LibraryContents<'_>, Refusal> {
     };
     if !symbols.iter().any(exported) {
         return Err(not_a_plugin("The library does not export the plugin entry.")
-            .expected(format!("the symbol {ENTRY_SYMBOL}")));
+            .expected(format!("the symbol {ENTRY_SYMBOL}"))
+            .found("a library without it"));
     }
     let section = |name: &str| {
         let found = sections.section_by_name(endian, name.as_bytes());
@@ -80,12 +84,14 @@ pub fn check(bytes: &[u8]) -> Result<LibraryContents<'_>, Refusal> {
     let header = section(HEADER_SECTION).transpose()?.and_then(Header::read).ok_or_else(|| {
         not_a_plugin("The library does not say which plugin API it was built for.")
             .expected(format!("a section {HEADER_SECTION}"))
+            .found("a library without it")
     })?;
     check_header(&header)?;
     let package = section(PACKAGE_SECTION).transpose()?;
-    if package.is_some_and(|package| package.len() > PACKAGE_LIMIT) {
+    if let Some(length) = package.map(<[u8]>::len).filter(|length| *length > PACKAGE_LIMIT) {
         return Err(Refusal::new(Code::TooLarge, "The package inside the library is too large.")
-            .expected(format!("at most {PACKAGE_LIMIT} bytes")));
+            .expected(format!("at most {PACKAGE_LIMIT} bytes"))
+            .found(format!("{length} bytes")));
     }
     Ok(LibraryContents { header, package })
 }
@@ -195,7 +201,7 @@ fn check_segments(file: &File, endian: Endianness, bytes: &[u8]) -> Result<(), R
     if loads && dynamic {
         return Ok(());
     }
-    Err(not_a_plugin("The file has nothing that could be loaded."))
+    Err(not_a_plugin("The file has nothing that could be loaded.").expected("an ELF segment to load").found("none"))
 }
 
 fn check_header(header: &Header) -> Result<(), Refusal> {
@@ -250,6 +256,8 @@ fn check_header(header: &Header) -> Result<(), Refusal> {
 
 fn truncated(what: &str) -> Refusal {
     Refusal::new(Code::Truncated, format!("The library is damaged or incomplete: {what}."))
+        .expected("a whole library")
+        .found("a part of one")
 }
 
 fn not_a_plugin(reason: &str) -> Refusal {

@@ -137,6 +137,7 @@ impl TrustRule {
             (trust, Some(lock)) => lock.admit(trust, name, sha256, signed),
             // A damaged lock is no empty one.
             (_, None) => Err(Refusal::new(Code::HashNotTrusted, "The lock file cannot be read.")
+                .expected("a lock file that lists the plugin")
                 .found(self.lock_file.display().to_string())
                 .fix("Repair the lock file; the log says what is wrong with it.")),
         }

@@ -39,11 +39,13 @@ pub fn routes<'a>(manifest: &'a Manifest, exports: &'a [Export]) -> Result<Vec<A
                 Code::RouteNotDeclared,
                 "The plugin has routes, but its manifest has no `backend`.",
             )
+            .expected("no routes")
             .found(format!("{method} {path}")));
         }
         let declared = declared.map(|list| find_declared(list, export, method, path)).transpose()?;
         if routes.iter().any(|route| route.method == method && route.path == path) {
             return Err(Refusal::new(Code::RouteInvalid, "The plugin's router has a route twice.")
+                .expected("each route once")
                 .found(format!("{method} {path}")));
         }
         routes.push(AgreedRoute { handler: export.id, method, path, declared });
@@ -54,7 +56,8 @@ pub fn routes<'a>(manifest: &'a Manifest, exports: &'a [Export]) -> Result<Vec<A
                 Code::RouteMissing,
                 "The manifest declares a route that the plugin's router does not have.",
             )
-            .expected(format!("{} {}", route.method, route.path)));
+            .expected(format!("{} {}", route.method, route.path))
+            .found(list(&routes)));
         }
     }
     if routes.len() > ROUTES_LIMIT {
@@ -81,8 +84,14 @@ pub fn by_path<'r, 'a>(routes: &'r [AgreedRoute<'a>]) -> Vec<(&'a str, Vec<&'r A
     by_path
 }
 
+fn list(routes: &[AgreedRoute<'_>]) -> String {
+    let names: Vec<String> = routes.iter().map(|route| format!("{} {}", route.method, route.path)).collect();
+    if names.is_empty() { "no routes".to_owned() } else { names.join(", ") }
+}
+
 pub fn clash(path: &str, error: &matchit::InsertError) -> Refusal {
     Refusal::new(Code::RouteInvalid, "Two of the plugin's routes match the same requests.")
+        .expected("one route for each request")
         .found(format!("{path}: {error}"))
 }
 
@@ -177,7 +186,7 @@ pub(crate) fn job_validator(job: &DeclaredJob) -> Result<Option<Validator>, Refu
     let compiled = job.args_schema.as_ref().map(|schema| validator_for(&Value::Object(schema.clone()))).transpose();
     compiled.map_err(|error| {
         let reason = format!("The args_schema of the job `{}` is not a JSON Schema.", job.name);
-        Refusal::new(Code::BadManifest, reason).found(error.to_string())
+        Refusal::new(Code::BadManifest, reason).expected("a JSON Schema").found(error.to_string())
     })
 }
 
@@ -192,6 +201,7 @@ pub fn validators(tool: &Tool) -> Result<Validators, Refusal> {
         let compiled = schema.as_ref().map(|schema| validator_for(&Value::Object(schema.clone()))).transpose();
         compiled.map_err(|error| {
             Refusal::new(Code::BadManifest, format!("The {field} of the tool `{}` is not a JSON Schema.", tool.name))
+                .expected("a JSON Schema")
                 .found(error.to_string())
         })
     };

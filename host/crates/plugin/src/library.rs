@@ -237,10 +237,15 @@ fn map(sealed: &File) -> Result<(&'static Entry, Range<usize>), Refusal> {
     // SAFETY: only the symbol's address is taken here.
     let found = unsafe { library.get::<*const Entry>(ENTRY_SYMBOL.as_bytes()) }.map(|symbol| *symbol);
     std::mem::forget(library); // never dlclose: see `Library`
-    let entry = found.map_err(|_| not_a_plugin("The library does not export the plugin entry."))?;
+    let entry = found.map_err(|_| {
+        not_a_plugin("The library does not export the plugin entry.")
+            .expected(format!("the symbol {ENTRY_SYMBOL}"))
+            .found("a library without it")
+    })?;
     // SAFETY: the symbol's name is the contract's own, and says that a static of this type stands there, whose fields
     // never move. The library is never unloaded.
-    let entry = unsafe { entry.as_ref() }.ok_or_else(|| not_a_plugin("The library's plugin entry is empty."))?;
+    let entry = unsafe { entry.as_ref() }
+        .ok_or_else(|| not_a_plugin("The library's plugin entry is empty.").expected("a plugin entry").found("null"))?;
     Ok((entry, place))
 }
 
@@ -272,7 +277,9 @@ fn not_loadable(error: &libloading::Error) -> Refusal {
     // The Display of libloading's own error says only "dlopen failed".
     let reason = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     let reason = reason.split_once(": ").map_or(reason.as_str(), |(_, rest)| rest);
-    Refusal::new(Code::NotLoadable, "The system's loader does not accept the library.").found(first_line(reason))
+    Refusal::new(Code::NotLoadable, "The system's loader does not accept the library.")
+        .expected("a library that this system can load")
+        .found(first_line(reason))
 }
 
 /// The entry's own words, which have to be those of `.crd_hdr`.
@@ -316,7 +323,9 @@ fn root_module(entry: &Entry) -> Result<PluginModuleRef, Refusal> {
     let (mut table, mut failure) = (std::ptr::null(), MaybeUninit::uninit());
     // SAFETY: both out pointers are valid for a write.
     let tag = unsafe { (entry.open)(&raw mut table, failure.as_mut_ptr()) };
-    let no_table = |found: String| not_a_plugin("The library gives no root table.").found(first_line(&found));
+    let no_table = |found: String| {
+        not_a_plugin("The library gives no root table.").expected("a root table").found(first_line(&found))
+    };
     if tag == door::READY {
         // SAFETY: `check_entry` and `check_layout` have compared the layouts just before.
         let module = unsafe { PluginModuleRef::from_raw(table) };
@@ -331,6 +340,7 @@ fn root_module(entry: &Entry) -> Result<PluginModuleRef, Refusal> {
         return Err(no_table(reason));
     }
     Err(Refusal::new(Code::ConstructorPanicked, "The library panicked while it made its root table.")
+        .expected("a root table")
         .found(first_line(&reason)))
 }
 

@@ -98,7 +98,7 @@ pub fn resolve(schema: Option<&Value>, environment: Option<&Value>, stored: Opti
         }
     };
     let places: Vec<String> = faults.iter().map(|(pointer, detail)| format!("{pointer} ({detail})")).collect();
-    Err(refusal.found(places.join("; ")))
+    Err(refusal.expected("settings that fit settings_schema").found(places.join("; ")))
 }
 
 /// Whether the value there comes from the schema. An object may lack what an operator has to set: that is no default's
@@ -130,7 +130,9 @@ fn merge(below: &mut Map<String, Value>, above: &Map<String, Value>) {
 /// What is wrong with settings, by JSON pointer. Values are not repeated: they may be credentials.
 pub fn faults(schema: &Value, settings: &Value) -> Result<Vec<(String, String)>, Refusal> {
     let validator = jsonschema::validator_for(schema).map_err(|error| {
-        Refusal::new(Code::BadManifest, "settings_schema is not a JSON Schema.").found(error.to_string())
+        Refusal::new(Code::BadManifest, "settings_schema is not a JSON Schema.")
+            .expected("a JSON Schema")
+            .found(error.to_string())
     })?;
     let fault = |error: jsonschema::ValidationError<'_>| (error.instance_path().to_string(), in_words(&error));
     Ok(validator.iter_errors(settings).take(REPORTED).map(fault).collect())

@@ -5,6 +5,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use clap::builder::PossibleValuesParser;
 use http::Request;
 use http_body_util::BodyExt as _;
 use tokio::{
@@ -47,8 +48,8 @@ pub(super) struct Args {
     /// Only with this in title or SKU
     #[arg(long, value_name = "TEXT")]
     q: Option<String>,
-    /// Only draft, active or archived
-    #[arg(long)]
+    /// Only cards of this status
+    #[arg(long, value_parser = PossibleValuesParser::new(["draft", "active", "archived"]))]
     status: Option<String>,
     /// Only with a source of this kind
     #[arg(long)]

@@ -26,7 +26,7 @@ pub(super) struct Create {
     #[arg(long, required = true, value_delimiter = ',', alias = "scope")]
     scopes: Vec<String>,
     /// Days until the key expires [default: never]
-    #[arg(long, value_name = "DAYS")]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
     expires_in_days: Option<u32>,
     /// Requests per minute [default: API_KEY_RATE_PER_MINUTE]
     #[arg(long, value_name = "NUMBER")]

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use clap::builder::PossibleValuesParser;
 use http::{HeaderValue, Request, header};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -40,8 +41,9 @@ pub(super) struct Args {
     #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=200))]
     lines: u32,
-    /// Minimum level: error, warn, info, debug or trace
+    /// Minimum level
     #[arg(long, value_name = "LEVEL", default_value = "trace")]
+    #[arg(value_parser = PossibleValuesParser::new(["error", "warn", "info", "debug", "trace"]))]
     level: String,
     /// Print each line as JSON
     #[arg(long)]

@@ -35,7 +35,7 @@ pub(super) struct Args {
     /// Name of the plugin
     name: String,
     /// Settings to change
-    #[arg(value_name = "KEY=VALUE")]
+    #[arg(value_name = "KEY=VALUE", value_parser = key_and_value)]
     changes: Vec<String>,
     /// Reset a setting to the environment's value or the default; repeatable
     #[arg(long, value_name = "KEY")]
@@ -83,6 +83,10 @@ fn text_of(file: &Path) -> anyhow::Result<String> {
 fn read(file: &Path) -> anyhow::Result<Map<String, Value>> {
     let text = text_of(file)?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a JSON object", file.display()))
+}
+
+fn key_and_value(change: &str) -> Result<String, &'static str> {
+    if change.contains('=') { Ok(change.to_owned()) } else { Err("it has no `=`") }
 }
 
 /// What is stored, with the changes: secrets in it stand for themselves.

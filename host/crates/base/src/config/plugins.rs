@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use minisign::{PublicKey, PublicKeyBox};
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,8 @@ pub(super) struct Args {
     /// What makes a plugin trusted: record, lock or signed, e.g. lock [default: record]
     #[arg(long, env, value_name = "MODE")]
     plugin_trust: Option<String>,
-    /// File with the hashes of known plugins, e.g. /etc/cardinal/plugins.lock [default: DATA_DIR/plugins.lock]
+    /// File with the hashes of known plugins, in a folder that is there, e.g. /etc/cardinal/plugins.lock
+    /// [default: DATA_DIR/plugins.lock]
     #[arg(long, env, value_name = "FILE")]
     plugin_lock_file: Option<String>,
     /// Files with minisign public keys, for PLUGIN_TRUST=signed, e.g. /etc/cardinal/vendor.pub
@@ -93,7 +94,7 @@ impl Plugins {
         let plugins = Plugins {
             trust: reader.value("PLUGIN_TRUST", &args.plugin_trust, Trust::Record, trust),
             lock_file: reader
-                .optional("PLUGIN_LOCK_FILE", &args.plugin_lock_file, |text| paths::absolute(text))
+                .optional("PLUGIN_LOCK_FILE", &args.plugin_lock_file, |text| lock_file(text, &paths.data_dir))
                 .unwrap_or_else(|| paths.data_dir.join("plugins.lock")),
             trust_keys: reader.list("PLUGIN_TRUST_KEYS", &args.plugin_trust_keys, public_key),
             upload: reader.value("PLUGIN_UPLOAD", &args.plugin_upload, false, switch),
@@ -133,6 +134,15 @@ fn public_key(text: &str) -> Result<PathBuf, String> {
     match parse_trust_key(&key) {
         Ok(_) => Ok(path),
         Err(_) => Err(format!("{} is not a minisign public key", path.display())),
+    }
+}
+
+/// Its folder is there, or is the one that the host makes.
+fn lock_file(text: &str, data_dir: &Path) -> Result<PathBuf, String> {
+    let path = paths::absolute(text)?;
+    match path.parent() {
+        Some(folder) if folder == data_dir || folder.is_dir() => Ok(path),
+        _ => Err(format!("{} is not in a folder that is there", path.display())),
     }
 }
 

@@ -188,6 +188,7 @@ fn values_that_cannot_work_are_refused() {
         ("api-key-rate-per-minute", "-1"),
         ("plugin-trust", "blindly"),
         ("plugin-trust", "signed"),
+        ("plugin-lock-file", "/does/not/exist/plugins.lock"),
         ("plugin-upload", "on"),
         ("plugin-execution", "fast"),
         ("plugin-breaker", "supplier=off"),

@@ -67,7 +67,11 @@ impl<'o> Folder<'o> {
         match self.kind(name)? {
             FileType::Directory => {}
             FileType::Symlink => return Err(link(&path)),
-            _ => return Err(Refusal::new(Code::Unreadable, format!("{} is not a folder.", path.display()))),
+            kind => {
+                return Err(Refusal::new(Code::Unreadable, format!("{} is not a folder.", path.display()))
+                    .expected("a folder")
+                    .found(describe(kind)));
+            }
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = openat(&self.fd, name, flags, Mode::empty()).map_err(|error| unreadable(&path, error))?;
@@ -84,8 +88,11 @@ impl<'o> Folder<'o> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = openat(&self.fd, name, flags, Mode::empty()).map_err(|error| unreadable(&path, error))?;
         let stat = fstat(&fd).map_err(|error| unreadable(&path, error))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(Refusal::new(Code::Unreadable, format!("{} is not a regular file.", path.display())));
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind != FileType::RegularFile {
+            return Err(Refusal::new(Code::Unreadable, format!("{} is not a regular file.", path.display()))
+                .expected("a regular file")
+                .found(describe(kind)));
         }
         self.owners.check(file_owner(&stat), &path)?;
         read_whole(File::from(fd), limit, &path)
@@ -136,18 +143,18 @@ impl Tree {
             }
             if folder.has_folder(&name) {
                 if depth == 0 {
-                    return Err(frontend_too_large());
+                    return Err(frontend_too_large(format!("a folder deeper than that, {path}")));
                 }
                 self.add(&folder.folder(&name)?, &format!("{path}/"), depth - 1)?;
                 continue;
             }
             let data = folder.file(&name, self.room).map_err(|refusal| match refusal.code {
-                Code::TooLarge => frontend_too_large(),
+                Code::TooLarge => frontend_too_large("more bytes".to_owned()),
                 _ => refusal,
             })?;
             self.room -= data.len() as u64; // the file was read within this room
             if self.files.len() >= self.count {
-                return Err(frontend_too_large());
+                return Err(frontend_too_large("more files".to_owned()));
             }
             self.files.insert(path, data);
         }
@@ -158,28 +165,42 @@ impl Tree {
 fn read_whole(file: File, limit: u64, path: &Path) -> Result<Bytes, Refusal> {
     let length = file.metadata().map_or(0, |found| found.len());
     if length > limit {
-        return Err(too_large(path, limit));
+        return Err(too_large(path, limit, length));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
     // One byte more than allowed shows a file that grows while it is read.
     file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
-    if bytes.len() as u64 > limit { Err(too_large(path, limit)) } else { Ok(bytes.into()) }
+    let read = bytes.len() as u64;
+    if read > limit { Err(too_large(path, limit, read)) } else { Ok(bytes.into()) }
 }
 
 fn file_owner(stat: &Stat) -> FileOwner {
     FileOwner { uid: stat.st_uid, gid: stat.st_gid, mode: stat.st_mode }
 }
 
-pub(super) fn too_large(path: &Path, limit: u64) -> Refusal {
-    Refusal::new(Code::TooLarge, format!("{} is too large.", path.display())).expected(format!("at most {limit} bytes"))
+pub(super) fn too_large(path: &Path, limit: u64, length: u64) -> Refusal {
+    Refusal::new(Code::TooLarge, format!("{} is too large.", path.display()))
+        .expected(format!("at most {limit} bytes"))
+        .found(format!("{length} bytes"))
 }
 
-pub(super) fn frontend_too_large() -> Refusal {
-    Refusal::new(Code::TooLarge, "The plugin's frontend is too large.").expected(format!(
-        "at most {} bytes in {} files, {DEPTH_LIMIT} folders deep",
-        super::FRONTEND_LIMIT,
-        super::FRONTEND_FILES
-    ))
+pub(super) fn frontend_too_large(found: String) -> Refusal {
+    let (bytes, files) = (super::FRONTEND_LIMIT, super::FRONTEND_FILES);
+    Refusal::new(Code::TooLarge, "The plugin's frontend is too large.")
+        .expected(format!("at most {bytes} bytes in {files} files, {DEPTH_LIMIT} folders deep"))
+        .found(found)
+}
+
+fn describe(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a folder",
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Symlink => "a link",
+        FileType::Unknown => "something else",
+    }
 }
 
 fn link(path: &Path) -> Refusal {
@@ -192,7 +213,12 @@ fn unreadable(path: &Path, error: impl Into<io::Error>) -> Refusal {
     let error = error.into();
     if error.kind() == io::ErrorKind::NotFound {
         let reason = format!("There is no file or folder {}.", path.display());
-        return Refusal::new(Code::Unreadable, reason).fix("Correct the path, or put the file there.");
+        return Refusal::new(Code::Unreadable, reason)
+            .expected("a file or folder")
+            .found("nothing")
+            .fix("Correct the path, or put the file there.");
     }
-    Refusal::new(Code::Unreadable, format!("{} cannot be read.", path.display())).found(error.to_string())
+    Refusal::new(Code::Unreadable, format!("{} cannot be read.", path.display()))
+        .expected("a file or folder that the host may read")
+        .found(error.to_string())
 }

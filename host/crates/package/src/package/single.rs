@@ -45,10 +45,13 @@ pub(super) fn read(name: &str, library: Bytes) -> Result<Package, Refusal> {
     }
     let total: u64 = frontend.values().map(|data| data.len() as u64).sum();
     if total > FRONTEND_LIMIT || frontend.len() > FRONTEND_FILES {
-        return Err(folder::frontend_too_large());
+        return Err(folder::frontend_too_large(format!("{total} bytes in {} files", frontend.len())));
     }
-    let manifest = manifest
-        .ok_or_else(|| Refusal::new(Code::BadManifest, "The package inside the library has no manifest.json."))?;
+    let manifest = manifest.ok_or_else(|| {
+        Refusal::new(Code::BadManifest, "The package inside the library has no manifest.json.")
+            .expected("manifest.json")
+            .found("a package without it")
+    })?;
     Ok(Package {
         origin: name.to_owned(),
         library_name: name.to_owned(),
@@ -65,6 +68,7 @@ pub(super) fn read(name: &str, library: Bytes) -> Result<Package, Refusal> {
 fn no_package(library: &[u8]) -> Refusal {
     let no_package = Refusal::new(Code::BadManifest, "The library has no package inside it.")
         .expected(format!("manifest.json in the section {}", section::PACKAGE_SECTION))
+        .found("no such section")
         .fix("Put the library into a folder of its own, beside its manifest.json.");
     preflight::check(library).err().unwrap_or(no_package)
 }
@@ -78,5 +82,5 @@ fn frontend_path(name: &str) -> Result<&str, Refusal> {
 }
 
 fn capped(name: &str, data: Bytes, limit: u64) -> Result<Bytes, Refusal> {
-    if data.len() as u64 > limit { Err(folder::too_large(Path::new(name), limit)) } else { Ok(data) }
+    if data.len() as u64 > limit { Err(folder::too_large(Path::new(name), limit, data.len() as u64)) } else { Ok(data) }
 }

@@ -94,10 +94,12 @@ impl From<CreateError> for Refusal {
     fn from(reason: CreateError) -> Self {
         match reason {
             CreateError::Panicked(text) => {
-                Self::new(Code::CreatePanicked, "The plugin's `routes` function panicked.").found(text)
+                let panicked = Self::new(Code::CreatePanicked, "The plugin's `routes` function panicked.");
+                panicked.expected("a router").found(text)
             }
             CreateError::Failed { message, .. } => {
-                Self::new(Code::CreateFailed, "The plugin's `routes` function failed.").found(message)
+                let failed = Self::new(Code::CreateFailed, "The plugin's `routes` function failed.");
+                failed.expected("a router").found(message)
             }
         }
     }

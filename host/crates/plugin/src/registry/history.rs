@@ -77,10 +77,9 @@ impl History<'_> {
         }
         if let Some(loss) = self.loss_since(sha256, version) {
             let refusal = Refusal::new(Code::DestructiveMigration, "Data that this version needs is gone.");
-            let refusal = refusal.expected(format!("{loss} or later, for which the loss was confirmed"));
-            return Some(
-                refusal.found(version.to_string()).fix(format!("Put {loss} or a later version into the folder.")),
-            );
+            let refusal = refusal.expected(format!("the {loss} for which the loss was confirmed, or a later version"));
+            let refusal = refusal.found(format!("{version}, {sha256}"));
+            return Some(refusal.fix(format!("Put that {loss} or a later version into the folder.")));
         }
         let current = self.current().filter(|current| current.sha256 != sha256)?.version;
         if version.cmp_precedence(current).is_ge() {
