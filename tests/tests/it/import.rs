@@ -224,6 +224,7 @@ async fn what_can_not_be_read_at_all_is_refused_at_the_door() {
         ("sku,title,title\n", "/title"),
         ("sku,title,\n", "/"),
         ("sku,title,attributes.sources\n", "/attributes.sources"),
+        ("sku,title,attributes.a\0b\n", "/attributes.a\0b"),
     ] {
         let problem = send(owner, "mode=create", CSV, body).await.refused(422, "validation-failed");
         let pointers: Vec<&str> =
@@ -232,8 +233,8 @@ async fn what_can_not_be_read_at_all_is_refused_at_the_door() {
     }
     send(owner, "mode=create", CSV, &b"\xff\xfes\0k\0u\0"[..]).await.refused(422, "validation-failed");
     send(owner, "mode=create", "application/json", "[]").await.refused(415, "unsupported-media-type");
-    for charset in ["iso-8859-1", "\"utf-16\""] {
-        let format = format!("text/csv; charset={charset}");
+    for charset in ["charset=iso-8859-1", "CHARSET=\"utf-16\"", "charset = latin1"] {
+        let format = format!("text/csv; {charset}");
         send(owner, "", &format, "sku,title").await.refused(415, "unsupported-media-type");
     }
     send(owner, "dry_run=true", "text/csv; header=present; Charset=\"UTF-8\"", "sku,title").await.expect(202);

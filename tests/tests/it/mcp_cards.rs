@@ -300,6 +300,33 @@ async fn what_writes_cards_wants_its_scope_and_a_person() {
 }
 
 #[tokio::test]
+async fn a_long_number_hides_no_change_from_who_confirms() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let agent = owner.key(&["mcp:use", "cards:write"]).await;
+    let id = make(owner, json!({"title": "Old", "sku": unique("SKU"), "attributes": {"n": 1}})).await;
+    let arguments =
+        format!(r#"{{"id":"{id}","version":1.0,"title":"New","attributes":{{"n":0.12345678901234567890123}}}}"#);
+    let message = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"cards_update","arguments":{arguments}}}}}"#
+    );
+    let send = async || {
+        let call = agent.call(Method::POST, "/api").body("application/json", message.clone()).header("accept", "*/*");
+        call.send().await.json()["result"].take()
+    };
+    let item = asked(owner, &serde_json::from_str(&arguments).unwrap(), send()).await;
+    let changes = json!([
+        {"pointer": "/attributes/n", "before": 1, "after": "0.12345678901234567890123 (number)"},
+        {"pointer": "/title", "before": "Old", "after": "New"},
+    ]);
+    assert_eq!(item["difference"], json!({"card_id": id, "version": 1, "changes": changes}), "{item}");
+    owner.call(Method::POST, &format!("{}/approve", approval_path(&item))).send().await.expect(200);
+    answered(&send().await);
+    let text = owner.get(&format!("/v1/admin/master-cards/{id}")).await.text();
+    assert!(text.contains("0.12345678901234567890123") && text.contains("\"New\""), "{text}");
+}
+
+#[tokio::test]
 async fn restoring_shows_first_what_a_card_would_become() {
     let host = Host::shared().await;
     let owner = host.owner().await;

@@ -7,7 +7,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, value::RawValue};
+use serde_json::{Number, Value, value::RawValue};
 
 /// Deeper JSON than this is refused before anything looks at it.
 const JSON_DEPTH: usize = 128;
@@ -65,6 +65,11 @@ impl Object {
         self.0.remove(name);
     }
 
+    /// Keeps the members of these names.
+    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|name, _| keep(name));
+    }
+
     /// The member as an object; an empty one where it is something else or missing.
     pub fn object(&self, name: &str) -> serde_json::Result<Self> {
         match self.0.get(name) {
@@ -113,6 +118,32 @@ pub fn first_inexact(text: &str) -> Option<String> {
     let mut pointer = String::new();
     let value: &RawValue = serde_json::from_str(text).ok()?;
     has_inexact(value.get(), &mut pointer, JSON_DEPTH).then_some(pointer)
+}
+
+/// JSON for people: where a `Value` would change a number, its digits stand there as a text that says so. None when it
+/// is no JSON or nested too deeply.
+pub fn readable(text: &str) -> Option<Value> {
+    read(text.trim(), JSON_DEPTH)
+}
+
+fn read(text: &str, depth: usize) -> Option<Value> {
+    if !may_be_inexact(text) {
+        return serde_json::from_str(text).ok();
+    }
+    let depth = depth.checked_sub(1)?;
+    match text.as_bytes().first()? {
+        b'{' => {
+            let members: Members<'_> = serde_json::from_str(text).ok()?;
+            let members = members.iter().map(|(name, value)| Some((name.to_string(), read(value.get(), depth)?)));
+            members.collect::<Option<_>>().map(Value::Object)
+        }
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+            items.iter().map(|item| read(item.get(), depth)).collect::<Option<_>>().map(Value::Array)
+        }
+        b'-' | b'0'..=b'9' if !keeps(text) => Some(format!("{text} (number)").into()),
+        _ => serde_json::from_str(text).ok(),
+    }
 }
 
 /// Whether there is anything but short whole numbers, which every `Value` keeps. Digits in texts count, too.

@@ -216,7 +216,7 @@ pub fn media_type(headers: &HeaderMap) -> Option<String> {
 pub fn is_other_charset(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').skip(1).filter_map(|parameter| parameter.trim().split_once('=')).any(|(name, charset)| {
-        let charset = charset.trim_matches('"');
+        let (name, charset) = (name.trim(), charset.trim().trim_matches('"'));
         name.eq_ignore_ascii_case("charset")
             && !["utf-8", "utf8", "us-ascii"].iter().any(|known| charset.eq_ignore_ascii_case(known))
     })

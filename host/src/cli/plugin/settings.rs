@@ -13,7 +13,7 @@ use crate::cli::{
     client::{Client, full},
     table::table,
 };
-use cardinal_base::config::ClientSettings;
+use cardinal_base::{config::ClientSettings, exact};
 use cardinal_plugin_host::settings::secret;
 
 /// Show a plugin's settings, or change them
@@ -109,6 +109,9 @@ fn value_of(schema: &Value, key: &str, value: &str) -> anyhow::Result<Value> {
         Ok(json) if kind != "string" => json,
         _ => Value::from(text),
     };
+    if let Some(pointer) = exact::first_inexact(value).filter(|_| kind != "string") {
+        bail!("{key}{pointer}: this number can't be kept with all its digits");
+    }
     let given = parsed(value);
     let holds_secret = !secret::pointers(schema, &json!({ key: &given })).is_empty();
     match value.strip_prefix('@') {

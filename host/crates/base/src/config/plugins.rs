@@ -12,7 +12,7 @@ use super::{
     plugin_networks::PluginNetworks,
     reader::{Reader, read_secret, switch},
 };
-use crate::secret_file;
+use crate::{exact, secret_file};
 
 const SETTINGS_PREFIX: &str = "PLUGIN_SETTINGS_";
 const FILE_SUFFIX: &str = "_FILE";
@@ -218,6 +218,10 @@ fn insert(settings: &mut BTreeMap<String, Value>, name: &str, text: &str, reader
     let setting = format!("{SETTINGS_PREFIX}{}", name.to_ascii_uppercase().replace('-', "_"));
     if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
         reader.fault(setting, "its end is not a plugin's name in capitals with _ for -");
+        return;
+    }
+    if let Some(pointer) = exact::first_inexact(text) {
+        reader.fault(setting, format!("its number at {pointer} can't be kept with all its digits"));
         return;
     }
     match serde_json::from_str::<Value>(text) {

@@ -194,6 +194,7 @@ fn values_that_cannot_work_are_refused() {
         ("plugin-breaker", "supplier=off"),
         ("plugin-settings", "supplier=[1]"),
         ("plugin-settings", "supplier"),
+        ("plugin-settings", r#"supplier={"delay_ms":10.00000000000000000000001}"#),
         ("mcp-confirm", "never"),
         ("card-retention-days", "many"),
         ("proxy-routes", "/a=http://x,/a=http://y"),

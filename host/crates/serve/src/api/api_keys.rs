@@ -252,9 +252,12 @@ fn wanted(app: &App, caller: &Caller, record: &KeyRecord, body: KeyPatch) -> Api
         }
         None => None,
     };
-    if let Some(patch) = body.rate_limit {
-        let rate = patch.map(|patch| patch.over(record.rate_per_minute));
-        let limit = bounds.rate(Some(rate), app.config.auth.key_rate_per_minute)?;
+    let rate = match body.rate_limit {
+        Some(Some(patch)) => patch.over(record.rate_per_minute).map(Some),
+        other => other.map(|_| None),
+    };
+    if rate.is_some() {
+        let limit = bounds.rate(rate, app.config.auth.key_rate_per_minute)?;
         change.rate = Some((limit.per_minute, limit.burst));
     }
     Ok(change)

@@ -55,7 +55,7 @@ impl NoBody {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct NoFields {}
-        if !body.is_empty() {
+        if !body.trim_ascii().is_empty() {
             let (None | Some(NoFields {})) = input::json(body)?;
         }
         Ok(())

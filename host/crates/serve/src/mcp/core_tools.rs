@@ -20,6 +20,7 @@ use crate::audit::Audit;
 use crate::http::error::{ApiError, ApiResult};
 use crate::jobs::Jobs;
 use cardinal_database::pool::Pool;
+use cardinal_plugin_host::whole_numbers;
 use cardinal_store::catalogue::Catalogue;
 
 pub(super) use self::{
@@ -89,6 +90,13 @@ pub(super) fn find(name: &str) -> Option<&'static CoreTool> {
 }
 
 impl CoreTool {
+    /// The arguments of a call as they are kept for a person, which were found to be valid.
+    pub(super) fn read_arguments(&self, text: &str) -> ApiResult<JsonObject> {
+        let mut arguments = serde_json::from_str(text).map_err(ApiError::internal)?;
+        whole_numbers::fit(&self.declaration.input_schema, &mut arguments);
+        Ok(arguments)
+    }
+
     /// What is wrong with the arguments.
     pub(super) fn complaints(&self, arguments: &JsonObject) -> Option<String> {
         cardinal_plugin_host::arguments::complaints(self.validator.as_ref()?, arguments)

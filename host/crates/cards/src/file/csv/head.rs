@@ -55,7 +55,10 @@ impl Column {
             _ if name.starts_with(IGNORED) => Self::Ignored(name.to_owned()),
             _ => {
                 let path: Vec<String> = name.strip_prefix("attributes.")?.split('.').map(str::to_owned).collect();
-                if path.iter().any(String::is_empty) || path[0] == "sources" || path.len() > 60 {
+                if path.iter().any(|part| part.is_empty() || part.contains('\0'))
+                    || path[0] == "sources"
+                    || path.len() > 60
+                {
                     return None;
                 }
                 Self::Attribute { name: name.to_owned(), path }

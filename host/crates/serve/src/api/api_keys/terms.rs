@@ -34,9 +34,13 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// As a patch of what a key has: a burst alone leaves the other number as it is.
-    pub(super) fn over(self, per_minute: Option<i32>) -> Self {
-        Self { per_minute: self.per_minute.or_else(|| per_minute.map(|rate| Some(i64::from(rate)))), ..self }
+    /// As a patch of what a key has: a burst alone leaves the other number as it is. None where it says nothing.
+    pub(super) fn over(self, per_minute: Option<i32>) -> Option<Self> {
+        if self.per_minute.is_none() && self.burst.is_none() {
+            return None;
+        }
+        let per_minute = self.per_minute.or_else(|| per_minute.map(|rate| Some(i64::from(rate))));
+        Some(Self { per_minute, ..self })
     }
 }
 
@@ -224,12 +228,14 @@ mod tests {
     fn a_burst_alone_leaves_the_rate_as_it_is() {
         let patched = |json: serde_json::Value, present: Option<i32>| {
             let patch: Rate = serde_json::from_value(json).unwrap();
-            let limit = rate(Some(Some(patch.over(present))), 6000).unwrap();
+            let limit = rate(Some(Some(patch.over(present).unwrap())), 6000).unwrap();
             (limit.per_minute, limit.burst)
         };
         assert_eq!(patched(serde_json::json!({"burst": 9}), Some(50)), (Some(50), Some(9)));
         assert_eq!(patched(serde_json::json!({"per_minute": 100}), Some(50)), (Some(100), Some(10)));
         assert_eq!(patched(serde_json::json!({"burst": 9}), None), (Some(6000), Some(9)));
+        let nothing: Rate = serde_json::from_value(serde_json::json!({})).unwrap();
+        assert!(nothing.over(Some(50)).is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{preview, question::ToolCall};
 use crate::http::error::{ApiError, ApiResult};
-use crate::mcp::core_tools::Preview;
+use crate::mcp::core_tools::{self, Preview};
 use cardinal_base::{exact, input::escape};
 use cardinal_cards::{card::Card, fields::Fields};
 use cardinal_store::{catalogue::Catalogue, error::StoreError};
@@ -28,22 +28,22 @@ pub(super) async fn find(catalogue: &Catalogue, call: &ToolCall<'_>) -> ApiResul
     if call.plugin.is_some() {
         return Ok(None);
     }
-    let Some(arguments) = exact_object(&call.arguments) else { return Ok(None) };
-    let mut wanted: Map<String, Value> = arguments
-        .iter()
-        .filter(|(name, _)| MEMBERS.contains(&name.as_str()))
-        .map(|(n, v)| (n.clone(), v.clone()))
-        .collect();
+    let Some(tool) = core_tools::find(call.tool.name) else { return Ok(None) };
+    let arguments = tool.read_arguments(&call.arguments)?;
+    let mut wanted = exact::Object::parse(&call.arguments).map_err(ApiError::internal)?;
+    wanted.retain(|name| MEMBERS.contains(&name));
     match call.tool.name {
         CARDS_CREATE => {
-            wanted.retain(|_, value| !value.is_null());
-            Ok(Some(shown(None, None, changes(&Value::Object(Map::new()), &Value::Object(wanted)))))
+            let mut card = exact::Object::default();
+            card.replace_members(&wanted);
+            Ok(Some(shown(None, None, changes(&exact::Object::default(), &card)?)))
         }
         CARDS_UPDATE => {
             let Some(card) = card(catalogue, &arguments).await? else { return Ok(None) };
-            let Some(before) = members(&card) else { return Ok(None) };
-            let Some(after) = merged(&before, &Value::Object(wanted)) else { return Ok(None) };
-            Ok(Some(shown(Some(card.id), Some(card.version), changes(&before, &after))))
+            let before = members(&Fields::from_card(&card).map_err(ApiError::internal)?)?;
+            let mut after = before.clone();
+            after.merge(&wanted).map_err(ApiError::internal)?;
+            Ok(Some(shown(Some(card.id), Some(card.version), changes(&before, &after)?)))
         }
         CARDS_RESTORE => match arguments.get("version").and_then(Value::as_i64) {
             Some(version) => restored(catalogue, &arguments, version).await,
@@ -69,11 +69,8 @@ async fn restored(catalogue: &Catalogue, arguments: &Map<String, Value>, version
         Ok(None) | Err(StoreError::Version(_)) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let attributes = earlier.attributes.to_raw().map_err(ApiError::internal)?;
-    let (Some(before), Some(attributes)) = (members(&card), exact_object(attributes.get())) else { return Ok(None) };
-    let Fields { title, sku, status, .. } = earlier;
-    let after = json!({"title": title, "sku": sku, "status": status, "attributes": attributes});
-    Ok(Some(shown(Some(card.id), Some(card.version), changes(&before, &after))))
+    let (before, after) = (members(&Fields::from_card(&card).map_err(ApiError::internal)?)?, members(&earlier)?);
+    Ok(Some(shown(Some(card.id), Some(card.version), changes(&before, &after)?)))
 }
 
 /// A deleted card, of which nothing is seen now.
@@ -82,14 +79,6 @@ async fn brought_back(catalogue: &Catalogue, arguments: &Map<String, Value>) -> 
     let Some(card) = catalogue.deleted_card(id).await? else { return Ok(None) };
     let after = json!({"title": card.title, "sku": card.sku, "status": card.status});
     Ok(Some(shown(Some(card.id), Some(card.version), vec![json!({"pointer": "", "after": after})])))
-}
-
-/// An object none of whose numbers a `Value` changes.
-fn exact_object(json: &str) -> Option<Map<String, Value>> {
-    match exact::first_inexact(json) {
-        None => serde_json::from_str(json).ok(),
-        Some(_) => None,
-    }
 }
 
 /// The card that the arguments name; a call for one that is not there fails by itself.
@@ -107,27 +96,26 @@ fn card_id(arguments: &Map<String, Value>) -> Option<Uuid> {
 }
 
 /// What of a card these tools can change: `sources` are the plugins'.
-fn members(card: &Card) -> Option<Value> {
-    let mut attributes = exact_object(card.attributes.get())?;
-    attributes.remove("sources");
-    Some(json!({"title": card.title, "sku": card.sku, "status": card.status, "attributes": attributes}))
+fn members(fields: &Fields) -> ApiResult<exact::Object> {
+    let Fields { title, sku, status, attributes } = fields;
+    let members = json!({"title": title, "sku": sku, "status": status}).to_string();
+    let mut members = exact::Object::parse(&members).map_err(ApiError::internal)?;
+    members.insert("attributes", attributes.to_raw().map_err(ApiError::internal)?);
+    Ok(members)
 }
 
 fn shown(card_id: Option<Uuid>, version: Option<i64>, changes: Vec<Value>) -> Value {
     json!({"card_id": card_id, "version": version, "changes": changes})
 }
 
-/// What the tool makes of it; `None` where a number would change.
-fn merged(before: &Value, patch: &Value) -> Option<Value> {
-    let mut object = exact::Object::parse(&before.to_string()).ok()?;
-    object.merge(&exact::Object::parse(&patch.to_string()).ok()?).ok()?;
-    exact_object(object.to_raw().ok()?.get()).map(Value::Object)
-}
-
-fn changes(before: &Value, after: &Value) -> Vec<Value> {
+fn changes(before: &exact::Object, after: &exact::Object) -> ApiResult<Vec<Value>> {
+    let read = |object: &exact::Object| {
+        let text = object.to_raw().map_err(ApiError::internal)?;
+        exact::readable(text.get()).ok_or_else(|| ApiError::internal(anyhow::anyhow!("a card is nested too deeply")))
+    };
     let mut changes = Vec::new();
-    compare("", Some(before), Some(after), DEPTH, &mut changes);
-    changes
+    compare("", Some(&read(before)?), Some(&read(after)?), DEPTH, &mut changes);
+    Ok(changes)
 }
 
 fn compare(pointer: &str, before: Option<&Value>, after: Option<&Value>, depth: usize, changes: &mut Vec<Value>) {
@@ -157,11 +145,16 @@ fn compare(pointer: &str, before: Option<&Value>, after: Option<&Value>, depth: 
 mod tests {
     use super::*;
 
+    fn exact(json: &str) -> exact::Object {
+        exact::Object::parse(json).unwrap()
+    }
+
     #[test]
     fn a_change_names_what_was_and_what_would_be() {
-        let before = json!({"title": "A", "attributes": {"size": {"w": 1, "h": 2}, "a/b": 1, "gone": true}});
-        let patch = json!({"title": "B", "attributes": {"size": {"w": 3}, "a/b": 2, "gone": null, "new": [1]}});
-        let after = merged(&before, &patch).unwrap();
+        let before = exact(r#"{"title": "A", "attributes": {"size": {"w": 1, "h": 2}, "a/b": 1, "gone": true}}"#);
+        let mut after = before.clone();
+        let patch = r#"{"title": "B", "attributes": {"size": {"w": 3}, "a/b": 2, "gone": null, "new": [1]}}"#;
+        after.merge(&exact(patch)).unwrap();
         let expected = json!([
             {"pointer": "/attributes/a~1b", "before": 1, "after": 2},
             {"pointer": "/attributes/gone", "before": true},
@@ -169,7 +162,18 @@ mod tests {
             {"pointer": "/attributes/size/w", "before": 1, "after": 3},
             {"pointer": "/title", "before": "A", "after": "B"},
         ]);
-        assert_eq!(Value::Array(changes(&before, &after)), expected);
-        assert!(changes(&before, &before).is_empty());
+        assert_eq!(Value::Array(changes(&before, &after).unwrap()), expected);
+        assert!(changes(&before, &before).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_long_number_hides_no_change() {
+        let (before, after) =
+            (r#"{"n": 0.12345678901234567890, "s": "a"}"#, r#"{"n": 0.12345678901234567891, "s": "b"}"#);
+        let expected = json!([
+            {"pointer": "/n", "before": "0.12345678901234567890 (number)", "after": "0.12345678901234567891 (number)"},
+            {"pointer": "/s", "before": "a", "after": "b"},
+        ]);
+        assert_eq!(Value::Array(changes(&exact(before), &exact(after)).unwrap()), expected);
     }
 }

@@ -1,11 +1,10 @@
 //! Questions and approvals that are about cards as they are no more. They end as `void`: what was shown can't run any
 //! more, and nothing else may.
 
-use rmcp::model::JsonObject;
 use uuid::Uuid;
 
 use super::{Confirmations, question::ToolCall};
-use crate::http::error::{ApiError, ApiResult};
+use crate::http::error::ApiResult;
 use crate::mcp::core_tools;
 use cardinal_database::log_failure;
 use cardinal_store::approvals::{self, Approval};
@@ -18,7 +17,7 @@ impl Confirmations {
     pub async fn is_outdated(&self, approval: &Approval) -> ApiResult<bool> {
         let Some(pinned) = &approval.pin else { return Ok(false) };
         let Some(tool) = core_tools::find(&approval.tool) else { return Ok(true) };
-        let arguments: JsonObject = serde_json::from_str(approval.arguments.get()).map_err(ApiError::internal)?;
+        let arguments = tool.read_arguments(approval.arguments.get())?;
         tool.has_moved(&self.catalogue, &arguments, pinned).await
     }
 
