@@ -129,6 +129,7 @@ async fn the_log_is_read_by_filter_and_page_by_page() {
     assert_eq!(count(format!("since={}", time(begun))).await, 5);
     assert_eq!(count(format!("until={}", time(begun))).await, 0);
     assert_eq!(count("outcome=refused".to_owned()).await, 0);
+    owner.get("/v1/admin/audit?outcome=lost").await.refused(400, "invalid-request");
     for query in ["since=yesterday", "until=1", "colour=red", "limit=0", "limit=201", "limit=many"] {
         owner.get(&format!("{AUDIT}?{query}")).await.refused(400, "invalid-request");
     }

@@ -169,6 +169,19 @@ async fn changes_at_the_same_time_lose_nothing() {
 }
 
 #[tokio::test]
+async fn a_card_has_one_address() {
+    let host = Host::shared().await;
+    let owner = host.owner().await;
+    let card = owner.card("Once").await;
+    let id = card["id"].as_str().unwrap();
+    for other in [format!("%7B{id}%7D"), format!("urn:uuid:{id}"), id.replace('-', ""), format!("{id}%20")] {
+        owner.get(&format!("{CARDS}/{other}")).await.refused(404, "not-found");
+        owner.delete(&format!("{CARDS}/{other}")).await.refused(404, "not-found");
+    }
+    assert_eq!(owner.read_card(id).await, card);
+}
+
+#[tokio::test]
 async fn an_empty_change_changes_nothing() {
     let host = Host::shared().await;
     let owner = host.owner().await;
