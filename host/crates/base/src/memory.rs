@@ -17,7 +17,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use self::heap::{Freed, collect};
+use self::heap::{Collection, collect};
 pub use self::{file_pages::stays_mapped, heap::AtOnce};
 
 /// How often freed memory is given back. One look costs microseconds when there is none.
@@ -46,7 +46,7 @@ pub async fn give_back() {
     let mut every = tokio::time::interval(GIVE_BACK_INTERVAL);
     loop {
         every.tick().await;
-        collect(Freed::Old);
+        collect(Collection::Expired);
     }
 }
 
@@ -70,7 +70,7 @@ pub async fn settle(blocking_threads: usize) {
 async fn collect_everywhere(blocking_threads: usize) {
     SILENCES.fetch_add(1, Ordering::Relaxed);
     wake_threads();
-    collect(Freed::All);
+    collect(Collection::All);
     collect_each(blocking_threads).await;
     // Not waited for: a plugin may have left a lock of its allocator behind.
     drop(spawn_blocking(heap::trim_system_heap));
@@ -84,7 +84,7 @@ async fn collect_everywhere(blocking_threads: usize) {
 pub fn collect_when_silent() {
     let silences = SILENCES.load(Ordering::Relaxed);
     if COLLECTED.replace(silences) != silences {
-        collect(Freed::All);
+        collect(Collection::All);
     }
 }
 
@@ -100,7 +100,7 @@ async fn collect_each(blocking_threads: usize) {
     let mut turns = JoinSet::new();
     for _ in 0..blocking_threads {
         turns.spawn_blocking(|| {
-            collect(Freed::All);
+            collect(Collection::All);
             thread::sleep(TURN);
         });
     }

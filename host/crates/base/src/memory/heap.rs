@@ -30,19 +30,19 @@ fn set_purge_delay(milliseconds: c_long) {
     unsafe { mi_option_set(PURGE_DELAY, milliseconds) }
 }
 
-/// What of this thread's freed memory is to go back.
+/// How much of this thread's free memory is to go back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Freed {
-    /// What was freed longer ago than it is kept.
-    Old,
+pub(super) enum Collection {
+    /// What was freed longer ago than the purge delay.
+    Expired,
     /// All, and what threads have left that have ended.
     All,
 }
 
 /// Gives back what this thread has freed.
-pub(super) fn collect(freed: Freed) {
+pub(super) fn collect(collection: Collection) {
     // SAFETY: it takes no pointer, and any thread may call it at any time.
-    unsafe { mi_collect(freed == Freed::All) };
+    unsafe { mi_collect(collection == Collection::All) };
 }
 
 /// Gives back what plugins have freed: glibc keeps it.

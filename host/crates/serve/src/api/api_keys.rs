@@ -254,7 +254,7 @@ fn wanted(app: &App, caller: &Caller, record: &KeyRecord, body: KeyPatch) -> Api
     };
     let rate = match body.rate_limit {
         Some(Some(patch)) => patch.over(record.rate_per_minute).map(Some),
-        other => other.map(|_| None),
+        whole => whole,
     };
     if rate.is_some() {
         let limit = bounds.rate(rate, app.config.auth.key_rate_per_minute)?;
