@@ -1,8 +1,14 @@
 //! Calls of handlers: what goes in, what comes out, how they end.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, mpsc},
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
+use cardinal_control::crash::{PluginTag, record::Crash, shm};
 use cardinal_observe::trace::Trace;
 use cardinal_plugin_host::{
     call::{CallBody, CallFault, ReplyBody},
@@ -12,16 +18,17 @@ use cardinal_plugin_host::{
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
+use time::OffsetDateTime;
 
-use crate::support::{Echo, Request, built, create, echo_library, eventually, identity, libraries, whole};
+use crate::support::{
+    Echo, Request, WAIT_TIMEOUT, built, create, echo_library, eventually, identity, libraries, whole,
+};
 
 #[tokio::test]
 async fn the_same_bytes_are_mapped_once() {
     echo_library();
     let before = libraries().resident();
-    let again = libraries()
-        .open(SealedLibrary::seal(&built("libecho.so")).unwrap(), cardinal_control::crash::PluginTag::NOBODY)
-        .unwrap();
+    let again = libraries().open(SealedLibrary::seal(&built("libecho.so")).unwrap(), PluginTag::NOBODY).unwrap();
     assert_eq!(libraries().resident(), before);
     assert_eq!((again.description().name.as_str(), again.description().version.as_str()), ("echo", "1.0.0"));
 }
@@ -36,6 +43,38 @@ async fn a_handler_answers() {
     assert_eq!(body, json!({"greeting": "hello", "plugin": "echo", "version": "1.0.0"}));
     let metrics = echo.instance.metrics().snapshot();
     assert_eq!(metrics[0].0.name, "hellos");
+}
+
+/// Looks at what the supervisor would see running in the moment in which a call's answer is there.
+struct AnswerObserver {
+    shared: shm::Shared,
+    running: mpsc::Sender<usize>,
+}
+
+impl Wake for AnswerObserver {
+    fn wake(self: Arc<Self>) {
+        let crash = Crash::read(self.shared.shm(), None, None, OffsetDateTime::UNIX_EPOCH, time::Duration::ZERO);
+        self.running.send(crash.unwrap().running.iter().map(|plugin| plugin.calls).sum()).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_the_answer_sees_the_plugin_run_no_more() {
+    let shared = shm::Shared::new().unwrap();
+    shm::adopt(shared.memory().try_clone_to_owned().unwrap()).unwrap();
+    let echo = Echo::on_own_threads(shm::register("echo", "1.0.0", "0")).await;
+    let (sender, running) = mpsc::channel();
+    let waker = Waker::from(Arc::new(AnswerObserver { shared, running: sender }));
+    let mut observed = 0;
+    while observed < 20 {
+        let mut call = pin!(echo.call("hello").begin());
+        // Where it is answered before anybody waits, nobody is woken.
+        if call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            assert_eq!(running.recv_timeout(WAIT_TIMEOUT).unwrap(), 0);
+            assert_eq!(call.await.unwrap().status, 200);
+            observed += 1;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,7 @@ use cardinal_base::{
     request_id::RequestId,
     scope::ScopeSet,
 };
+use cardinal_control::crash::PluginTag;
 use cardinal_database::pool::Pools;
 use cardinal_identity::auth::caller::Caller;
 use cardinal_observe::trace::Trace;
@@ -53,9 +54,7 @@ pub(crate) fn built(file: &str) -> Vec<u8> {
 }
 
 pub(crate) fn echo_library() -> Library {
-    libraries()
-        .open(SealedLibrary::seal(&built("libecho.so")).unwrap(), cardinal_control::crash::PluginTag::NOBODY)
-        .unwrap()
+    libraries().open(SealedLibrary::seal(&built("libecho.so")).unwrap(), PluginTag::NOBODY).unwrap()
 }
 
 /// What a test has.
@@ -76,7 +75,7 @@ pub(crate) fn identity(name: &str, settings: Value, pool: Option<PluginPool>) ->
     PluginIdentity {
         name: name.into(),
         version: "1.0.0".into(),
-        tag: cardinal_control::crash::PluginTag::NOBODY,
+        tag: PluginTag::NOBODY,
         generation: 1,
         provides_kinds: vec![name.into()],
         jobs: Vec::new(),
@@ -93,6 +92,15 @@ impl Echo {
     }
 
     pub(crate) async fn with_connections(connections: usize) -> Self {
+        Self::with(connections, Execution::Inline, PluginTag::NOBODY).await
+    }
+
+    /// Its calls run on threads of its own, which show `tag`.
+    pub(crate) async fn on_own_threads(tag: PluginTag) -> Self {
+        Self::with(1, Execution::Lane, tag).await
+    }
+
+    async fn with(connections: usize, execution: Execution, tag: PluginTag) -> Self {
         let database = Database::new().await;
         let core = database.login(&database.prepared.names.core()).pg_config();
         let reaper = database.login(&database.prepared.names.reaper()).pg_config();
@@ -100,7 +108,7 @@ impl Echo {
         let catalogue = Arc::new(Catalogue::new(pools.core.clone(), Cursors::new([7; 32]), Clock::System));
         let events = Arc::new(Events::new(pools.core.clone(), &CancellationToken::new()));
         let watchdog = Arc::new(Watchdog::start(Handle::current()).unwrap());
-        let execution = PerPlugin::everyone(Execution::Inline);
+        let execution = PerPlugin::everyone(execution);
         let services = Arc::new(Services {
             core: pools.core,
             events,
@@ -117,7 +125,8 @@ impl Echo {
         let schema = include_str!("../../../tests/fixtures/echo/schema.sql");
         let made = database.provision("echo", schema).await.unwrap();
         let pool = PluginPool::open(&made, connections, &Handle::current(), None).unwrap();
-        let instance = create(&services, identity("echo", json!({}), Some(pool.clone()))).await;
+        let identity = PluginIdentity { tag, ..identity("echo", json!({}), Some(pool.clone())) };
+        let instance = create(&services, identity).await;
         let caller = caller(&["plugin:echo:write"]);
         Self { database, instance, services, pool, caller }
     }

@@ -301,7 +301,7 @@ impl Shared {
                 let _polling = self.watchdog.poll_on_plugin_thread(slot, self.ctx, handler);
                 task.run();
             }
-            descriptors::check();
+            current::rest();
         }
         self.timed.polled(handler, started.elapsed());
         let mut queue = self.queue.lock();

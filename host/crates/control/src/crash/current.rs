@@ -4,7 +4,11 @@
 use std::cell::Cell;
 
 pub use super::shown::{be_ours, is_ours};
-use super::{descriptors, shown::show, tag::PluginTag};
+use super::{
+    descriptors,
+    shown::{show, shown},
+    tag::PluginTag,
+};
 
 thread_local! {
     static CURRENT: Cell<PluginTag> = const { Cell::new(PluginTag::NOBODY) };
@@ -24,6 +28,16 @@ pub fn enter(tag: PluginTag) -> TagGuard {
 /// Marks this thread as a plugin's own, for as long as it lives.
 pub fn belong_to(tag: PluginTag) {
     CURRENT.set(tag);
+}
+
+/// Shows that no plugin's code runs here any more, though the thread is still marked: for what the host does between
+/// the plugin's last line and the end of the mark. Whoever gets the plugin's answer may have anything happen next, and
+/// of that this thread is not suspected. What was done to descriptors so far is still the plugin's.
+pub fn rest() {
+    if shown() != PluginTag::NOBODY {
+        descriptors::check();
+        show(PluginTag::NOBODY);
+    }
 }
 
 /// See [`enter`]. Tags nest: a plugin's future may poll a host's future that polls another's.

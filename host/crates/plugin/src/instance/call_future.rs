@@ -17,6 +17,7 @@ use super::{
     reply::{self, Outcome},
 };
 use crate::{bridge::call::CallScope, lane::JoinHandle, library::raw_instance::Running};
+use cardinal_control::crash::current;
 use cardinal_observe::request_timing::{self, RequestTiming};
 
 /// A call under way. Dropping it cancels the call.
@@ -156,7 +157,14 @@ async fn work(
     }))
     .await;
     let (outcome, pump) = reply::piped(outcome);
-    let _ = sender.send((outcome, timing)); // when the call is given up, it is dropped here, as it must be
+    if pump.is_none() {
+        current::rest();
+    }
+    if let Err(unsent) = sender.send((outcome, timing)) {
+        // The call is given up. What the plugin left in the reply runs its code when it is dropped.
+        let _entered = current::enter(current::tag());
+        drop(unsent);
+    }
     if let Some(pump) = pump {
         pump.await;
     }
