@@ -12,6 +12,7 @@ mod it {
     mod browser;
     mod card_life;
     mod card_list;
+    mod card_list_legs;
     mod card_list_many;
     mod card_list_words;
     mod card_size;

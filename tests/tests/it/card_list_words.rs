@@ -47,7 +47,7 @@ const ANALYZE: &str =
     "ANALYZE public.master_cards, public.card_source_index, public.card_list_index, public.card_words";
 
 /// All pages of a list, forwards and back again.
-async fn every_page_fits(owner: &User, database: &Client, asked: &str, sql: &str) {
+pub(super) async fn every_page_fits(owner: &User, database: &Client, asked: &str, sql: &str) {
     let all: Vec<String> = database.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     let (mut pages, mut cursor) = (Vec::<Value>::new(), None::<String>);
     for expected in all.chunks(LIMIT) {

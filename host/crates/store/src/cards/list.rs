@@ -5,9 +5,9 @@
 //! their ranges in the list's order: what it reads is the page. A search looks at each card on its way, so a walk may
 //! find little; it is given up after a bounded number of steps. A *gathering* collects all that fits by the filter's
 //! own index and sorts it: quick where little fits. A walk to the end of the list is the last resort, a fraction of a
-//! second for a million cards. `selection` says when which. Searches of one or two characters match beginnings, which
-//! lie together in the orders of title and SKU: `beginnings` reads them there, and `first_words` does so for longer
-//! ones where many cards begin with them.
+//! second for a million cards. `selection` says when which, and `walks` how far a walk goes. Searches of one or two
+//! characters match beginnings, which lie together in the orders of title and SKU: `beginnings` reads them there, and
+//! `first_words` does so for longer ones where many cards begin with them.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::sync::OnceCell;
@@ -31,6 +31,7 @@ mod beginnings;
 mod bounded;
 mod conditions;
 mod digest;
+mod ends;
 mod first_words;
 mod frequent_keys;
 mod groups;
@@ -41,6 +42,7 @@ mod places;
 mod ranges;
 mod selection;
 mod statements;
+mod walks;
 
 use bounded::too_long;
 pub use conditions::Conditions;
@@ -140,8 +142,7 @@ async fn open_list(
         Some(count) => count,
         None => all(client).await?,
     };
-    let Rows { rows, is_cut, max_row_bytes } = statements::open_list(wanted)?.rows_at_once(client).await?;
-    Ok((FoundCards { cards: rows, is_cut, max_row_bytes, is_complete: true }, count))
+    Ok((FoundCards::all(statements::open_list(wanted)?.rows_at_once(client).await?), count))
 }
 
 /// A page that is being read, as if there were these groups and no others.
@@ -162,10 +163,23 @@ struct Reading<'a> {
 struct FoundCards {
     cards: Vec<Row>,
     is_cut: bool,
+    bytes: usize,
     /// The bytes of the largest row.
     max_row_bytes: usize,
     /// The page is full, or the list has ended.
     is_complete: bool,
+    /// Where the walk has ended before that: behind this place it can go on.
+    reached: Option<Place>,
+    /// How many rows were looked at, where these were fewer than they should have been.
+    steps: Option<u32>,
+}
+
+impl FoundCards {
+    /// All that the page has.
+    fn all(rows: Rows) -> Self {
+        let Rows { rows: cards, is_cut, bytes, max_row_bytes } = rows;
+        Self { cards, is_cut, bytes, max_row_bytes, is_complete: true, reached: None, steps: None }
+    }
 }
 
 /// There are other groups by now.
@@ -175,7 +189,7 @@ impl Reading<'_> {
     /// None when there are other groups by now.
     async fn page(&self, known: Option<Count>) -> Result<Option<(FoundCards, Count)>, StoreError> {
         if !base::is_selective(self.wanted, self.groups) {
-            let Ok(walked) = self.walk(None).await? else { return Ok(None) };
+            let Ok(walked) = self.walk(self.wanted, None, 0).await? else { return Ok(None) };
             let count = match known {
                 Some(count) => count,
                 None => self.expected().await?,
@@ -194,18 +208,6 @@ impl Reading<'_> {
         self.selected(known).await
     }
 
-    async fn walk(&self, steps: Option<u32>) -> Result<Result<FoundCards, GroupsChange>, StoreError> {
-        let statement = statements::walk(self.wanted, self.groups, steps)?;
-        let Rows { mut rows, is_cut, max_row_bytes } = statement.rows(self.client).await?.ok_or_else(too_long)?;
-        if rows.first().is_some_and(|row| self.is_outdated(row)) {
-            return Ok(Err(GroupsChange));
-        }
-        let has_ended = rows.last().is_some_and(|row| row.get(ENDING));
-        rows.retain(has_card);
-        let is_full = is_cut || rows.len() > self.wanted.limit as usize;
-        Ok(Ok(FoundCards { cards: rows, is_cut, max_row_bytes, is_complete: steps.is_none() || is_full || has_ended }))
-    }
-
     fn is_outdated(&self, row: &Row) -> bool {
         row.get::<_, i64>(NUMBER_OF_GROUPS) != self.groups.number
     }
@@ -219,6 +221,12 @@ fn has_card(row: &Row) -> bool {
 impl PageQuery<'_> {
     fn back(&self) -> bool {
         self.place.is_some_and(|place| place.back)
+    }
+
+    /// What is left of the page behind `place`, when so many of its cards have been found.
+    fn rest<'b>(&'b self, place: &'b Place, found: usize) -> PageQuery<'b> {
+        let limit = self.limit.saturating_sub(u32::try_from(found).unwrap_or(u32::MAX));
+        PageQuery { place: Some(place), limit, ..*self }
     }
 
     fn columns(&self) -> &'static str {

@@ -79,15 +79,22 @@ impl Base {
         )
     }
 
-    /// That row `row` lies no further than the place `until`.
-    pub(super) fn until(&self, row: &str, descending: bool) -> String {
+    /// That row `row` lies no further than the place of the one row of `place`.
+    pub(super) fn until(&self, row: &str, place: &str, descending: bool) -> String {
         let compare = if descending { ">=" } else { "<=" };
         match self.key {
             Some(key) => {
-                format!("({row}.{key}, {row}.card_id) {compare} ((SELECT key FROM until), (SELECT card_id FROM until))")
+                format!(
+                    "({row}.{key}, {row}.card_id) {compare} ((SELECT key FROM {place}), (SELECT card_id FROM {place}))"
+                )
             }
-            None => format!("{row}.card_id {compare} (SELECT card_id FROM until)"),
+            None => format!("{row}.card_id {compare} (SELECT card_id FROM {place})"),
         }
+    }
+
+    /// The key of the place `u`, NULL where the list has none.
+    pub(super) fn key_of_place(&self) -> &'static str {
+        if self.key.is_some() { "u.key" } else { "NULL::text" }
     }
 
     /// The place of the one row of `from`, or that behind all others.

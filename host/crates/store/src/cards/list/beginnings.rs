@@ -9,9 +9,9 @@ use super::{
     base::{Base, CARDS, LIST},
     bounded::{PlanMode, Statement},
     conditions::{Conditions, has_text},
+    ends::sampled,
     groups::{GroupList, NUMBER_NOW},
     letters::TextRange,
-    ranges::sampled,
 };
 use crate::error::StoreError;
 use cardinal_cards::{filter::Column, page::Place};

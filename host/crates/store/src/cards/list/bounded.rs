@@ -96,18 +96,23 @@ impl PlanMode {
 impl Statement {
     /// The rows, or none when they could not be had in time.
     pub(super) async fn rows(&self, client: &Connection) -> Result<Option<Rows>, StoreError> {
+        self.rows_behind(0, client).await
+    }
+
+    /// The same of a page of which so many bytes have been read before.
+    pub(super) async fn rows_behind(&self, before: usize, client: &Connection) -> Result<Option<Rows>, StoreError> {
         let rows = async {
             match self.planned {
                 // Without a name it is planned for its values, and nothing is left of it.
                 PlanMode::Each | PlanMode::Gathering | PlanMode::GatheringByTime => {
-                    self.in_terms(client, client.query_typed_raw(&self.sql, self.query.typed())).await
+                    self.in_terms(client, before, client.query_typed_raw(&self.sql, self.query.typed())).await
                 }
                 PlanMode::Part | PlanMode::Walk | PlanMode::LongWalk => {
                     if client.statement_cache.size() > MAX_STATEMENTS {
                         client.statement_cache.clear();
                     }
                     let statement = client.prepare_cached(&self.sql).await?;
-                    self.in_terms(client, client.query_raw(&statement, self.query.values())).await
+                    self.in_terms(client, before, client.query_raw(&statement, self.query.values())).await
                 }
             }
         };
@@ -129,11 +134,12 @@ impl Statement {
     async fn in_terms(
         &self,
         client: &Connection,
+        before: usize,
         rows: impl Future<Output = Result<RowStream, tokio_postgres::Error>>,
     ) -> Result<Rows, tokio_postgres::Error> {
         let (begin, end) = (client.batch_execute(self.planned.begin()), client.batch_execute("COMMIT"));
         let rows = async {
-            match Rows::read(rows.await?).await? {
+            match Rows::read_behind(rows.await?, before).await? {
                 // The answer to the COMMIT lies behind what is not read any more.
                 rows if rows.is_cut => Err(EarlyEnd::Cut(rows)),
                 rows => Ok(rows),

@@ -7,10 +7,10 @@ use super::{
     base::{Base, CARDS, LIST, MIN_ID, WORDS},
     bounded::{PlanMode, Statement},
     conditions::{Conditions, has_text},
+    ends::sampled,
     groups::{GroupList, NUMBER_NOW},
     keys::{self, has_keys},
     letters::Spellings,
-    ranges::sampled,
 };
 use crate::error::StoreError;
 use cardinal_cards::filter::{Column, Filter};

@@ -98,13 +98,17 @@ impl GroupList {
         self.groups.iter().map(|group| group.cards).sum::<i64>().max(1)
     }
 
-    /// The largest of them, and about how many cards they have; as many as are known to be large.
-    pub(super) fn largest(&self, filter: &Filter, max: usize) -> Vec<(i32, i64)> {
-        let picked = self.groups.iter().filter(|group| group.cards > 0 && group.may_have(filter));
+    /// The groups whose cards a filter may pick, and about how many these are, the largest first.
+    pub(super) fn by_size(&self, filter: &Filter) -> impl Iterator<Item = (i32, i64)> {
+        let picked = self.groups.iter().filter(|group| group.may_have(filter));
         let mut picked: Vec<_> = picked.map(|group| (group.id, group.cards)).collect();
         picked.sort_unstable_by_key(|(id, cards)| (-cards, *id));
-        picked.truncate(max);
-        picked
+        picked.into_iter()
+    }
+
+    /// As many of them as are known to be large.
+    pub(super) fn largest(&self, filter: &Filter, max: usize) -> Vec<(i32, i64)> {
+        self.by_size(filter).take_while(|(_, cards)| *cards > 0).take(max).collect()
     }
 
     /// Whether cards in mixed groups have to be looked at one by one.

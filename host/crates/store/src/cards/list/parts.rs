@@ -4,7 +4,10 @@
 //! of one part lie all over the table; with `updated_since`, most that have the words would be looked at in vain.
 
 use super::{
-    FoundCards, GroupsChange, PageQuery, Reading, conditions::is_short, places::Key, statements::GatheringIndex,
+    FoundCards, GroupsChange, PageQuery, Reading,
+    conditions::is_short,
+    places::Key,
+    statements::{self, GatheringIndex},
 };
 use crate::error::StoreError;
 use cardinal_cards::filter::Column;
@@ -17,21 +20,28 @@ const MAX_ROWS: f64 = 60_000.0;
 
 impl Reading<'_> {
     /// What a walk of so many steps should find; none where that takes less itself, or the list ends before.
-    pub(super) async fn part(&self, steps: u32) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
-        let Some(until) = self.end_of_part(steps) else { return Ok(Ok(None)) };
+    pub(super) async fn part(
+        &self,
+        wanted: &PageQuery<'_>,
+        steps: u32,
+        bytes: usize,
+    ) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
+        let Some(until) = self.end_of_part(wanted, steps) else { return Ok(Ok(None)) };
+        let reached = until.last_place(wanted);
         let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
         let index = GatheringIndex::Words { frequent_keys, until: Some(until) };
-        let found = self.gather(index, None).await?;
+        let statement = statements::gathering(wanted, self.groups, index, None)?;
+        let found = self.gathered(statement, None, bytes).await?;
         Ok(found.map(|found| {
             let (found, _) = found?;
-            let is_complete = found.is_cut || found.cards.len() > self.wanted.limit as usize;
-            Some(FoundCards { is_complete, ..found })
+            let is_complete = found.is_cut || found.cards.len() > wanted.limit as usize;
+            Some(FoundCards { is_complete, reached: (!is_complete).then_some(reached), ..found })
         }))
     }
 
     /// Where so many steps along the list should end, by the histograms.
-    fn end_of_part(&self, steps: u32) -> Option<Key> {
-        let &PageQuery { filter, sort, place, .. } = self.wanted;
+    fn end_of_part(&self, wanted: &PageQuery<'_>, steps: u32) -> Option<Key> {
+        let &PageQuery { filter, sort, place, .. } = wanted;
         let is_search = filter.q.as_deref().is_some_and(|text| !is_short(text)) && filter.updated_since.is_none();
         if steps <= WALKED || !is_search || !matches!(sort.column, Column::Sku | Column::CreatedAt) {
             return None;
@@ -42,6 +52,6 @@ impl Reading<'_> {
         if share * all > MAX_ROWS {
             return None;
         }
-        self.groups.places.behind(sort.column, place, self.wanted.descending(), share)
+        self.groups.places.behind(sort.column, place, wanted.descending(), share)
     }
 }

@@ -4,6 +4,7 @@
 use tokio_postgres::Client;
 use uuid::Uuid;
 
+use super::PageQuery;
 use crate::error::StoreError;
 use cardinal_cards::{filter::Column, page::Place};
 
@@ -26,6 +27,20 @@ pub(super) struct Places {
 pub(super) enum Key {
     Text(String),
     Id(Uuid),
+}
+
+impl Key {
+    /// The last place of the list that has this key: behind all ids that share it.
+    pub(super) fn last_place(&self, wanted: &PageQuery<'_>) -> Place {
+        let back = wanted.back();
+        match self {
+            Self::Id(id) => Place { value: String::new(), id: *id, back },
+            Self::Text(value) => {
+                let id = if wanted.descending() { Uuid::nil() } else { Uuid::max() };
+                Place { value: value.clone(), id, back }
+            }
+        }
+    }
 }
 
 impl Places {

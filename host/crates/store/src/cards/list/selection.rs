@@ -11,29 +11,15 @@ use super::{
 };
 use crate::error::StoreError;
 use cardinal_cards::filter::{Column, Filter};
-use cardinal_database::bounded_rows::Rows;
 
 /// Steps that find out how frequent a word is: 0.8 ms.
-const PROBE: u32 = 4_000;
-/// No walk is shorter: what is frequent need not lie at the beginning.
-const MIN_STEPS: u32 = 1_000;
-/// The longest walk that is begun where a gathering may be quicker: a step takes 0.2 µs.
-const STEPS: u32 = 32_000;
-/// The same where gathering takes a look at another table for each card found.
-const STEPS_BY_TIME: u32 = 45_000;
-/// The same where each step looks at another table, 1 µs.
-const STEPS_ELSEWHERE: u32 = 4_000;
-/// The longest walk where words lie together, and how many steps are worth a try for each card that would be gathered.
-const MAX_STEPS: u32 = 150_000;
-const STEPS_BY_HIT: i64 = 2;
+pub(super) const PROBE: u32 = 4_000;
 /// Up to so many, words that are not among the first cards are gathered: they lie anywhere.
-const MANY_GATHERED: i64 = 20_000;
-/// A walk is planned for more steps than it should take, by so many times what chance adds to the number found.
-const MARGIN: f64 = 1.5;
+pub(super) const MANY_GATHERED: i64 = 20_000;
 /// Where this few cards fit, gathering them by their words takes less than a walk: 1.4 µs each.
 const MAX_GATHERED: i64 = 2_500;
 /// From here on a walk to the end of the list takes less than gathering by words, and by time.
-const MIN_WALKED: i64 = 100_000;
+pub(super) const MIN_WALKED: i64 = 100_000;
 const MIN_WALKED_BY_TIME: i64 = 400_000;
 /// The most that are gathered by time before a walk is tried: 0.25 µs each with their number, so that it pays as long
 /// as they are fewer than the square root of a few times the page's rows times all rows that a walk may meet.
@@ -66,39 +52,16 @@ impl Reading<'_> {
                 Err(GroupsChange) => return Ok(None),
             }
         }
-        let walked = self.walk(None).await?;
+        let walked = self.walk(self.wanted, None, 0).await?;
         Ok(walked.ok().map(|walked| (walked, known)))
-    }
-
-    /// The page by walks as long as one is likely to find it; none when gathering takes less.
-    async fn met(&self, known: Count) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
-        let (mut steps, met) = self.first_steps(known).await?;
-        let (known, mut is_begun) = (known.at_least(met), false);
-        loop {
-            if !is_begun && steps.is_none_or(|steps| steps > STEPS / 2) {
-                is_begun = true;
-                match self.beginnings(known).await? {
-                    Ok(None) => {}
-                    found => return Ok(found),
-                }
-            }
-            let Some(max_steps) = steps else { return Ok(Ok(None)) };
-            let walked = match self.part(max_steps).await? {
-                Ok(Some(found)) => Ok(found),
-                Ok(None) => self.walk(Some(max_steps)).await?,
-                Err(change) => Err(change),
-            };
-            let Ok(walked) = walked else { return Ok(Err(GroupsChange)) };
-            if walked.is_complete {
-                return Ok(Ok(Some((walked, known))));
-            }
-            steps = self.further_steps(max_steps, walked.cards.len()).await?;
-        }
     }
 
     /// The page of a search along the order of what begins with its text; none where this is not the list's order, or
     /// many cards are found by something else.
-    async fn beginnings(&self, known: Count) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
+    pub(super) async fn beginnings(
+        &self,
+        known: Count,
+    ) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
         let filter = self.wanted.filter;
         let Some(text) = filter.q.as_deref() else { return Ok(Ok(None)) };
         if !matches!(self.wanted.sort.column, Column::Title | Column::Sku)
@@ -112,7 +75,7 @@ impl Reading<'_> {
         }
         let Some(ranges) = self.knowledge.letters.get(self.client).await?.ranges(text) else { return Ok(Ok(None)) };
         let statement = beginnings::page(self.wanted, self.groups, text, ranges, MAX_GATHERED + 1)?;
-        let gathered = self.gathered(statement, Some(MAX_GATHERED)).await?;
+        let gathered = self.gathered(statement, Some(MAX_GATHERED), 0).await?;
         Ok(gathered.map(|found| found.map(|(found, _)| (found, known))))
     }
 
@@ -130,7 +93,7 @@ impl Reading<'_> {
             return Ok(Ok(None));
         }
         let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
-        let gathered = self.gathered(search.page(frequent_keys)?, None).await?;
+        let gathered = self.gathered(search.page(frequent_keys)?, None, 0).await?;
         Ok(gathered.map(|found| {
             let (found, cards) = found?;
             let cards = cards?;
@@ -153,72 +116,11 @@ impl Reading<'_> {
         cards
     }
 
-    fn max_steps(&self) -> u32 {
-        match base::looks_elsewhere(self.wanted, self.groups) {
-            true => STEPS_ELSEWHERE,
-            false if base::is_by_time(self.wanted) || self.wanted.filter.updated_since.is_some() => STEPS_BY_TIME,
-            false => STEPS,
-        }
-    }
-
-    /// A walk that should find the page if the estimate is right, or else one that finds out; and how many cards that
-    /// fit were met on the way.
-    async fn first_steps(&self, known: Count) -> Result<(Option<u32>, i64), StoreError> {
-        let (filter, held) = (self.wanted.filter, self.groups.estimate(self.wanted.filter));
-        let is_known = filter.q.is_none() || filter.updated_since.is_none() && known.cards >= MIN_WALKED;
-        if is_known {
-            let held = u32::try_from(held).unwrap_or(u32::MAX);
-            let needed = self.needed_steps(held, usize::try_from(known.cards).unwrap_or_default());
-            return Ok((needed.or_else(|| (held == 0).then(|| self.max_steps())), 0));
-        }
-        // Few cards are walked to the end.
-        if held <= i64::from(PROBE) || self.groups.may_be_mixed(filter) || !ranges::is_probed(self.wanted, self.groups)
-        {
-            return Ok((Some(PROBE), 0));
-        }
-        let found = self.probe(self.wanted).await?;
-        let steps = match self.needed_steps(PROBE, found) {
-            None => self.further_steps(PROBE, found).await?,
-            needed => needed,
-        };
-        Ok((steps, i64::try_from(found).unwrap_or(i64::MAX)))
-    }
-
-    /// A longer walk than one that found too little; none where a gathering is quicker than that.
-    async fn further_steps(&self, walked: u32, found: usize) -> Result<Option<u32>, StoreError> {
-        let max_steps = self.max_steps();
-        if walked < max_steps
-            && let Some(needed) = self.needed_steps(walked, found)
-        {
-            return Ok(Some(needed.max(walked.saturating_mul(2)).min(max_steps)));
-        }
-        let Some(text) = self.wanted.filter.q.as_deref().filter(|_| self.wanted.filter.updated_since.is_none()) else {
-            return Ok(None);
-        };
-        // Words that lie together, as the first ones of titles do.
-        let hits = self.worded(text).await?;
-        if hits <= MANY_GATHERED {
-            return Ok(None);
-        }
-        let worthwhile = u32::try_from(hits.saturating_mul(STEPS_BY_HIT)).unwrap_or(u32::MAX).min(MAX_STEPS);
-        let further = if walked < max_steps { max_steps } else { worthwhile };
-        Ok((further >= walked.saturating_mul(2)).then_some(further))
-    }
-
     /// How many of the first rows fit, of [`PROBE`].
-    async fn probe(&self, wanted: &PageQuery<'_>) -> Result<usize, StoreError> {
+    pub(super) async fn probe(&self, wanted: &PageQuery<'_>) -> Result<usize, StoreError> {
         let found = ranges::probe(wanted, self.groups, PROBE)?.rows(self.client).await?;
         let found: i64 = found.and_then(|found| found.rows.first().map(|row| row.get(0))).unwrap_or_default();
         Ok(usize::try_from(found).unwrap_or_default())
-    }
-
-    /// The steps that should find the page, when `found` were found in `steps`; none when they are too many.
-    fn needed_steps(&self, steps: u32, found: usize) -> Option<u32> {
-        let (found, rows) = (u32::try_from(found).ok().filter(|found| *found > 1)?, self.wanted.limit + 1);
-        let (found, rows) = (f64::from(found), f64::from(rows));
-        let needed = f64::from(steps) * rows / found * (1.0 + MARGIN * (1.0 / found + 1.0 / rows).sqrt());
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the longest walk")]
-        (needed <= f64::from(self.max_steps())).then_some((needed as u32).max(MIN_STEPS))
     }
 
     /// The page of what few cards have changed since the time that is asked for, gathered at once, whatever else the
@@ -295,27 +197,27 @@ impl Reading<'_> {
         max: Option<i64>,
     ) -> Result<Result<Option<(FoundCards, Option<i64>)>, GroupsChange>, StoreError> {
         let statement = statements::gathering(self.wanted, self.groups, index, max.map(|max| max + 1))?;
-        self.gathered(statement, max).await
+        self.gathered(statement, max, 0).await
     }
 
-    /// The page, and how many were gathered for it; none when that takes too long, or was more than `max`.
-    async fn gathered(
+    /// The page, and how many were gathered for it; none when that takes too long, or was more than `max`. So many
+    /// `bytes` of the page have been read before.
+    pub(super) async fn gathered(
         &self,
         statement: Statement,
         max: Option<i64>,
+        bytes: usize,
     ) -> Result<Result<Option<(FoundCards, Option<i64>)>, GroupsChange>, StoreError> {
-        let Some(Rows { mut rows, is_cut, max_row_bytes }) = statement.rows(self.client).await? else {
-            return Ok(Ok(None));
-        };
-        if rows.first().is_some_and(|row| self.is_outdated(row)) {
+        let Some(mut found) = statement.rows_behind(bytes, self.client).await? else { return Ok(Ok(None)) };
+        if found.rows.first().is_some_and(|row| self.is_outdated(row)) {
             return Ok(Err(GroupsChange));
         }
-        let gathered: Option<i64> = rows.first().and_then(|row| row.get(super::ENDING));
+        let gathered: Option<i64> = found.rows.first().and_then(|row| row.get(super::ENDING));
         if max.zip(gathered).is_some_and(|(max, gathered)| gathered > max) {
             return Ok(Ok(None));
         }
-        rows.retain(has_card);
-        Ok(Ok(Some((FoundCards { cards: rows, is_cut, max_row_bytes, is_complete: true }, gathered))))
+        found.rows.retain(has_card);
+        Ok(Ok(Some((FoundCards::all(found), gathered))))
     }
 
     /// How many cards the filter picks, as well as can be known quickly.
@@ -348,13 +250,13 @@ impl Reading<'_> {
     }
 
     /// What the planner expects of the words alone, asked once a page.
-    async fn worded(&self, text: &str) -> Result<i64, StoreError> {
+    pub(super) async fn worded(&self, text: &str) -> Result<i64, StoreError> {
         let plan = async || self.planned(statements::plan_of_words(text)).await;
         self.worded.get_or_try_init(plan).await.copied()
     }
 
     /// Asked of the planner once a page.
-    async fn changed(&self) -> Result<i64, StoreError> {
+    pub(super) async fn changed(&self) -> Result<i64, StoreError> {
         let changed = || Filter { q: None, ..self.wanted.filter.clone() };
         let plan = async || self.planned(statements::plan(&changed(), self.groups)).await;
         self.changed.get_or_try_init(plan).await.copied()
