@@ -1,6 +1,6 @@
-//! How much memory one process of the private server may have for itself. A statement of a plugin can ask for any
-//! amount (views that double a text, read through one another); without a bound the system kills one of the server's
-//! processes, and then every session is gone.
+//! How much memory the processes of the private server share, and how much one of them may have for itself. A statement
+//! of a plugin can ask for any amount (views that double a text, read through one another); without a bound the system
+//! kills one of the server's processes, and then every session is gone.
 
 use anyhow::Context as _;
 use cardinal_control::machine_memory;
@@ -13,6 +13,9 @@ const SHARE: u64 = 16;
 const MIN_MEMORY: u64 = 512 * MEBIBYTE;
 /// PostgreSQL itself handles no value beyond one gibibyte.
 const MAX_MEMORY: u64 = 2048 * MEBIBYTE;
+/// What all processes share, which holds what was read last. Lists of a million cards read some 700 mebibytes.
+const MIN_SHARED: u64 = 128 * MEBIBYTE;
+const MAX_SHARED: u64 = 1024 * MEBIBYTE;
 const MEBIBYTE: u64 = 1024 * 1024;
 
 /// Bounds this process and those that it starts. Memory that processes share does not count, and each parallel worker
@@ -29,8 +32,17 @@ pub(super) fn bound() -> anyhow::Result<()> {
     setrlimit(Resource::Data, Rlimit { current: bytes, maximum: bytes }).context("bounding the server's memory")
 }
 
+/// How many mebibytes the server's processes share.
+pub(super) fn shared_mebibytes() -> u64 {
+    shared(machine_memory::installed()) / MEBIBYTE
+}
+
 fn limit(installed: Option<u64>) -> u64 {
     installed.map_or(MIN_MEMORY, |bytes| (bytes / SHARE).clamp(MIN_MEMORY, MAX_MEMORY))
+}
+
+fn shared(installed: Option<u64>) -> u64 {
+    installed.map_or(MIN_SHARED, |bytes| (bytes / SHARE).clamp(MIN_SHARED, MAX_SHARED))
 }
 
 #[cfg(test)]
@@ -42,5 +54,12 @@ mod tests {
         let gibibytes = |count: u64| Some(count * 1024 * MEBIBYTE);
         assert_eq!(limit(gibibytes(24)), 1536 * MEBIBYTE);
         assert_eq!((limit(gibibytes(1)), limit(None), limit(gibibytes(500))), (MIN_MEMORY, MIN_MEMORY, MAX_MEMORY));
+    }
+
+    #[test]
+    fn what_is_shared_follows_the_machine() {
+        let gibibytes = |count: u64| Some(count * 1024 * MEBIBYTE);
+        assert_eq!([2, 4, 8, 16].map(|count| shared(gibibytes(count)) / MEBIBYTE), [128, 256, 512, 1024]);
+        assert_eq!((shared(gibibytes(1)), shared(None), shared(gibibytes(500))), (MIN_SHARED, MIN_SHARED, MAX_SHARED));
     }
 }

@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 
 use super::{installation::Installation, relay};
 use crate::launch::{Account, FOLDER, Launcher};
+use crate::server_memory;
 use cardinal_base::config::Secret;
 
 pub const SUPERUSER: &str = "cardinal_superuser";
@@ -35,7 +36,6 @@ max_connections = 800
 authentication_timeout = 5s
 # Room for what plugins' sessions lock between two looks of the watch that ends them (host/crates/schema/src/session_watch.rs).
 max_locks_per_transaction = 160
-shared_buffers = 128MB
 dynamic_shared_memory_type = 'posix'
 jit = off
 # A plugin could turn it on for itself, and what it is made with may end the process when memory is short.
@@ -61,7 +61,11 @@ temp_file_limit = 4GB
 
 fn settings(has_clients: bool) -> String {
     let socket_mode = if has_clients { "0770" } else { "0700" };
-    format!("{SETTINGS}log_line_prefix = '{}'\nunix_socket_permissions = {socket_mode}\n", relay::LINE_PREFIX)
+    let (line_prefix, shared_buffers) = (relay::LINE_PREFIX, server_memory::shared_mebibytes());
+    format!(
+        "{SETTINGS}shared_buffers = {shared_buffers}MB\nlog_line_prefix = '{line_prefix}'\n\
+         unix_socket_permissions = {socket_mode}\n"
+    )
 }
 
 /// The one way in, for root and for the server's own user alike: over the socket, with a password.
