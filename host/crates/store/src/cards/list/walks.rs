@@ -34,7 +34,8 @@ const STEPS_BY_GATHERED_WITH_TIME: f64 = 16.0;
 const STEPS_BY_GATHERING: f64 = 2_000.0;
 /// So many cards that have changed are gathered in the time of a step.
 const CHANGED_BY_STEP: f64 = 2.0;
-/// The longest walk where words lie together, and how many steps are worth a try for each card that would be gathered.
+/// The longest walk where words lie together, or words are sought in what has changed; and how many steps are worth a
+/// try for each card that would be gathered.
 const MAX_STEPS: u32 = 150_000;
 const STEPS_BY_HIT: i64 = 2;
 /// A walk is planned for more steps than it should take, by so many times what chance adds to the number found.
