@@ -2,7 +2,7 @@
 //! and goes on where it has ended; every page, forwards and back, is what plain SQL says.
 
 use super::{
-    card_list_many::{has, seeded},
+    card_list_many::{ANALYZE, has, seeded},
     card_list_words::every_page_fits,
 };
 
@@ -15,7 +15,6 @@ UPDATE public.master_cards c
          || CASE WHEN n > 26100 AND n % 41 = 0 OR n <= 22000 AND n % 11 = 0 THEN ' thimble' ELSE '' END
   FROM (SELECT id, substr(sku, 3, 6)::int AS n FROM public.master_cards) m
  WHERE m.id = c.id";
-const ANALYZE: &str = "ANALYZE public.master_cards, public.card_source_index, public.card_list_index, public.card_words, public.card_times";
 
 #[tokio::test]
 async fn a_walk_that_falls_short_goes_on_and_misses_and_repeats_nothing() {

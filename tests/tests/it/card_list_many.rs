@@ -32,6 +32,9 @@ SELECT c.id, 'p:' || k.kind || k.again, 'p' || CASE k.kind WHEN 'few' THEN 'f' E
  WHERE CASE k.kind WHEN 'most' THEN n % 3 > 0 WHEN 'few' THEN n % 500 = 7 WHEN 'late' THEN n > 27000
        WHEN 'w' THEN c.title LIKE 'W%' ELSE n % 750 <> 4 END";
 
+/// All that lists are planned by.
+pub(super) const ANALYZE: &str = "ANALYZE public.master_cards, public.card_source_index, public.card_list_index, public.card_words, public.card_times";
+
 const BEGINS_WITH_L: &str = r"title ~ '(^|\n)L'";
 
 /// A host with these cards. Writing them takes longer than what is asked of them, so it is done once, and each test has a
@@ -43,8 +46,7 @@ pub(super) async fn seeded() -> (Host, Client) {
         let database = host.database().await;
         database.execute(SEED, &[]).await.unwrap();
         database.execute(SOURCES, &[]).await.unwrap();
-        let analyze = "ANALYZE public.master_cards, public.card_source_index, public.card_list_index, public.card_words, public.card_times";
-        database.batch_execute(analyze).await.unwrap();
+        database.batch_execute(ANALYZE).await.unwrap();
         host.stop().await
     });
     let host = Host::settings().copy_of(seeded.await).start().await;

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tokio_postgres::Client;
 
-use super::card_list_many::{LIMIT, has, ids, page, seeded};
+use super::card_list_many::{ANALYZE, LIMIT, has, ids, page, seeded};
 use cardinal_tests::{Host, User};
 
 /// In the middle of the other cards by title and by SKU: 900 cards that begin with the words `Mandrel` and `S_015zq`, in
@@ -43,8 +43,6 @@ const SOURCES: &str = "
 INSERT INTO public.card_source_index (card_id, source_key, plugin, kind, bytes)
 SELECT id, 'm:' || kind, 'm', kind, 1 FROM public.master_cards, (VALUES ('odd', 2), ('rarely', 50)) k (kind, one_in)
  WHERE (title ILIKE '%mandrel%' OR sku ILIKE '%015zq%') AND abs(hashtext(sku || kind)) % one_in = 0";
-const ANALYZE: &str =
-    "ANALYZE public.master_cards, public.card_source_index, public.card_list_index, public.card_words";
 
 /// All pages of a list, forwards and back again.
 pub(super) async fn every_page_fits(owner: &User, database: &Client, asked: &str, sql: &str) {

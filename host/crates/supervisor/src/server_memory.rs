@@ -38,11 +38,15 @@ pub(super) fn shared_mebibytes() -> u64 {
 }
 
 fn limit(installed: Option<u64>) -> u64 {
-    installed.map_or(MIN_MEMORY, |bytes| (bytes / SHARE).clamp(MIN_MEMORY, MAX_MEMORY))
+    share(installed, MIN_MEMORY, MAX_MEMORY)
 }
 
 fn shared(installed: Option<u64>) -> u64 {
-    installed.map_or(MIN_SHARED, |bytes| (bytes / SHARE).clamp(MIN_SHARED, MAX_SHARED))
+    share(installed, MIN_SHARED, MAX_SHARED)
+}
+
+fn share(installed: Option<u64>, min: u64, max: u64) -> u64 {
+    installed.map_or(min, |bytes| (bytes / SHARE).clamp(min, max))
 }
 
 #[cfg(test)]

@@ -170,15 +170,15 @@ struct FoundCards {
     is_complete: bool,
     /// Where the walk has ended before that: behind this place it can go on.
     reached: Option<Place>,
-    /// How many rows were looked at, where these were fewer than they should have been.
-    steps: Option<u32>,
+    /// How many rows the walk has looked at, or should have.
+    steps: u32,
 }
 
 impl FoundCards {
     /// All that the page has.
     fn all(rows: Rows) -> Self {
         let Rows { rows: cards, is_cut, bytes, max_row_bytes } = rows;
-        Self { cards, is_cut, bytes, max_row_bytes, is_complete: true, reached: None, steps: None }
+        Self { cards, is_cut, bytes, max_row_bytes, is_complete: true, reached: None, steps: 0 }
     }
 }
 

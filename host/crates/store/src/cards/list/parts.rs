@@ -35,7 +35,7 @@ impl Reading<'_> {
         Ok(found.map(|found| {
             let (found, _) = found?;
             let is_complete = found.is_cut || found.cards.len() > wanted.limit as usize;
-            Some(FoundCards { is_complete, reached: (!is_complete).then_some(reached), ..found })
+            Some(FoundCards { is_complete, reached: (!is_complete).then_some(reached), steps, ..found })
         }))
     }
 

@@ -50,7 +50,7 @@ impl Reading<'_> {
         known: Count,
     ) -> Result<Result<Option<(FoundCards, Count)>, GroupsChange>, StoreError> {
         let (mut steps, mut sample) = self.first_steps(known).await?;
-        let (mut so_far, mut walked, mut is_begun) = (None, 0, false);
+        let (mut so_far, mut is_begun) = (None, false);
         loop {
             let known = known.at_least(i64::try_from(sample.found).unwrap_or(i64::MAX));
             if !is_begun && steps.is_none_or(|steps| steps > STEPS / 2) {
@@ -61,44 +61,33 @@ impl Reading<'_> {
                 }
             }
             let Some(max_steps) = steps else { return Ok(Ok(None)) };
-            let Ok((found, looked_at)) = self.onward(so_far, walked, max_steps).await? else {
-                return Ok(Err(GroupsChange));
-            };
+            let Ok(found) = self.onward(so_far, max_steps).await? else { return Ok(Err(GroupsChange)) };
             if found.is_complete {
                 return Ok(Ok(Some((found, known))));
             }
-            walked = looked_at;
             // Rows that were few because many of one group lay there say less than the first ones of all.
-            if walked >= sample.steps {
-                sample = Sample { steps: walked, found: found.cards.len() };
+            if found.steps >= sample.steps {
+                sample = Sample { steps: found.steps, found: found.cards.len() };
             }
-            steps = self.further_steps(walked, sample, found.reached.is_some()).await?;
+            steps = self.further_steps(found.steps, sample, found.reached.is_some()).await?;
             so_far = Some(found);
         }
     }
 
-    /// So many steps of the list in all, from where the first `walked` have ended, or from the beginning where that is
-    /// not known; and how many they were in the end.
+    /// So many steps of the list in all, from where the first ones have ended, or from the beginning where that is not
+    /// known.
     async fn onward(
         &self,
         so_far: Option<FoundCards>,
-        walked: u32,
         steps: u32,
-    ) -> Result<Result<(FoundCards, u32), GroupsChange>, StoreError> {
+    ) -> Result<Result<FoundCards, GroupsChange>, StoreError> {
         let Some((first, reached)) = so_far.and_then(FoundCards::split) else {
-            let found = self.leg(self.wanted, steps, 0).await?;
-            return Ok(found.map(|found| {
-                let steps = found.steps.unwrap_or(steps);
-                (found, steps)
-            }));
+            return self.leg(self.wanted, steps, 0).await;
         };
         let rest = self.wanted.rest(&reached, first.cards.len());
-        let further = steps.saturating_sub(walked).max(MIN_STEPS);
+        let further = steps.saturating_sub(first.steps).max(MIN_STEPS);
         let found = self.leg(&rest, further, first.bytes).await?;
-        Ok(found.map(|found| {
-            let steps = walked.saturating_add(found.steps.unwrap_or(further));
-            (found.behind(first), steps)
-        }))
+        Ok(found.map(|found| found.behind(first)))
     }
 
     /// So many steps by whatever takes less: by parts of the list, or row by row. So many bytes of the page have been
@@ -129,7 +118,7 @@ impl Reading<'_> {
         }
         let has_ended = found.cards.last().is_some_and(|row| row.get(ENDING));
         let reached = found.cards.first().and_then(|row| reached(row, wanted));
-        found.steps = found.cards.first().and_then(steps_taken);
+        found.steps = found.cards.first().and_then(steps_taken).or(steps).unwrap_or_default();
         found.cards.retain(has_card);
         let is_full = found.is_cut || found.cards.len() > wanted.limit as usize;
         found.is_complete = steps.is_none() || is_full || has_ended;
@@ -256,6 +245,7 @@ impl FoundCards {
         Self {
             cards,
             max_row_bytes: self.max_row_bytes.max(first.max_row_bytes),
+            steps: self.steps.saturating_add(first.steps),
             // Behind a cut nothing can be read any more.
             is_complete: self.is_complete && (!has_moved || self.is_cut),
             reached: self.reached.filter(|_| !has_moved),
