@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         enforced = Some(status);
         if status.system_calls {
             programs::refuse()?;
-            descriptor_calls::restrict(vital::NUMBERS, &descriptors::known_limits())?;
+            descriptor_calls::restrict(vital::NUMBERS, descriptors::known_limit())?;
             is_guarded = true;
         }
         Ok(())

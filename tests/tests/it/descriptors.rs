@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use cardinal_tests::{Host, HostSettings, Others, Package, PluginsFolder, cardinal, eventually};
+use futures_util::future::join_all;
 use http::Method;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -16,6 +17,8 @@ const NOTICED: Duration = Duration::from_secs(10);
 /// Where the host keeps the descriptors that it lives by (`crates/control/src/crash/vital.rs`), and one that nobody has.
 const GUARDED: RangeInclusive<u32> = 256..=319;
 const UNUSED: u32 = 5_000;
+/// A newcomer that gets no answer in this time is given up.
+const ANSWER: Duration = Duration::from_millis(200);
 /// New connections that have to be answered while there are no descriptors left.
 const NEWCOMERS: usize = 60;
 
@@ -36,8 +39,9 @@ async fn when_a_plugin_has_taken_all_descriptors_new_clients_are_served() {
     let host = settings().start().await;
     let (owner, worker) = (host.owner().await, host.worker_pid());
     let others = Others::start(&host).await;
+    let begun = Instant::now();
     let leaked = owner.get(&format!("{UNRULY}/descriptors/leak")).await.expect(200)["leaked"].as_u64().unwrap();
-    println!("{leaked} descriptors leaked");
+    println!("{leaked} descriptors leaked in {:?}", begun.elapsed());
     assert!(leaked > 500);
     let mut kept = Vec::new();
     for _ in 0..NEWCOMERS {
@@ -66,6 +70,68 @@ async fn when_a_plugin_has_taken_all_descriptors_new_clients_are_served() {
     assert!(quick < Some(20), "{quick:?} are put down to another plugin");
     assert_eq!(host.worker_pid(), worker);
     assert!(journal(&host).is_empty());
+}
+
+#[tokio::test]
+async fn while_a_plugin_takes_whatever_descriptor_appears_new_clients_are_served() {
+    let host = settings().start().await;
+    let (owner, worker) = (host.owner().await, host.worker_pid());
+    let hoard = owner.get(&format!("{UNRULY}/descriptors/hoard?ms=3000")).await.expect(200);
+    let mut kept = Vec::new();
+    for _ in 0..NEWCOMERS {
+        let client = host.client();
+        assert_eq!(client.call(Method::GET, "/healthz").try_send().await.unwrap().status, 200);
+        kept.push(client);
+    }
+    let plugins = cardinal(["plugin", "list", "--data-dir", host.data().to_str().unwrap()]);
+    assert!(plugins.status.success(), "the local socket answers: {plugins:?}");
+    let beyond = owner.get(&format!("{UNRULY}/descriptors/hoarded")).await.expect(200)["beyond"].take();
+    println!("{beyond} of the reserve taken, {hoard}");
+    assert_eq!(host.worker_pid(), worker);
+}
+
+/// Has threads of a plugin take what is kept back for new connections, and gives what is written down of the worker.
+async fn crash_for_the_last_descriptor(host: &Host) -> Value {
+    let before = journal(host).len();
+    // Its answer may just get out, or the connection it came by was closed to make room.
+    let hoard = format!("{UNRULY}/descriptors/hoard?ms=60000");
+    drop(host.owner().await.call(Method::GET, &hoard).try_send().await);
+    let crash = eventually("it is written down", async || {
+        // Newcomers cost some of them each, until there is nothing left for the next.
+        let ask = async || drop(host.client().call(Method::GET, "/healthz").try_send().await);
+        drop(tokio::time::timeout(ANSWER, join_all((0..NEWCOMERS).map(|_| ask()))).await);
+        journal(host).get(before).cloned()
+    })
+    .await;
+    assert_eq!(crash["cause"], "descriptors", "{crash}");
+    crash
+}
+
+#[tokio::test]
+async fn a_plugin_whose_calls_have_taken_all_descriptors_is_named_and_the_next_worker_serves() {
+    let host = settings().start().await;
+    let owner = host.owner().await;
+    for state in ["active", "quarantined"] {
+        owner.get(&format!("{UNRULY}/descriptors/leak")).await.expect(200);
+        let crash = crash_for_the_last_descriptor(&host).await;
+        assert_eq!(crash["plugin"]["name"], "unruly", "{crash}");
+        assert_eq!(host.plugin("unruly").await["state"], state);
+        assert_eq!(owner.get("/v1/admin/plugins/quick/hello").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn when_nobody_saw_who_took_all_descriptors_nobody_is_named_and_the_next_worker_serves() {
+    let host = settings().start().await;
+    let owner = host.owner().await;
+    for _ in 0..2 {
+        let crash = crash_for_the_last_descriptor(&host).await;
+        assert_eq!(crash["plugin"], Value::Null, "{crash}");
+        for plugin in ["unruly", "quick"] {
+            assert_eq!(host.plugin(plugin).await["state"], "active", "{plugin}");
+        }
+        assert_eq!(owner.get("/v1/admin/plugins/quick/hello").await.status, 200);
+    }
 }
 
 #[tokio::test]

@@ -14,5 +14,5 @@ mod shown;
 mod tag;
 pub mod vital;
 
-pub use ending::end_for_opening;
+pub use ending::{end_for_opening, end_for_taken_descriptors};
 pub use tag::PluginTag;

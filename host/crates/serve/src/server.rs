@@ -1,5 +1,6 @@
 //! Listeners and connections: bare hyper, every wait with a bound.
 
+mod accept;
 mod connections;
 mod idle_queue;
 mod idle_timer;
@@ -11,7 +12,6 @@ use std::{
     convert::Infallible,
     future::{Future, poll_fn},
     io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::{AsRawFd, OwnedFd, RawFd},
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
@@ -19,18 +19,17 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixStream},
-    sync::OwnedSemaphorePermit,
 };
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    accept::{AcceptedConnection, Shortage, accept},
     connections::{ConnectionSlot, Connections},
     idle_timer::IdleTimer,
     open_connection::OpenConnection,
@@ -44,7 +43,7 @@ use crate::{
     request::{self, ListenerRole, Peer, RefusalHold},
     tls::{AcceptedStream, Tls},
 };
-use cardinal_control::{crash::descriptors, local_socket::HandoverReceiver};
+use cardinal_control::local_socket::HandoverReceiver;
 
 /// A request's headers must have arrived after this long; also the longest idle keep-alive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -85,11 +84,15 @@ pub(crate) async fn serve(app: Arc<App>, listener: Listener, stop: CancellationT
     let connections = Connections::new(app.config.http.trusted_proxies.clone(), Arc::clone(&app.limits));
     let mut server = http1::Builder::new();
     server.header_read_timeout(HEADER_TIMEOUT).max_headers(HEADER_COUNT).max_buf_size(HEADER_BYTES);
+    let mut shortage = Shortage::default();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
             accepted = accept(&listener, &connections) => accepted,
         };
+        if shortage.lasts(&accepted) {
+            app.plugins.end_for_taken_descriptors();
+        }
         match accepted {
             Ok(Some(accepted)) => start(&app, &server, accepted, &stop),
             Ok(None) => {}
@@ -278,94 +281,4 @@ impl Listener {
     pub(crate) fn local(handed: OwnedFd) -> io::Result<Self> {
         Ok(Self::Local(HandoverReceiver::new(handed, rustix::process::getppid())?))
     }
-}
-
-/// A connection that was accepted.
-struct AcceptedConnection {
-    stream: Stream,
-    ip: IpAddr,
-    listener_role: ListenerRole,
-    admission: Admission,
-}
-
-enum Admission {
-    Seated(ConnectionSlot),
-    /// The listener is full. Others are accepted meanwhile, in bounded numbers.
-    Waiting(Pin<Box<dyn Future<Output = Option<ConnectionSlot>> + Send>>, OwnedSemaphorePermit),
-}
-
-impl AcceptedConnection {
-    /// With its place; `None` when it is turned away.
-    async fn with_slot(self) -> Option<(Stream, Peer, ConnectionSlot)> {
-        let slot = match self.admission {
-            Admission::Seated(slot) => slot,
-            Admission::Waiting(admission, _permit) => admission.await?,
-        };
-        let peer = Peer { ip: self.ip, listener_role: self.listener_role, full: slot.full() };
-        Some((self.stream, peer, slot))
-    }
-}
-
-/// The next connection; `None` when it was turned away.
-async fn accept(listener: &Listener, connections: &Arc<Connections>) -> io::Result<Option<AcceptedConnection>> {
-    let accepted = match accept_stream(listener).await {
-        Err(error) if is_exhausted(&error) => accept_on_reserve(listener, connections, error)?,
-        accepted => accepted?,
-    };
-    let Some((stream, ip, listener_role)) = accepted else { return Ok(None) };
-    let admitting = Arc::clone(connections);
-    let mut admission = Box::pin(async move { admitting.admit(ip).await });
-    let admission = match (&mut admission).now_or_never() {
-        Some(Some(slot)) => Admission::Seated(slot),
-        Some(None) => return Ok(None),
-        None => Admission::Waiting(admission, connections.wait_for_place().await?),
-    };
-    // Without an address; what is counted by address is not counted there.
-    let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    Ok(Some(AcceptedConnection { stream, ip, listener_role, admission }))
-}
-
-type AcceptOutcome = Option<(Stream, Option<IpAddr>, ListenerRole)>;
-
-async fn accept_stream(listener: &Listener) -> io::Result<AcceptOutcome> {
-    Ok(match listener {
-        Listener::Tcp(listener, listener_role, tls) => {
-            let (stream, peer) = listener.accept().await?;
-            // It fails when the client has gone away already.
-            stream.set_nodelay(true).is_ok().then(|| {
-                let stream = match tls {
-                    Some(tls) => Stream::Tls(stream, Arc::clone(tls)),
-                    None => Stream::Tcp(stream),
-                };
-                (stream, Some(canonical(peer)), *listener_role)
-            })
-        }
-        Listener::Local(handed) => {
-            let stream = handed.receive().await?;
-            let uid = stream.peer_cred()?.uid();
-            Some((Stream::Local(stream), None, ListenerRole::Local { uid }))
-        }
-    })
-}
-
-/// This process, or the system, has no descriptor left.
-fn is_exhausted(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-}
-
-/// Plugins have taken all descriptors but those that are kept back for connections. When few of those are left, a
-/// connection that is idle makes room.
-fn accept_on_reserve(listener: &Listener, connections: &Connections, error: io::Error) -> io::Result<AcceptOutcome> {
-    // The system looks for a descriptor before it looks for a client: without one, it may still be that nobody waits.
-    let Some(accepted) = descriptors::with_reserve(|| accept_stream(listener).now_or_never()) else { return Ok(None) };
-    connections.note_failure(&error);
-    let leaves_enough = |stream: &Stream| !descriptors::is_among_the_last(stream.as_raw_fd());
-    if !matches!(&accepted, Ok(Some((stream, ..))) if leaves_enough(stream)) {
-        connections.close_longest_idle();
-    }
-    accepted
-}
-
-fn canonical(peer: SocketAddr) -> IpAddr {
-    peer.ip().to_canonical()
 }

@@ -27,8 +27,8 @@ const MAX_PROBED: usize = 1_000;
 pub(crate) struct ControlService {
     pub clock: Clock,
     pub crashes: Crashes,
-    /// A worker has answered on the public socket, so that it counts when one does not.
-    pub answers_probes: bool,
+    /// A probe has come through to the public socket, so that it counts when the worker does not answer.
+    pub probes_connect: bool,
     /// Without it, commands on this machine need a key.
     pub local: Option<LocalListener>,
     provisioner: Provisioner,
@@ -57,7 +57,7 @@ impl ControlService {
         Self {
             clock,
             crashes,
-            answers_probes: false,
+            probes_connect: false,
             local: None,
             provisioner,
             announcement,

@@ -16,37 +16,48 @@ use cardinal_control::crash::record::WorkerStall;
 const PROBE_PAUSE: Duration = Duration::from_secs(1);
 /// How long one answer may take; another connection is tried then.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Answers that wait to be looked at.
-const ANSWERS: usize = 4;
+/// What probes have to say and nobody has heard yet.
+const NOTES: usize = 8;
 /// What every answer begins with, whatever its status: a worker that answers serves.
 const ANSWER: &[u8] = b"HTTP/1.1 ";
 
+/// How far a probe came.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// The system has connected it to the public socket, so nothing keeps the supervisor from there.
+    Connected,
+    /// The worker has answered.
+    Answered,
+}
+
 /// Asks until it is dropped.
 pub(crate) struct Liveness {
-    answers: mpsc::Receiver<()>,
+    probes: mpsc::Receiver<Probe>,
     asking: JoinHandle<()>,
 }
 
 impl Liveness {
     pub(crate) fn watch(listener: SocketAddr) -> Self {
-        let (answered, answers) = mpsc::channel(ANSWERS);
+        let (note, probes) = mpsc::channel(NOTES);
         let address = reachable(listener);
         let asking = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(PROBE_PAUSE).await;
-                match tokio::time::timeout(PROBE_TIMEOUT, ask(address)).await {
-                    Ok(Ok(true)) => drop(answered.try_send(())),
+                let connected = || drop(note.try_send(Probe::Connected));
+                match tokio::time::timeout(PROBE_TIMEOUT, ask(address, connected)).await {
+                    Ok(Ok(true)) => drop(note.try_send(Probe::Answered)),
                     outcome => tracing::debug!(%address, ?outcome, "the worker did not answer a probe"),
                 }
             }
         });
-        Self { answers, asking }
+        Self { probes, asking }
     }
 
-    /// Resolves when the worker has answered.
-    pub(crate) async fn answered(&mut self) {
-        if self.answers.recv().await.is_none() {
-            std::future::pending().await
+    /// Resolves when a probe has come so far.
+    pub(crate) async fn next(&mut self) -> Probe {
+        match self.probes.recv().await {
+            Some(probe) => probe,
+            None => std::future::pending().await,
         }
     }
 }
@@ -67,8 +78,9 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listener.port())
 }
 
-async fn ask(address: SocketAddr) -> std::io::Result<bool> {
+async fn ask(address: SocketAddr, connected: impl FnOnce()) -> std::io::Result<bool> {
     let mut connection = TcpStream::connect(address).await?;
+    connected();
     let request = format!("GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     connection.write_all(request.as_bytes()).await?;
     let mut begin = [0; ANSWER.len()];
@@ -99,7 +111,7 @@ mod tests {
     async fn who_accepts_and_says_nothing_has_not_answered() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (silent, _) = tokio::join!(ask(address), async { drop(listener.accept().await) });
+        let (silent, _) = tokio::join!(ask(address, || {}), async { drop(listener.accept().await) });
         assert!(silent.is_err());
         let answer = async {
             let (mut connection, _) = listener.accept().await.unwrap();
@@ -107,6 +119,6 @@ mod tests {
             connection.write_all(b"HTTP/1.1 503 Service Unavailable\r\n\r\n").await.unwrap();
             connection.read_to_end(&mut Vec::new()).await
         };
-        assert!(tokio::join!(ask(address), answer).0.unwrap());
+        assert!(tokio::join!(ask(address, || {}), answer).0.unwrap());
     }
 }

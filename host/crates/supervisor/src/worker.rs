@@ -23,7 +23,7 @@ use crate::{
     control_service::ControlService,
     crashes::WorkerExit,
     launch::{Account, Launcher},
-    liveness::{self, Liveness},
+    liveness::{self, Liveness, Probe},
     orphans,
     output::Output,
     temp_folder,
@@ -146,14 +146,16 @@ impl Worker {
                     }
                 },
                 () = self.output.log_closed() => return self.end_closed().await,
-                () = liveness.answered() => {
-                    control.answers_probes = true;
-                    unanswered = 0;
+                probe = liveness.next() => {
+                    control.probes_connect = true;
+                    if probe == Probe::Answered {
+                        unanswered = 0;
+                    }
                 }
                 _ = tick.tick() => {
                     silent += 1;
-                    // Where no worker ever answered something keeps the supervisor from its own socket.
-                    unanswered += u32::from(control.answers_probes && !self.draining);
+                    // Where no probe ever connected something keeps the supervisor from its own socket.
+                    unanswered += u32::from(control.probes_connect && !self.draining);
                     if silent.max(unanswered) > MAX_SILENT_TICKS && standstill.is_none() {
                         *standstill = Some(liveness::standstill(self.child.id()));
                         self.end_standstill(silent, unanswered);

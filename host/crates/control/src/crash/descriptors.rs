@@ -12,7 +12,7 @@ use std::{
     os::fd::RawFd,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -30,6 +30,9 @@ const MAX_FILES: u64 = 65_536;
 /// Descriptors that only new connections get when all others are taken, and the share of a low limit that they may be.
 const RESERVED: u64 = 1_024;
 const RESERVED_SHARE: u64 = 8;
+/// So many of them are within reach at a time, and so often it is tried while others take those.
+const RESERVE_STEP: u64 = 4;
+const RESERVE_ATTEMPTS: usize = 4;
 const STANDARD_STREAMS: [RawFd; 3] = [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO];
 
 static STREAMS: OnceLock<Vec<OpenDescriptor>> = OnceLock::new();
@@ -49,52 +52,82 @@ struct OpenDescriptor {
     mode: u32,
 }
 
-/// The limit of open files: what all code gets, and what connections get beyond. The filter knows these two by their
-/// addresses.
+/// The limit of open files: what all code gets, and the numbers beyond that connections get.
 #[derive(Debug)]
 struct Limit {
-    usual: libc::rlimit,
-    with_reserve: libc::rlimit,
+    usual: u64,
+    max: u64,
+    set: SystemLimit,
+}
+
+/// As the system takes it. The filter knows it by its address.
+#[derive(Debug)]
+#[repr(C)]
+struct SystemLimit {
+    current: AtomicU64,
+    hard: u64,
 }
 
 impl Limit {
     fn new(hard: u64) -> Self {
         let max = hard.min(MAX_FILES);
         let usual = max - RESERVED.min(max / RESERVED_SHARE);
-        let with_hard = |rlim_cur| libc::rlimit { rlim_cur, rlim_max: hard };
-        Self { usual: with_hard(usual), with_reserve: with_hard(max) }
+        Self { usual, max, set: SystemLimit { current: AtomicU64::new(usual), hard } }
+    }
+
+    /// The lowest of the reserved numbers that is free.
+    fn free(&self) -> Option<u64> {
+        // SAFETY: asks for flags; a number that is no descriptor is an error.
+        let is_free = |number: &u64| unsafe { libc::fcntl(*number as RawFd, libc::F_GETFD) } == -1;
+        (self.usual..self.max).find(is_free)
     }
 }
 
-/// By the very structure: what C libraries do on the way may hand over a copy.
-fn set(limit: &'static libc::rlimit) -> io::Result<()> {
-    let none = std::ptr::null_mut::<libc::rlimit>();
+/// Held by who calls. By the very structure: what C libraries do on the way may hand over a copy.
+fn set(limit: &'static Limit, current: u64) -> io::Result<()> {
+    let none = std::ptr::null_mut::<SystemLimit>();
+    limit.set.current.store(current, Ordering::SeqCst);
     // SAFETY: sets a limit of this process; the structure is there for ever.
-    let done = unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, std::ptr::from_ref(limit), none) };
+    let done = unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const limit.set, none) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Asks the system for as many open files as the host may need, and keeps some of them back for new connections.
 pub fn raise_limit() {
     let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(libc::RLIM_INFINITY);
-    if let Err(error) = set(&LIMIT.get_or_init(|| Limit::new(hard)).usual) {
+    let limit = LIMIT.get_or_init(|| Limit::new(hard));
+    if let Err(error) = set(limit, limit.usual) {
         tracing::debug!(%error, "the limit of open files stays as it is");
     }
 }
 
-/// Where the structures lie by which the limit is set.
-pub fn known_limits() -> Vec<usize> {
-    let limit = LIMIT.get().into_iter().flat_map(|limit| [&limit.usual, &limit.with_reserve]);
-    limit.map(|limit| std::ptr::from_ref(limit) as usize).collect()
+/// Where the structure lies by which the limit is set.
+pub fn known_limit() -> Option<usize> {
+    LIMIT.get().map(|limit| std::ptr::from_ref(&limit.set) as usize)
 }
 
-/// Runs `open` with the reserved descriptors within reach. It must not wait.
-pub fn with_reserve<T>(open: impl FnOnce() -> T) -> T {
+/// Runs `open`, which opens one descriptor and does not wait, with a few of the reserved ones within reach. Code that
+/// opens files all the time may be faster: it gets those few, and `open` runs again with others.
+///
+/// # Errors
+/// Those of `open`.
+pub fn with_reserve<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let Some(limit) = LIMIT.get() else { return open() };
     let _alone = LIMIT_LOCK.lock();
-    let raised = set(&limit.with_reserve);
+    for _ in 1..RESERVE_ATTEMPTS {
+        match open_beyond(limit, &mut open) {
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {}
+            opened => return opened,
+        }
+    }
+    open_beyond(limit, &mut open)
+}
+
+fn open_beyond<T>(limit: &'static Limit, open: &mut impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let Some(number) = limit.free() else { return open() };
+    let raised = set(limit, limit.max.min(number + RESERVE_STEP));
     let opened = open();
-    if let Err(error) = raised.and_then(|()| set(&limit.usual)) {
+    if let Err(error) = raised.and_then(|()| set(limit, limit.usual)) {
         tracing::debug!(%error, "failed to change the limit of open files");
     }
     opened
@@ -103,9 +136,7 @@ pub fn with_reserve<T>(open: impl FnOnce() -> T) -> T {
 /// Whether few of the reserved descriptors are left behind this one: the system gives the lowest that is free.
 pub fn is_among_the_last(descriptor: RawFd) -> bool {
     let descriptor = u64::try_from(descriptor).unwrap_or_default();
-    LIMIT.get().is_some_and(|Limit { usual, with_reserve }| {
-        with_reserve.rlim_cur.saturating_sub(descriptor) < (with_reserve.rlim_cur - usual.rlim_cur) / 4
-    })
+    LIMIT.get().is_some_and(|limit| limit.max.saturating_sub(descriptor) < (limit.max - limit.usual) / 4)
 }
 
 /// Watches from now on. To be called when all is open that stays until [`stop_watching`]. `is_guarded`: a filter keeps
@@ -174,10 +205,10 @@ fn put_limit_back() {
     let Some(limit) = LIMIT.get() else { return };
     let Some(_alone) = LIMIT_LOCK.try_lock() else { return }; // a connection is being accepted
     let found = getrlimit(Resource::Nofile).current;
-    if found == Some(limit.usual.rlim_cur) {
+    if found == Some(limit.usual) {
         return;
     }
-    match set(&limit.usual) {
+    match set(limit, limit.usual) {
         Ok(()) => tracing::warn!(found, "the limit of open files was changed; restoring it"),
         Err(_) => end_for_descriptors(PluginTag::NOBODY),
     }
@@ -263,8 +294,7 @@ mod tests {
             [(1 << 20, 64_512, 65_536), (1_024, 896, 1_024), (libc::RLIM_INFINITY, 64_512, MAX_FILES)]
         {
             let limit = Limit::new(hard);
-            assert_eq!((limit.usual.rlim_cur, limit.with_reserve.rlim_cur), (usual, max));
-            assert_eq!((limit.usual.rlim_max, limit.with_reserve.rlim_max), (hard, hard));
+            assert_eq!((limit.usual, limit.max, limit.set.hard), (usual, max, hard));
         }
     }
 }

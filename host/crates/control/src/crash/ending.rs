@@ -1,4 +1,4 @@
-//! The end of a process whose descriptors were changed. It may run in a signal handler, as `handler` says.
+//! The end of a process that cannot go on, and why. It may run in a signal handler, as `handler` says.
 
 use std::{ffi::c_int, sync::atomic::Ordering};
 
@@ -7,7 +7,7 @@ use super::{
     tag::PluginTag,
 };
 
-/// The status of a worker that ended itself because its descriptors were changed.
+/// The status of a worker that ended itself because its descriptors were changed or taken.
 const DESCRIPTORS_LOST: c_int = 71;
 
 /// The status of one that ended itself because a library did not finish opening.
@@ -17,6 +17,13 @@ const LOADER_HELD: c_int = 72;
 pub(super) fn end_for_descriptors(tag: PluginTag) {
     let Some(shm) = shm::mine() else { return };
     end(shm, who_changed_descriptors(shm, tag), flags::DESCRIPTORS, DESCRIPTORS_LOST);
+}
+
+/// Ends the process because plugins have taken all descriptors, those kept back for new connections, too. `tag` is the
+/// one that did it, where that is known. Returns where ends are not recorded: in tests.
+pub fn end_for_taken_descriptors(tag: PluginTag) {
+    let Some(shm) = shm::mine() else { return };
+    end(shm, tag, flags::DESCRIPTORS, DESCRIPTORS_LOST);
 }
 
 /// Ends the process because a library of `tag` that is being opened holds the system's loader, for which other threads

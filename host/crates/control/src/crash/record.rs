@@ -50,7 +50,8 @@ pub enum Cause {
     Killed,
     /// A signal had stopped it (`SIGSTOP`, a debugger), so that it answered the supervisor no more and was ended.
     Stopped,
-    /// Descriptors that the host lives by were closed or replaced, or the limit of open files was lowered for good.
+    /// Descriptors that the host lives by were closed or replaced, or the limit of open files was lowered for good. Or
+    /// plugins took all that there are, so that no new connection found one.
     Descriptors,
     /// Not an end of the worker: handlers that never return held all threads that the plugin may have.
     Blocked,
@@ -148,7 +149,7 @@ impl Crash {
             Cause::Hang => "a standstill",
             Cause::Killed => "a kill from outside",
             Cause::Stopped => "a stop signal from outside",
-            Cause::Descriptors => "a closed or replaced descriptor of the host",
+            Cause::Descriptors => "closing, replacing or using up descriptors of the host",
             Cause::Blocked => "calls that never return",
         };
         match self.plugin.as_ref().and_then(|plugin| plugin.handler.as_ref()) {

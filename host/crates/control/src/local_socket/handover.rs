@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
 };
 use rustix::process::Pid;
 use tokio::io::Interest;
@@ -133,14 +133,30 @@ impl HandoverReceiver {
     }
 }
 
-/// Also when plugins have taken all descriptors but the reserve: a message whose descriptor finds no place is lost.
+/// Also when plugins have taken all descriptors but the reserve. A message whose descriptor finds no place is lost, so
+/// it is looked at until its descriptor has one, and taken then.
 fn receive_one(socket: &UnixStream) -> io::Result<HandoverMessage> {
+    let mut received = HandoverMessage::default();
+    let look = descriptors::with_reserve(|| {
+        received = HandoverMessage::default();
+        look_at_next(socket, &mut received)
+    });
+    match look {
+        Err(error) if error.raw_os_error() != Some(libc::EMFILE) => return Err(error),
+        _ => {}
+    }
+    let mut byte = MESSAGE;
+    let into = &mut [IoSliceMut::new(&mut byte)];
+    recvmsg(socket, into, &mut RecvAncillaryBuffer::default(), RecvFlags::empty())?;
+    Ok(received)
+}
+
+fn look_at_next(socket: &UnixStream, received: &mut HandoverMessage) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut message = MESSAGE;
-    let into = &mut [IoSliceMut::new(&mut message)];
-    descriptors::with_reserve(|| recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
-    let mut received = HandoverMessage::default();
+    let mut byte = MESSAGE;
+    let into = &mut [IoSliceMut::new(&mut byte)];
+    let message = recvmsg(socket, into, &mut ancillary, RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC)?;
     for part in ancillary.drain() {
         match part {
             RecvAncillaryMessage::ScmCredentials(sender) => received.sender = Some(sender.pid),
@@ -148,7 +164,8 @@ fn receive_one(socket: &UnixStream) -> io::Result<HandoverMessage> {
             _ => {}
         }
     }
-    Ok(received)
+    let found_no_place = received.connection.is_none() && message.flags.contains(ReturnFlags::CTRUNC);
+    if found_no_place { Err(io::Error::from_raw_os_error(libc::EMFILE)) } else { Ok(()) }
 }
 
 #[cfg(test)]

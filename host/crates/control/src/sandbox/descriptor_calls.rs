@@ -26,16 +26,16 @@ const DUP2: Option<c_long> = Some(libc::SYS_dup2);
 const DUP2: Option<c_long> = None;
 
 /// Restricts this thread and all that it starts, for good: the descriptors of `numbers` stay what they are, and the
-/// limit of open files is set by handing the system one of the structures at `limits`, of which only the host knows.
+/// limit of open files is set by handing the system the structure at `limit`, of which only the host knows.
 ///
 /// # Errors
 /// The system does not filter system calls, or not on this processor.
-pub fn restrict(numbers: Range<RawFd>, limits: &[usize]) -> anyhow::Result<()> {
-    let program = filter(rules(numbers, limits)?, libc::EPERM).context("making the filter for descriptors")?;
+pub fn restrict(numbers: Range<RawFd>, limit: Option<usize>) -> anyhow::Result<()> {
+    let program = filter(rules(numbers, limit)?, libc::EPERM).context("making the filter for descriptors")?;
     seccompiler::apply_filter(&program).context("installing the filter for descriptors")
 }
 
-fn rules(numbers: Range<RawFd>, limits: &[usize]) -> anyhow::Result<Rules> {
+fn rules(numbers: Range<RawFd>, limit: Option<usize>) -> anyhow::Result<Rules> {
     let (first, end) = (u64::try_from(numbers.start)?, u64::try_from(numbers.end)?);
     let is_ours = |argument| rule(&[(argument, Dword, Ge, first), (argument, Dword, Lt, end)]);
     let mut rules = BTreeMap::from([
@@ -44,7 +44,7 @@ fn rules(numbers: Range<RawFd>, limits: &[usize]) -> anyhow::Result<Rules> {
         (libc::SYS_shutdown, vec![is_ours(0)?]),
         (libc::SYS_close_range, close_range_rules(first, end)?),
         (libc::SYS_unshare, vec![rule(&[(0, Dword, MaskedEq(CLONE_FILES), CLONE_FILES)])?]),
-        (libc::SYS_prlimit64, vec![limit_rule(limits)?]),
+        (libc::SYS_prlimit64, vec![limit_rule(limit)?]),
         (libc::SYS_setrlimit, vec![rule(&[(0, Dword, Eq, u64::from(libc::RLIMIT_NOFILE))])?]),
     ]);
     if let Some(call) = DUP2 {
@@ -63,10 +63,10 @@ fn close_range_rules(first: u64, end: u64) -> anyhow::Result<Vec<SeccompRule>> {
 }
 
 /// Setting the limit of open files by another structure; asking for it hands over none.
-fn limit_rule(limits: &[usize]) -> anyhow::Result<SeccompRule> {
+fn limit_rule(limit: Option<usize>) -> anyhow::Result<SeccompRule> {
     let mut conditions = vec![(1, Dword, Eq, u64::from(libc::RLIMIT_NOFILE)), (2, Qword, Ne, 0)];
-    for limit in limits {
-        conditions.push((2, Qword, Ne, u64::try_from(*limit)?));
+    if let Some(limit) = limit {
+        conditions.push((2, Qword, Ne, u64::try_from(limit)?));
     }
     rule(&conditions)
 }
@@ -94,9 +94,9 @@ mod tests {
     const NUMBERS: Range<RawFd> = 700..710;
 
     /// Runs `work` under the filter, with a descriptor of [`NUMBERS`] and one beyond.
-    fn restricted<T: Send + 'static>(limits: Vec<usize>, work: impl FnOnce() -> T + Send + 'static) -> T {
+    fn restricted<T: Send + 'static>(limit: Option<usize>, work: impl FnOnce() -> T + Send + 'static) -> T {
         let thread = std::thread::spawn(move || {
-            restrict(NUMBERS, &limits).unwrap();
+            restrict(NUMBERS, limit).unwrap();
             work()
         });
         thread.join().unwrap()
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_descriptor_of_the_range_is_neither_closed_nor_replaced() {
-        restricted(vec![], || {
+        restricted(None, || {
             let file = File::open("/dev/null").unwrap();
             let ours = fcntl_dupfd_cloexec(&file, NUMBERS.start).unwrap().into_raw_fd();
             let beyond = fcntl_dupfd_cloexec(&file, NUMBERS.end + 50).unwrap().into_raw_fd();
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn programs_that_are_started_have_their_streams_and_pipes() {
         let script = "exec 3>&1; echo one | cat >&3; exec 3>&-; echo two >&2; ulimit -n";
-        let output = restricted(vec![], move || Command::new("sh").args(["-c", script]).output().unwrap());
+        let output = restricted(None, move || Command::new("sh").args(["-c", script]).output().unwrap());
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && text.starts_with("one\n"), "{text}");
         assert_eq!(output.stderr, b"two\n");
@@ -154,7 +154,7 @@ mod tests {
             // SAFETY: the pointer is valid; what it points to is the limit as it is.
             outcome(unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, limit, 0_usize) })
         };
-        restricted(vec![std::ptr::from_ref(known) as usize], move || {
+        restricted(Some(std::ptr::from_ref(known) as usize), move || {
             assert_eq!((set(known), set(&other)), (Ok(()), Err(Errno::PERM)));
             assert_eq!(getrlimit(Resource::Nofile), now, "asking goes on");
             // SAFETY: the pointer is valid.

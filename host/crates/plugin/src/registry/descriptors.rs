@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use parking_lot::Mutex;
 
 use super::Registry;
-use cardinal_control::crash::opened;
+use cardinal_control::crash::{PluginTag, end_for_taken_descriptors, opened};
 
 /// Of a hundred descriptors that there may be, so many in use are warned about, once until they are fewer than that.
 const WARN_PERCENT: u64 = 80;
@@ -29,7 +29,11 @@ struct Counts {
     calls: HashMap<String, u64>,
     clean: HashMap<String, u32>,
     by_plugin: BTreeMap<String, u64>,
+    /// Of these, what was seen to be opened.
+    seen: BTreeMap<String, u64>,
     unattributed: u64,
+    /// How many there may be.
+    limit: u64,
     warned: bool,
 }
 
@@ -43,6 +47,10 @@ impl Counts {
     /// One look: what the host did not open, and since the last one who had calls and who was seen to open how many.
     fn look(&mut self, foreign: u64, at_work: &[String], seen: &BTreeMap<String, i64>) {
         let before = self.foreign.replace(foreign).unwrap_or(foreign);
+        for (plugin, seen) in seen.iter().filter(|(_, seen)| **seen != 0) {
+            let open = self.seen.entry(plugin.clone()).or_default();
+            *open = open.saturating_add_signed(*seen);
+        }
         if foreign > before {
             let left = self.seen_opening(foreign - before, seen);
             self.opened(left, at_work);
@@ -121,6 +129,17 @@ impl Counts {
         }
     }
 
+    /// Whether plugins have more than half of all that there may be.
+    fn are_taken(&self) -> bool {
+        self.foreign.is_some_and(|foreign| foreign > self.limit / 2)
+    }
+
+    /// The plugin that was itself seen to open as many. That another alone had calls meanwhile proves nothing: threads
+    /// of a plugin's own open files without a call.
+    fn taker(&self) -> Option<&str> {
+        self.seen.iter().find(|(_, open)| **open > self.limit / 2).map(|(plugin, _)| plugin.as_str())
+    }
+
     /// Whether most are in use and that is news.
     fn is_alarming(&mut self, open: u64, limit: u64) -> bool {
         let percent = open.saturating_mul(100) / limit.max(1);
@@ -145,10 +164,24 @@ impl Registry {
                 at_work.push(name.clone());
             }
         }
+        counts.limit = most;
         counts.look(open.saturating_sub(own), &at_work, &seen);
         if counts.is_alarming(open, most) {
             let (by_plugin, unattributed) = (&counts.by_plugin, counts.unattributed);
             tracing::warn!(open, most, ?by_plugin, unattributed, "the worker has most of its descriptors in use");
+        }
+    }
+
+    /// To be called when there has been no descriptor for new connections for a while. Ends the process when plugins
+    /// have taken most of them; otherwise clients have, and some of them will go.
+    pub fn end_for_taken_descriptors(&self) {
+        let current = self.current();
+        let counts = self.descriptors.0.lock();
+        if counts.are_taken() {
+            let (by_plugin, unattributed, plugin) = (&counts.by_plugin, counts.unattributed, counts.taker());
+            tracing::error!(?by_plugin, unattributed, plugin, "plugins have taken all descriptors; ending the worker");
+            let active = current.active().find(|active| Some(active.manifest.name.as_str()) == plugin);
+            end_for_taken_descriptors(active.map_or(PluginTag::NOBODY, |active| active.instance.tag()));
         }
     }
 
@@ -208,6 +241,19 @@ mod tests {
         (0..=CLEAN_LOOKS).for_each(|_| counts.look(20, &names(&["clean"]), &seen(&[])));
         counts.look(90, &names(&["clean", "leaking"]), &seen(&[]));
         assert_eq!((counts.unattributed, counts.by_plugin["leaking"]), (0, 70));
+    }
+
+    #[test]
+    fn who_was_seen_to_open_more_than_half_of_all_has_taken_them() {
+        let mut counts = Counts { limit: 100, ..Counts::default() };
+        counts.look(10, &names(&["calls", "leaking"]), &seen(&[]));
+        counts.look(70, &names(&["calls"]), &seen(&[("calls", 1)]));
+        assert_eq!((counts.by_plugin["calls"], counts.are_taken(), counts.taker()), (60, true, None));
+        counts.look(20, &[], &seen(&[]));
+        counts.look(80, &names(&["calls", "leaking"]), &seen(&[("calls", 1), ("leaking", 51)]));
+        assert_eq!((counts.are_taken(), counts.taker()), (true, Some("leaking")));
+        counts.look(50, &names(&["leaking"]), &seen(&[("leaking", -30)]));
+        assert_eq!((counts.are_taken(), counts.taker()), (false, None));
     }
 
     #[test]
