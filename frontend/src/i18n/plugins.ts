@@ -153,7 +153,7 @@ export const texts = {
   crash_hang: 'The process stopped responding and was ended.',
   crash_killed: 'The process was killed from outside, or out of memory.',
   crash_stopped: 'A signal stopped the process; it was ended.',
-  crash_descriptors: 'It closed, replaced or used up file descriptors of the host.',
+  crash_descriptors: 'It closed, replaced or took file descriptors of the host.',
   crash_blocked: 'Its handlers never returned and held all its threads.',
   crash_other: 'The process ended ({cause}).',
   warningCount: { one: '{n} warning', other: '{n} warnings' },
