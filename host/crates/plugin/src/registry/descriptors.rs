@@ -32,7 +32,8 @@ struct Counts {
     /// Of these, what was seen to be opened.
     seen: BTreeMap<String, u64>,
     unattributed: u64,
-    /// How many there may be.
+    /// Those that the host opened, and how many there may be.
+    own: u64,
     limit: u64,
     warned: bool,
 }
@@ -129,9 +130,10 @@ impl Counts {
         }
     }
 
-    /// Whether plugins have more than half of all that there may be.
+    /// Whether plugins have more than half of all that there may be. For each that the host accounts for there may be
+    /// another of its own: a connection that is proxied has one.
     fn are_taken(&self) -> bool {
-        self.foreign.is_some_and(|foreign| foreign > self.limit / 2)
+        self.foreign.is_some_and(|foreign| foreign.saturating_sub(self.own) > self.limit / 2)
     }
 
     /// The plugin that was itself seen to open as many. That another alone had calls meanwhile proves nothing: threads
@@ -164,7 +166,7 @@ impl Registry {
                 at_work.push(name.clone());
             }
         }
-        counts.limit = most;
+        (counts.own, counts.limit) = (own, most);
         counts.look(open.saturating_sub(own), &at_work, &seen);
         if counts.is_alarming(open, most) {
             let (by_plugin, unattributed) = (&counts.by_plugin, counts.unattributed);
@@ -252,6 +254,8 @@ mod tests {
         counts.look(20, &[], &seen(&[]));
         counts.look(80, &names(&["calls", "leaking"]), &seen(&[("calls", 1), ("leaking", 51)]));
         assert_eq!((counts.are_taken(), counts.taker()), (true, Some("leaking")));
+        counts.own = 30;
+        assert!(!counts.are_taken(), "as many clients may be proxied");
         counts.look(50, &names(&["leaking"]), &seen(&[("leaking", -30)]));
         assert_eq!((counts.are_taken(), counts.taker()), (false, None));
     }
