@@ -106,6 +106,11 @@ pub fn known_limit() -> Option<usize> {
     LIMIT.get().map(|limit| std::ptr::from_ref(&limit.set) as usize)
 }
 
+/// Whether this process had no descriptor left for it.
+pub fn is_used_up(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMFILE)
+}
+
 /// Runs `open`, which opens one descriptor and does not wait, with a few of the reserved ones within reach. Code that
 /// opens files all the time may be faster: it gets those few, and `open` runs again with others.
 ///
@@ -116,7 +121,7 @@ pub fn with_reserve<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T>
     let _alone = LIMIT_LOCK.lock();
     for _ in 1..RESERVE_ATTEMPTS {
         match open_beyond(limit, &mut open) {
-            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {}
+            Err(error) if is_used_up(&error) => {}
             opened => return opened,
         }
     }

@@ -142,7 +142,7 @@ fn receive_one(socket: &UnixStream) -> io::Result<HandoverMessage> {
         look_at_next(socket, &mut received)
     });
     match look {
-        Err(error) if error.raw_os_error() != Some(libc::EMFILE) => return Err(error),
+        Err(error) if !descriptors::is_used_up(&error) => return Err(error),
         _ => {}
     }
     let mut byte = MESSAGE;

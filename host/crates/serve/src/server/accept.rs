@@ -95,7 +95,7 @@ async fn accept_stream(listener: &Listener) -> io::Result<AcceptOutcome> {
 
 /// This process, or the system, has no descriptor left.
 fn is_exhausted(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+    descriptors::is_used_up(error) || error.raw_os_error() == Some(libc::ENFILE)
 }
 
 /// Plugins have taken all descriptors but those that are kept back for connections. When few of those are left, a
@@ -120,7 +120,7 @@ impl Shortage {
     /// Takes note of how accepting went; gives whether it has failed for too long.
     pub(super) fn lasts<T>(&mut self, accepted: &io::Result<T>) -> bool {
         match accepted {
-            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+            Err(error) if descriptors::is_used_up(error) => {
                 self.0.get_or_insert_with(Instant::now).elapsed() >= SHORTAGE_TIME
             }
             _ => {
