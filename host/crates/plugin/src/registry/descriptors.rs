@@ -29,7 +29,7 @@ struct Counts {
     calls: HashMap<String, u64>,
     clean: HashMap<String, u32>,
     by_plugin: BTreeMap<String, u64>,
-    /// Of these, what was seen to be opened.
+    /// Of these, what it was seen to open: never more, since what is closed on a thread of its own is not seen.
     seen: BTreeMap<String, u64>,
     unattributed: u64,
     /// Those that the host opened, and how many there may be.
@@ -61,6 +61,9 @@ impl Counts {
             for plugin in at_work {
                 *self.clean.entry(plugin.clone()).or_default() += 1;
             }
+        }
+        for (plugin, seen) in &mut self.seen {
+            *seen = self.by_plugin.get(plugin).copied().unwrap_or_default().min(*seen);
         }
     }
 
@@ -258,6 +261,16 @@ mod tests {
         assert!(!counts.are_taken(), "as many clients may be proxied");
         counts.look(50, &names(&["leaking"]), &seen(&[("leaking", -30)]));
         assert_eq!((counts.are_taken(), counts.taker()), (false, None));
+    }
+
+    #[test]
+    fn who_opens_in_calls_and_closes_where_nobody_looks_has_taken_none() {
+        let mut counts = Counts { limit: 100, ..Counts::default() };
+        for _ in 0..20 {
+            counts.look(10, &names(&["pool"]), &seen(&[("pool", 9)]));
+        }
+        counts.look(90, &names(&["pool"]), &seen(&[]));
+        assert_eq!((counts.are_taken(), counts.taker()), (true, None));
     }
 
     #[test]
