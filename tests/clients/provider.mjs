@@ -1,6 +1,6 @@
 // A real OpenID provider for the tests: node-oidc-provider, with a few doors for what tests do to it.
 //   node provider.mjs PORT KEYS_FILE
-// PORT may be 0. Keys are kept in KEYS_FILE, so that a provider that was killed comes back with the same ones.
+// Keys are kept in KEYS_FILE, so that a provider that was killed comes back with the same ones.
 // Prints {"issuer": ...} once it listens. Doors below /test: see `doors`.
 import { createHmac, createPublicKey, createPrivateKey, generateKeyPairSync, randomUUID, sign } from "node:crypto";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";

@@ -13,6 +13,7 @@ mod others;
 mod pages;
 mod plugins;
 mod pooler;
+mod port_reservation;
 mod process;
 mod provider;
 mod relay;
@@ -29,6 +30,7 @@ pub use others::Others;
 pub use pages::{PageAnswer, Pages};
 pub use plugins::{Package, PluginsFolder};
 pub use pooler::{Lends, Pooler};
+pub use port_reservation::PortReservation;
 pub use process::{
     Program, WAIT_TIMEOUT, built, cardinal, cardinal_program, cardinal_with, command_line, dead_children, descendants,
     eventually, exited, has_browser, is_long_run, lives, printed_json, repository, run,

@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use crate::client::Client;
 use crate::host::{Host, HostSettings};
 use crate::plugins::{Package, PluginsFolder};
+use crate::port_reservation::PortReservation;
 use crate::process::{Program, eventually, repository};
 
 /// The provider's process, with keys that outlive it.
@@ -20,13 +21,16 @@ pub struct Provider {
     program: Option<Program>,
     /// `http://127.0.0.1:PORT`
     pub issuer: String,
+    port: PortReservation,
     folder: TempDir,
 }
 
 impl Provider {
     pub async fn start() -> Provider {
         let folder = tempfile::Builder::new().prefix("cardinal-provider-").tempdir().unwrap();
-        let mut provider = Provider { program: None, issuer: "http://127.0.0.1:0".to_owned(), folder };
+        let port = PortReservation::start();
+        let issuer = format!("http://{}", port.address());
+        let mut provider = Provider { program: None, issuer, port, folder };
         provider.come_back().await;
         provider
     }
@@ -35,8 +39,8 @@ impl Provider {
     pub async fn come_back(&mut self) {
         let script = repository().join("tests/clients/provider.mjs");
         let (log, keys) = (self.folder.path().join("log"), self.folder.path().join("keys.json"));
-        let port = self.issuer.rsplit_once(':').unwrap().1;
-        let arguments = [script.to_str().unwrap(), port, keys.to_str().unwrap()];
+        let port = self.port.address().port().to_string();
+        let arguments = [script.to_str().unwrap(), &port, keys.to_str().unwrap()];
         let _ = std::fs::remove_file(&log);
         let mut program = Program::start(Path::new("node"), &arguments, [("NO_COLOR", "1")], &log);
         self.issuer = eventually("the provider listens", async || {

@@ -2,7 +2,7 @@
 
 mod collector;
 
-use cardinal_tests::{Host, Upstream, eventually, unique};
+use cardinal_tests::{Host, PortReservation, Upstream, eventually, unique};
 use http::{Method, Response};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -235,8 +235,8 @@ async fn who_began_a_trace_says_whether_it_is_sent() {
 
 #[tokio::test]
 async fn a_collector_that_is_away_costs_no_request_and_two_lines() {
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let host = settings(&format!("http://{address}")).start().await;
+    let port = PortReservation::start();
+    let host = settings(&format!("http://{}", port.address())).start().await;
     let owner = host.owner().await;
     let away = "cardinal_trace_spans_dropped_total{reason=\"collector\"}";
     // A scrape has no span of its own.
@@ -246,7 +246,7 @@ async fn a_collector_that_is_away_costs_no_request_and_two_lines() {
         eventually("spans are dropped", async || (metric(&host, away).await >= before + 2).then_some(())).await;
     }
     assert_eq!((count_of(&host, "failed to send traces"), count_of(&host, "traces are sent again")), (1, 0));
-    let collector = Collector::at(address).await;
+    let collector = Collector::at(port.address()).await;
     collector.span_of(&owner.get("/v1/admin/auth/me").await).await;
     eventually("the end has a line", async || (count_of(&host, "traces are sent again") == 1).then_some(())).await;
     assert_eq!(count_of(&host, "failed to send traces"), 1, "{}", host.log());
