@@ -92,6 +92,32 @@ test('a refused call does not run, by keys alone', async ({ page, request }) => 
   await expect(page.getByText('Nothing waits.').or(page.getByRole('region', { name: 'cards_update' }))).toBeVisible();
 });
 
+test('keys go on from a call that was just decided, before the lists are there again', async ({ page, request }) => {
+  await signIn(page, '/admin/approvals');
+  const { call } = await agent(page, request);
+  const cards = [await makeCard(page), await makeCard(page), await makeCard(page)];
+  const calls: Promise<string>[] = [];
+  for (const [n, card] of cards.entries()) {
+    calls.push(call('cards_update', update(card, 'Not this')));
+    await expect(queued(page)).toHaveCount(n + 1);
+  }
+  const [first, second, third] = cards.map(({ id }) => id) as [string, string, string];
+  const pre = page.locator('pre');
+  await expect(pre).toContainText(first);
+  await queued(page).nth(1).click();
+  await expect(pre).toContainText(second);
+  await intercept(page, '**/v1/admin/approvals?*state=any*', () => undefined);
+  await page.getByRole('button', { name: 'Refuse', exact: true }).click();
+  await expect(queued(page), 'it waits no more, and is not among the decided ones yet').toHaveCount(2);
+  await page.keyboard.press('k');
+  await expect(pre).toContainText(first);
+  await page.keyboard.press('j');
+  await expect(pre).toContainText(third);
+  await page.unrouteAll();
+  for (const { id } of (await asSignedIn<{ items: { id: string }[] }>(page, 'GET', '/approvals')).items) await asSignedIn(page, 'POST', `/approvals/${id}/deny`);
+  await Promise.all(calls);
+});
+
 test('a person says why, and the agent hears it', async ({ page, request }) => {
   await signIn(page, '/admin/approvals');
   const { call } = await agent(page, request);

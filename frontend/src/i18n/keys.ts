@@ -73,7 +73,6 @@ export const texts = {
   rateLimit: 'Rate limit',
   rateDefault: 'server default',
   rateOwn: 'own limit…',
-  rateNone: 'none',
   requestsPerMinute: 'Requests per minute',
 
   secretTitle: 'The key “{name}”',
@@ -118,7 +117,6 @@ export const texts = {
   mayWrite: 'Read and change',
   mayWriteHint: 'Also change cards, and use every plugin’s tools. Tools that need approval still ask a person.',
   keyName: 'Key name',
-  makeKey: 'Create key',
   noWrite: 'You need keys:write to create a key. Ask an administrator.',
   stepPut: 'Put this into {client}',
   orLink: 'Open {client}',

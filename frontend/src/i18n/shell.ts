@@ -26,7 +26,6 @@ export const texts = {
   keyHelp: 'These shortcuts',
   keyNeighbour: 'Next and previous card',
   keyOpen: 'Open the card',
-  keyPalette: 'Search or jump to',
   keyRange: 'Select all rows up to here',
   keySave: 'Save',
   keySearch: 'Search',

@@ -26,7 +26,6 @@ const shell: Translation<typeof texts> = {
   keyHelp: 'Эта подсказка',
   keyNeighbour: 'Следующая и предыдущая карточка',
   keyOpen: 'Открыть карточку',
-  keyPalette: 'Найти или перейти',
   keyRange: 'Выбрать строки до этой',
   keySave: 'Сохранить',
   keySearch: 'Поиск',
