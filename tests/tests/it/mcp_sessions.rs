@@ -207,7 +207,8 @@ async fn a_client_hears_of_tools_when_its_own_view_changes_and_once() {
     owner.post("/v1/admin/plugin-registry/echo/disable", &Value::Null).await.expect(200);
     read_up_to(&mut stream, CHANGED).await;
     owner.post("/v1/admin/plugin-registry/echo/enable", &Value::Null).await.expect(200);
-    eventually("the tools are back", async || has_tools(&list(&key, &id).await).then_some(())).await;
+    read_up_to(&mut stream, CHANGED).await;
+    assert!(has_tools(&list(&key, &id).await), "they are back");
     // Another key's scopes are its own business; these are this one's.
     let path = format!("/v1/admin/api-keys/{}", made["item"]["id"].as_str().unwrap());
     owner.patch(&path, &json!({"scopes": ["mcp:use", "plugin:echo:write"]})).await.expect(200);
@@ -289,6 +290,10 @@ async fn a_session_of_each_older_revision_lists_and_calls() {
         let params = json!({"name": "plugin_echo_say", "arguments": {"text": "hello"}});
         let said = send(json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params})).await;
         assert!(said.status == 200 && said.text().contains("hello"), "{asked}: {said}");
+        // Older clients read the data of each event as a message.
+        let text = said.text();
+        let mut data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+        assert_eq!(data.any(|data| data.trim().is_empty()), agreed == "2025-11-25", "{asked}: {said}");
     }
 }
 

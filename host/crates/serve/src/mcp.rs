@@ -47,8 +47,8 @@ use self::{
     server::Server,
     sessions::{CallId, Session, Sessions, essence},
     transport::{
-        Response, SESSION_ID, Transport, is_plain_refusal, names_events, pass_on, plain_or, prepare, request, send,
-        session_id, text, transport, whole,
+        Response, SESSION_ID, Transport, events_for, is_plain_refusal, names_events, pass_on, plain_or, prepare,
+        request, send, session_id, text, transport, whole,
     },
     visit::Origin,
 };
@@ -336,6 +336,7 @@ impl SessionAnswer {
     fn reply(self) -> Reply {
         let held = (self.session.begin_use(), self.inner, self.id);
         self.response.map(|body| {
+            let body = events_for(self.session.revision(), body);
             let frames = BodyExt::boxed(StreamBody::new(confirmation::frames_between(body, self.questions)));
             // Held until the last byte is sent: what is under way keeps both sessions in memory.
             Body::stream(frames.map_frame(move |frame| {

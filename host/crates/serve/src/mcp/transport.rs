@@ -1,12 +1,17 @@
 //! Requests as the protocol library takes them, and what it answers.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, future::ready, sync::Arc};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Full, combinators::BoxBody};
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+use http_body::Frame;
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody, combinators::BoxBody};
+use rmcp::{
+    model::ProtocolVersion,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
 };
 use tower_service::Service;
 
@@ -153,6 +158,26 @@ pub(super) async fn send(transport: &Transport, request: Request) -> Response {
         Ok(response) => response.map(|body| body.map_frame(exact_content::restore).boxed()),
         Err(never) => match never {},
     }
+}
+
+/// Bytes of an event without data, and more.
+const EMPTY_EVENT_LENGTH: usize = 256;
+
+/// Events as a client reads them that has asked for this revision. The one without data, which names the place from
+/// where a broken stream goes on, came with 2025-11-25: to older clients it is a broken message.
+pub(super) fn events_for(revision: &str, events: BoxBody<Bytes, Infallible>) -> BoxBody<Bytes, Infallible> {
+    let old = ProtocolVersion::KNOWN_VERSIONS.iter().filter(|known| **known < ProtocolVersion::V_2025_11_25);
+    if !old.map(ProtocolVersion::as_str).any(|old| old == revision) {
+        return events;
+    }
+    let frames = BodyStream::new(events).filter(|frame| ready(!matches!(frame, Ok(frame) if is_empty_event(frame))));
+    BodyExt::boxed(StreamBody::new(frames))
+}
+
+fn is_empty_event(frame: &Frame<Bytes>) -> bool {
+    let Some(event) = frame.data_ref().filter(|event| event.len() < EMPTY_EVENT_LENGTH) else { return false };
+    let mut data = event.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"data:")).peekable();
+    data.peek().is_some() && data.all(|line| line.trim_ascii().is_empty())
 }
 
 /// The response with the length of its body, where that is JSON: it is there already.
