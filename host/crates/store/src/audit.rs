@@ -159,7 +159,7 @@ impl<'e> Values<'e> {
             arguments: call.map(|call| &call.arguments[..]),
             result: call.map(|call| call.result),
             ms: call.map(|call| call.ms),
-            id: Uuid::new_v4(),
+            id: Uuid::now_v7(),
         }
     }
 
