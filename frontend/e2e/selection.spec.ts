@@ -24,6 +24,8 @@ test('what is ticked changes its status, which is taken back, and is exported al
 
   await bar.getByRole('button', { name: 'Archive' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Archive' }).click();
+  // It stays while it is pointed at, however long the rows take.
+  await page.getByRole('button', { name: 'Undo' }).hover();
   for (const n of [0, 1]) await expect(row(n)).toContainText('Archived');
   await page.getByRole('button', { name: 'Undo' }).click();
   await expect(row(0)).toContainText('Draft');
@@ -58,6 +60,7 @@ test('an attribute of what is ticked is set after a dry run, and removed again',
   await dialog.getByRole('button', { name: 'Dry run' }).click();
   await expect(dialog.getByRole('status')).toHaveText('Dry run: 1 changed, 1 unchanged');
   await dialog.getByRole('button', { name: 'Change 1 card' }).click();
+  await page.getByRole('button', { name: 'Undo' }).hover();
   for (const n of [0, 1]) await expect(row(n)).toContainText('Acme');
   await page.getByRole('button', { name: 'Undo' }).click();
   await expect(page.getByText('1 card restored', { exact: true })).toBeVisible();

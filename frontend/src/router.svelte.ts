@@ -79,20 +79,22 @@ class Router {
   }
 
   #go(target: Place, to: string, options: { replace?: boolean }): void {
+    const leaves = this.#leaves(target);
+    // What the open page keeps in its address is no reason not to leave it.
+    if (options.replace && !leaves) return this.#enter(target, to, options);
     const turn = (this.#turn += 1);
-    const waiting = this.#leaves(target) ? this.#prepare(target.path) : null;
+    const waiting = leaves ? this.#prepare(target.path) : null;
     this.coming = waiting && target.path;
     if (!waiting) return this.#enter(target, to, options);
-    const isLatest = () => turn === this.#turn;
-    waiting.then(
-      () => isLatest() && this.#enter(target, to, options),
-      // The page that is open says why; see `connection.outdated`.
-      () => isLatest() && (this.coming = null),
-    );
+    // When it does not come, the page that is open says why; see `connection.outdated`.
+    void waiting.then(() => true, () => false).then((isThere) => {
+      if (turn !== this.#turn) return;
+      this.coming = null;
+      if (isThere) this.#enter(target, to, options);
+    });
   }
 
   #enter(target: Place, to: string, options: { replace?: boolean }): void {
-    this.coming = null;
     if (!options.replace) {
       this.#scrolls.set(this.#index, scrollY);
       this.#index += 1;

@@ -1,4 +1,6 @@
 import { beforeEach, expect, it, vi } from 'vitest';
+// Compiled before the first test begins, whose time is bounded.
+import './router.svelte.ts';
 
 /** A router that starts at `url`. */
 async function at(url: string) {
@@ -32,6 +34,32 @@ it('does not fill the history with what has not changed', async () => {
   router.set({ q: 'lamps' }, { replace: true });
   expect(history.length).toBe(before);
   expect(here()).toBe('/admin/cards?q=lamps');
+});
+
+it('goes on to a page that is still to come while the open one writes its own query', async () => {
+  const router = await at('/admin/cards');
+  let come = () => {};
+  const code = new Promise<void>((resolve) => (come = resolve));
+  router.prepareWith((path) => (path === '/plugins' ? code : null));
+  router.go('/plugins');
+  router.set({ q: 'lamp' }, { replace: true });
+  expect([here(), router.coming]).toEqual(['/admin/cards?q=lamp', '/plugins']);
+  come();
+  await vi.waitFor(() => expect(here()).toBe('/admin/plugins'));
+  expect([router.place.path, router.coming]).toEqual(['/plugins', null]);
+});
+
+it('goes where it was last told to go', async () => {
+  const router = await at('/admin/cards');
+  const come: Record<string, () => void> = {};
+  router.prepareWith((path) => new Promise<void>((resolve) => (come[path] = resolve)));
+  router.go('/plugins');
+  router.go('/users');
+  come['/users']?.();
+  await vi.waitFor(() => expect(here()).toBe('/admin/users'));
+  come['/plugins']?.();
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(here()).toBe('/admin/users');
 });
 
 it('asks before a page with unsaved changes is left, not for a change of its query', async () => {

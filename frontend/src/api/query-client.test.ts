@@ -14,7 +14,7 @@ function page() {
     new Promise<string>((answer, refuse) => void asked.push({ answer, fail: () => refuse(new Error('away')), signal }));
   const query = client.query<string>(['plugins']);
   query.watch(() => ({ queryKey: ['plugins'], queryFn }));
-  return { asked, shown: () => query.data, changed: () => refresh({ queryKey: ['plugins'] }, client) };
+  return { asked, client, shown: () => query.data, changed: () => refresh({ queryKey: ['plugins'] }, client) };
 }
 
 it('asks again behind a first answer that is under way', async () => {
@@ -38,6 +38,21 @@ it('asks again behind one that fails', async () => {
   asked[1]?.answer('after');
   await done;
   expect(shown()).toBe('after');
+});
+
+it('what was saved is not taken back by a request from before it', async () => {
+  const { asked, client, shown, changed } = page();
+  asked[0]?.answer('before');
+  await vi.waitFor(() => expect(shown()).toBe('before'));
+  void changed();
+  expect(asked).toHaveLength(2);
+  client.setQueryData(['plugins'], 'saved');
+  expect([asked[1]?.signal.aborted, asked.length], 'asked anew: the server may know of more').toEqual([true, 3]);
+  asked[1]?.answer('before');
+  await Promise.resolve();
+  expect(shown()).toBe('saved');
+  asked[2]?.answer('and more');
+  await vi.waitFor(() => expect(shown()).toBe('and more'));
 });
 
 it('asks once when nothing is under way', async () => {

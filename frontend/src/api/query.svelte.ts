@@ -148,8 +148,11 @@ export class QueryClient {
     if (filters.refetchType !== 'none') await Promise.all(found.map((query) => (query.isWatched ? query.fetch({ restart: true }) : undefined)));
   }
 
+  /** What a request that is under way would say may be from before it: it is made anew. */
   setQueryData<T>(queryKey: QueryKey, data: T): void {
-    this.query<T>(queryKey).set(data);
+    const query = this.query<T>(queryKey);
+    query.set(data);
+    if (query.isUnderWay) void query.fetch({ restart: true });
   }
 
   /** Without a server requests wait. */

@@ -52,6 +52,7 @@ class Frame implements FramedTab {
   readonly #facade;
   readonly #settled = Promise.withResolvers<void>();
   #heard = performance.now();
+  #pinged = performance.now();
   #timer: ReturnType<typeof setInterval> | undefined;
   #isDrawn = false;
 
@@ -99,10 +100,12 @@ class Frame implements FramedTab {
   }
 
   #ping(): void {
-    // A page that was asleep, or hidden, heard nothing either.
-    if (document.hidden) this.#heard = performance.now();
+    const now = performance.now();
+    // A page that was held up itself, asleep, or hidden, heard nothing either.
+    this.#heard = document.hidden ? now : this.#heard + Math.max(0, now - this.#pinged - PING_EVERY_MS);
+    this.#pinged = now;
     const limit = this.#isDrawn ? SILENCE_LIMIT_MS : START_LIMIT_MS;
-    if (performance.now() - this.#heard > limit) return this.#fail('hang', t('silent', { seconds: limit / 1000 }));
+    if (now - this.#heard > limit) return this.#fail('hang', t('silent', { seconds: limit / 1000 }));
     this.#send({ kind: 'ping' });
   }
 

@@ -18,6 +18,8 @@ type Extra = Pick<Toast, 'undo' | 'href' | 'problem'>;
 
 const SHOWN_FOR_MS = 6_000;
 const SHOWN_WITH_UNDO_MS = 10_000;
+/** How much longer it stays while somebody points at it. */
+const HELD_FOR_MS = 1_000;
 const MOST_AT_ONCE = 4;
 const MOST_NOTICES = 50;
 
@@ -37,7 +39,11 @@ class Toasts {
     this.items = [...this.items, toast].slice(-MOST_AT_ONCE);
     this.notices = [toast, ...this.notices].slice(0, MOST_NOTICES);
     if (tone === 'bad') this.unseen += 1;
-    else setTimeout(() => this.dismiss(toast.id), extra.undo ? SHOWN_WITH_UNDO_MS : SHOWN_FOR_MS);
+    else {
+      // Not from under a pointer that is about to press its button.
+      const end = () => (document.querySelector('.toasts:is(:hover, :focus-within)') ? setTimeout(end, HELD_FOR_MS) : this.dismiss(toast.id));
+      setTimeout(end, extra.undo ? SHOWN_WITH_UNDO_MS : SHOWN_FOR_MS);
+    }
   }
 
   /** Says why something was not done, with the page that explains it; `message` in the place of the server's words alone. */

@@ -130,6 +130,8 @@ class CompletenessTab {
     this.words = words;
     this.cardId = cardId;
     this.signal = signal;
+    /** Of the latest request for the score: what an earlier one says after it is old. */
+    this.turn = 0;
     const format = new Intl.NumberFormat(host.getState().locale);
     this.count = (/** @type {number} */ n) => format.format(n);
     this.problem = element('p', { className: 'problem', role: 'alert' });
@@ -141,7 +143,11 @@ class CompletenessTab {
   }
 
   async refresh() {
-    await this.attempt(async () => this.drawCard(await this.ask(`/cards/${this.cardId}`)));
+    const turn = ++this.turn;
+    await this.attempt(async () => {
+      const score = await this.ask(`/cards/${this.cardId}`);
+      if (turn === this.turn) this.drawCard(score);
+    });
   }
 
   /** @param {string} path @param {string} [method] @returns {Promise<any>} */

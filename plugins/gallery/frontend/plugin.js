@@ -89,21 +89,25 @@ class GalleryTab {
     this.selected = null;
     /** Thumbnails by size and address, each asked for once. @type {Map<string, Promise<Thumbnail>>} */
     this.thumbnails = new Map();
+    /** Of the latest request for the pictures: what an earlier one says after it is old. */
+    this.turn = 0;
     /** Who waits for a turn. @type {(() => void)[]} */
     this.waiting = [];
     this.running = 0;
   }
 
   async refresh() {
+    const turn = ++this.turn;
     try {
       /** @type {Pictures} */
       const pictures = await this.host.apiRequest(this.path, { signal: this.signal });
+      if (turn !== this.turn) return;
       const text = JSON.stringify(pictures);
       if (text === this.drawn) return;
       this.drawn = text;
       this.draw(pictures);
     } catch (error) {
-      if (this.signal.aborted) return;
+      if (this.signal.aborted || turn !== this.turn) return;
       this.drawn = '';
       this.container.replaceChildren(element('p', { className: 'problem', role: 'alert', textContent: detailOf(error, this.words) }));
     }

@@ -136,6 +136,7 @@ class FeedsPage {
   }
 
   lookLater() {
+    clearTimeout(this.timer);
     const isRunning = [...this.runs.values()].some(({ run }) => isUnderWay(run));
     const timer = setTimeout(() => void this.look(), isRunning ? LOOK : LOOK_IDLE);
     this.signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
@@ -169,7 +170,8 @@ class FeedsPage {
       return;
     }
     await this.host.apiRequest(FEEDS, { method: 'POST', body: { url }, signal: this.signal });
-    this.field.value = '';
+    // What was typed meanwhile is the next one.
+    if (this.field.value.trim() === url) this.field.value = '';
     this.host.showToast(this.texts.begun);
     await this.lookNow();
   }

@@ -191,25 +191,30 @@ export class CardEditor {
 
   /** What was typed while the request was under way stays. */
   #saved(saved: Card, patch: JsonObject): void {
-    const sent = this.outcome.patch;
-    if (sent && sameJson(sent, patch)) {
-      this.base = saved;
+    const left = this.outcome.patch;
+    // A later version may have come before the answer: it stays, and the answer says nothing that it does not.
+    if (saved.version < this.base.version) {
+      if (!left) this.#settle();
+      return;
+    }
+    this.base = saved;
+    if (left && !sameJson(left, patch)) this.conflicts = [];
+    else {
       this.draft = draftOf(saved);
       this.#settle();
-    } else {
-      this.base = saved;
-      this.conflicts = [];
     }
     this.#publish(saved);
   }
 
   #took(saved: Card): void {
-    const { draft } = rebase(this.base, this.draft, saved);
-    this.base = saved;
-    this.draft = draft;
+    if (saved.version >= this.base.version) {
+      const { draft } = rebase(this.base, this.draft, saved);
+      this.base = saved;
+      this.draft = draft;
+      this.#publish(saved);
+    }
     // The server is back: that it was away says nothing any more.
     if (this.error instanceof ApiError && this.error.code === 'network') this.error = null;
-    this.#publish(saved);
   }
 
   #publish(saved: Card): void {

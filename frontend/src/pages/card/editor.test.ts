@@ -1,6 +1,13 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import type { Card } from '../../api/types.ts';
 import { CardEditor } from './editor.svelte.ts';
+
+// The client takes `fetch` while it is loaded, so that it has to be there before.
+const fetchMock = vi.hoisted(() => {
+  const mock = vi.fn<() => Promise<Response>>();
+  vi.stubGlobal('fetch', mock);
+  return mock;
+});
 
 const card = { id: '1', version: 1, title: 'Chair', sku: 'C-1', status: 'draft', attributes: { height: 41, size: { w: 1, d: 2 } } } as unknown as Card;
 
@@ -38,4 +45,35 @@ it('text that says what the draft says stays as it was typed', () => {
   editor.setJson('{"height":43,  "size":{"w":1,"d":2}}');
   editor.receive({ ...card, version: 2, title: 'Bench' });
   expect(editor.json).toBe('{"height":43,  "size":{"w":1,"d":2}}');
+});
+
+/** The answer to what the form sends, given by the test. */
+function answering() {
+  let give: (saved: Card) => void = () => {};
+  const answer = new Promise<Card>((resolve) => (give = resolve));
+  fetchMock.mockImplementationOnce(async () => Response.json({ item: await answer }));
+  return (saved: Card) => give(saved);
+}
+
+it('a save that is answered after a later version came leaves that one', async () => {
+  const editor = new CardEditor(card);
+  const answer = answering();
+  editor.setField('title', 'Bench');
+  const saved = editor.save();
+  editor.receive({ ...card, version: 3, title: 'Bench', sku: 'C-2' });
+  answer({ ...card, version: 2, title: 'Bench' });
+  expect(await saved).toBe(true);
+  expect([editor.base.version, editor.draft.sku, editor.dirty, editor.elsewhere]).toEqual([3, 'C-2', false, null]);
+});
+
+it('a save that was heard of before it is answered is over', async () => {
+  const editor = new CardEditor(card);
+  const answer = answering();
+  editor.elsewhere = { who: 'mara', at: '', changed: ['sku'] };
+  editor.setField('title', 'Bench');
+  const saved = editor.save();
+  editor.receive({ ...card, version: 2, title: 'Bench' });
+  answer({ ...card, version: 2, title: 'Bench' });
+  expect(await saved).toBe(true);
+  expect([editor.dirty, editor.elsewhere]).toEqual([false, null]);
 });
