@@ -222,6 +222,14 @@ impl Host {
         .await
     }
 
+    /// Waits until at least so many calls of a plugin are under way.
+    pub async fn calls_under_way(&self, plugin: &str, calls: u64) {
+        eventually("calls of the plugin are under way", async || {
+            (self.plugin(plugin).await["counters"]["in_flight"].as_u64() >= Some(calls)).then_some(())
+        })
+        .await;
+    }
+
     pub fn program(&mut self) -> &mut Program {
         &mut self.program
     }

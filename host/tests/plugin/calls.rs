@@ -195,7 +195,7 @@ async fn instances_of_one_library_know_nothing_of_each_other() {
 async fn shutdown_waits_for_calls() {
     let echo = Echo::new().await;
     let instance = create(&echo.services, identity("echo-short", json!({}), None)).await;
-    let call = tokio::spawn(Request::new(&instance, &echo.caller, "sleep").query("ms=50").begin());
+    let call = tokio::spawn(Request::new(&instance, &echo.caller, "sleep").query("ms=2000").begin());
     eventually("the call is under way", async || instance.in_flight() == 1).await;
     instance.shutdown(Duration::from_secs(10)).await;
     assert_eq!(call.await.unwrap().unwrap().status, 200, "it was waited for");

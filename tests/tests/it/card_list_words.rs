@@ -75,7 +75,7 @@ async fn every_list_fits(owner: &User, database: &Client, filters: &[(&str, Stri
         ("%E2%84%AAiln", "kiln"),
     ];
     let text = r#"lower((E'\n' || title || E'\n' || sku) COLLATE "default")"#;
-    // What the first one finds out about the number is kept for a few seconds. A walk from this end meets some at once.
+    // A walk from this end meets some at once; what it finds out about their number is kept for a few seconds.
     let orders =
         [("-sku", "sku DESC, id DESC"), ("sku", "sku, id"), ("title", "title, id"), ("-title", "title DESC, id DESC")];
     for (filter, condition) in filters {
@@ -85,6 +85,7 @@ async fn every_list_fits(owner: &User, database: &Client, filters: &[(&str, Stri
                     "SELECT id::text FROM public.master_cards c WHERE strpos({text}, '{small}') > 0 AND {condition} \
                      ORDER BY {order}"
                 );
+                page(owner, &format!("&q={word}{filter}&sort=-sku"), None).await;
                 every_page_fits(owner, database, &format!("&q={word}{filter}&sort={sort}"), &sql).await;
             }
         }

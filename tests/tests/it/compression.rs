@@ -180,7 +180,7 @@ async fn events_and_lines_come_when_they_are_made() {
         }
     }
     let call =
-        owner.call(Method::GET, &format!("{ECHO}/stream?pieces=3&pause_ms=300")).header("accept-encoding", "zstd");
+        owner.call(Method::GET, &format!("{ECHO}/stream?pieces=3&pause_ms=5000")).header("accept-encoding", "zstd");
     let mut body = call.open(None).await.unwrap().into_body();
     let mut read = Vec::new();
     while decoded_so_far(&read).is_empty() {

@@ -200,10 +200,7 @@ async fn when_nobody_can_be_blamed_those_with_calls_under_way_are_suspected() {
             .map(|_| client.call(Method::GET, &format!("{CRASHER}/wait")))
             .map(|call| tokio::spawn(call.try_send()))
             .collect();
-        eventually("calls are under way", async || {
-            (host.plugin("crasher").await["counters"]["in_flight"].as_u64() >= Some(3)).then_some(())
-        })
-        .await;
+        host.calls_under_way("crasher", 3).await;
         let crash = crash(&host, "/own-thread/unregistered-overflow").await;
         assert_eq!((&crash["cause"], &crash["plugin"]), (&"stack-overflow".into(), &Value::Null), "{crash}");
         assert_eq!((&crash["in_flight"][0]["plugin"], &crash["in_flight"][0]["calls"]), (&"crasher".into(), &4.into()));

@@ -262,8 +262,12 @@ async fn a_body_may_be_packed() {
     let packed = packer.finish().unwrap();
     let half = packed[..packed.len() / 2].to_vec();
     let send = async |body: Vec<u8>| {
-        let call = owner.call(Method::POST, IMPORT).body(NDJSON, body).header("content-encoding", "gzip");
-        call.send().await.expect(202)["item"].clone()
+        let answer = eventually("the host has room for an import", async || {
+            let call = owner.call(Method::POST, IMPORT).body(NDJSON, body.clone()).header("content-encoding", "gzip");
+            let answer = call.send().await;
+            (answer.status != 503 || answer.json()["code"] != "overloaded").then_some(answer)
+        });
+        answer.await.expect(202)["item"].clone()
     };
     let job = send(half).await;
     assert_eq!(over(owner, job["id"].as_str().unwrap()).await["state"], "interrupted");

@@ -63,7 +63,7 @@ pub(super) async fn count(host: &Host, word: &str) -> i64 {
 
 #[tokio::test]
 async fn rows_of_a_slow_sender_are_written_while_it_sends_and_stay_when_it_breaks_off() {
-    let host = Host::shared().await;
+    let host = Host::settings().start().await;
     let owner = host.owner().await;
     let (word, request_id) = (unique("slow"), unique("r"));
     let (sender, body) = fed();
@@ -83,7 +83,7 @@ async fn rows_of_a_slow_sender_are_written_while_it_sends_and_stay_when_it_break
 
 #[tokio::test]
 async fn all_or_nothing_is_nothing_when_its_sender_goes_away() {
-    let host = Host::shared().await;
+    let host = Host::settings().start().await;
     let owner = host.owner().await;
     let (word, request_id) = (unique("gone"), unique("r"));
     let (sender, body) = fed();
@@ -102,7 +102,7 @@ async fn all_or_nothing_is_nothing_when_its_sender_goes_away() {
 
 #[tokio::test]
 async fn an_import_stops_when_it_is_told_to() {
-    let host = Host::shared().await;
+    let host = Host::settings().start().await;
     let owner = host.owner().await;
     let (word, request_id) = (unique("cancel"), unique("r"));
     let call = owner.call(Method::POST, IMPORT).stream(NDJSON, endless(&word)).header("x-request-id", &request_id);
@@ -121,7 +121,7 @@ async fn an_import_stops_when_it_is_told_to() {
 
 #[tokio::test]
 async fn one_whose_sender_says_nothing_stops_as_well() {
-    let host = Host::shared().await;
+    let host = Host::settings().start().await;
     let owner = host.owner().await;
     let (word, request_id) = (unique("quiet"), unique("r"));
     let call = owner.call(Method::POST, IMPORT).stream(NDJSON, fed_slowly(&word)).header("x-request-id", &request_id);
@@ -177,7 +177,7 @@ fn fed_slowly(word: &str) -> BoxBody<Bytes, io::Error> {
 
 #[tokio::test]
 async fn rights_that_are_taken_away_end_an_import() {
-    let host = Host::shared().await;
+    let host = Host::settings().start().await;
     let owner = host.owner().await;
     let (word, request_id) = (unique("revoked"), unique("r"));
     let key = owner.make_key(json!({"name": "short-lived", "scopes": ["cards:write"]})).await;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cardinal_tests::{Answer, Client, Host, OWNER, OWNER_PASSWORD, User, eventually, unique};
+use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -60,20 +61,21 @@ async fn a_key_makes_its_burst_of_calls_and_hears_with_each_how_many_are_left() 
 async fn whoever_waits_as_told_gets_in_and_asking_in_vain_costs_nothing() {
     let host = Host::shared().await;
     let (_, hasty) = key(host.owner().await, &["cards:read"], json!({"per_minute": 60, "burst": 1})).await;
-    assert_eq!(hasty.get(ME).await.status, 200);
     let begun = Instant::now();
-    let mut refused = 0;
+    let both = tokio::join!(hasty.get(ME), hasty.get(ME));
+    let mut both = [both.0.status.as_u16(), both.1.status.as_u16()];
+    both.sort_unstable();
+    assert_eq!(both, [200, 429]);
     eventually("a second brings another call", async || {
         let answer = hasty.get(ME).await;
         if answer.status == 200 {
             return Some(());
         }
         assert_eq!(limited(&answer), 1);
-        refused += 1;
         None
     })
     .await;
-    assert!(refused > 0 && begun.elapsed() < Duration::from_secs(10), "{refused} in {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
@@ -96,8 +98,8 @@ async fn a_key_without_a_limit_hears_of_none_and_default_and_burst_are_those_of_
 
 #[tokio::test]
 async fn all_sessions_of_a_user_have_one_limit() {
-    let host = Host::settings().set("API_KEY_RATE_PER_MINUTE", "4").start().await;
-    let one = User::log_in(&host.client(), OWNER, OWNER_PASSWORD).await; // 40 a minute, 4 at once; one is spent
+    let host = Host::settings().set("API_KEY_RATE_PER_MINUTE", "2").start().await;
+    let one = User::log_in(&host.client(), OWNER, OWNER_PASSWORD).await; // 20 a minute, 2 at once; one is spent
     let answer = host.client().post(LOGIN, &json!({"username": OWNER, "password": OWNER_PASSWORD})).await.expect(200);
     let two = host.client().bearer(answer["access_token"].as_str().unwrap());
     let mut refused = false;
@@ -131,28 +133,44 @@ async fn an_address_that_fails_is_shut_out_before_its_credential_is_looked_at() 
     let key = host.owner().await.key(&["cards:read"]).await;
     let stranger = host.client().from_address([127, 0, 7, 1]);
     let noise = stranger.bearer("nobody-has-this");
+    // Many at a time: the budget refills by twenty a second, and on a busy machine one alone is no faster.
+    let at_once = async || join_all((0..20).map(|_| noise.get(ME))).await;
     let mut failures = 0;
     let refused = loop {
-        let answer = noise.get(ME).await;
-        assert_eq!(standing(&answer).0, "address");
-        if answer.status == 429 {
-            break answer;
+        let answers = at_once().await;
+        for answer in &answers {
+            assert_eq!(standing(answer).0, "address");
+            if answer.status == 401 {
+                answer.refused(401, "invalid-token");
+                failures += 1;
+            }
         }
-        answer.refused(401, "invalid-token");
-        failures += 1;
+        if let Some(refused) = answers.into_iter().find(|answer| answer.status != 401) {
+            break refused;
+        }
         assert!(failures < 5_000, "nobody stops it");
     };
     assert!(failures >= 600, "a few mistakes are forgiven: {failures}");
     assert!(limited(&refused) <= 2);
-    // The budget refills by itself, so that it is used up anew each time.
+    // The budget refills by itself, so that the noise has to go on.
     let shut = async |client: &Client, path: &str| {
-        for _ in 0..50 {
-            while noise.get(ME).await.status != 429 {}
-            if client.get(path).await.status == 429 {
-                return true;
+        let noise = async {
+            loop {
+                at_once().await;
             }
+        };
+        let asking = async {
+            for _ in 0..500 {
+                if client.get(path).await.status == 429 {
+                    return true;
+                }
+            }
+            false
+        };
+        tokio::select! {
+            () = noise => false,
+            is_shut = asking => is_shut,
         }
-        false
     };
     assert!(shut(&stranger.bearer(key.token.clone()), ME).await, "a good key as well");
     assert!(shut(&stranger, "/.well-known/oauth-protected-resource").await, "what is public as well");

@@ -76,7 +76,7 @@ async fn guesses_at_a_name_from_its_own_address_keep_it_out_for_seconds_only() {
     assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guesses_at_a_name_from_everywhere_leave_it_open() {
     let host = Host::settings().start().await;
     let known = host.client().from_address([127, 0, 6, 250]);
@@ -97,7 +97,7 @@ async fn guesses_at_a_name_from_everywhere_leave_it_open() {
     assert!(guesses <= 2 + at.elapsed().as_secs(), "{guesses} guesses in {:?}", at.elapsed());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_logins_from_many_addresses_holds_up_neither_logins_nor_anything_else() {
     let host = Host::settings().start().await;
     let known = host.client().from_address([127, 0, 7, 250]);

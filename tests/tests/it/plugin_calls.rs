@@ -250,13 +250,12 @@ async fn postgresql_itself_keeps_a_plugin_at_home() {
 
 #[tokio::test]
 async fn a_stopping_host_answers_what_it_has_begun() {
-    let plugins = cardinal_tests::PluginsFolder::default().with("unruly", &cardinal_tests::Package::fixture("unruly"));
-    let mut host = Host::settings().plugins(plugins).start().await;
+    let unruly = Package::fixture("unruly").manifest(|manifest| manifest["limits"]["timeout_ms"] = 30_000.into());
+    let mut host = Host::settings().plugins(PluginsFolder::default().with("unruly", &unruly)).start().await;
     let owner = host.owner().await;
     let slow = owner.call(Method::GET, &format!("{UNRULY}/slow?ms=1000")).send();
     let slow = tokio::spawn(slow);
-    // The host has the call once another one, sent later, was answered.
-    ask(owner, "/who").await.expect(200);
+    host.calls_under_way("unruly", 1).await;
     host.program().signal(rustix::process::Signal::TERM);
     let answer = slow.await.unwrap();
     assert_eq!(answer.expect(200)["slept"], 1000, "{answer}");

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use cardinal_tests::{Answer, Host, HostSettings, Package, PluginsFolder, eventually};
+use cardinal_tests::{Answer, Host, HostSettings, Package, PluginsFolder, PortReservation, eventually};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::{
@@ -204,7 +204,8 @@ async fn answers_come_whole_over_one_connection_with_the_calls_trace() {
 #[tokio::test]
 async fn failures_have_kinds_and_clients_hear_nothing_of_the_other_server() {
     let (host, site) = (open_host().await, Site::start().await);
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let reservation = PortReservation::start();
+    let closed = reservation.address();
     let https = site.url("/hello").replace("http:", "https:");
     for (what, kind) in [
         (json!({"url": site.url("/slow"), "timeout_ms": 300}), "timed-out"),

@@ -198,9 +198,10 @@ async fn settings_that_fail_in_service_show_no_secret_and_the_next_ones_are_trie
     let refusal = &report["refusal"];
     assert_eq!((&report["state"], &refusal["code"]), (&json!("active"), &json!("create-panicked")), "{report}");
     assert!(refusal["found"].as_str().unwrap().starts_with("there is no [secret]"), "{report}");
-    let log = host.log();
-    let refused: Vec<&str> = log.lines().filter(|line| line.contains("a plugin was refused")).collect();
-    assert!(!refused.is_empty() && refused.iter().all(|line| !line.contains("such greeting")), "{refused:?}");
+    let told = "a plugin was refused";
+    let log = eventually("it is told", async || Some(host.log()).filter(|log| log.contains(told))).await;
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains(told)).collect();
+    assert!(refused.iter().all(|line| !line.contains("such greeting")), "{refused:?}");
 
     // It is the package that serves, so that it can be asked.
     let problem = put(owner, &json!({"greeting": "rude"})).await.refused(422, "validation-failed");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cardinal_tests::{Host, Program, eventually, repository};
+use cardinal_tests::{Host, PortReservation, Program, eventually, repository};
 
 fn nginx() -> PathBuf {
     let unpacked = repository().join("var/nginx/usr/sbin/nginx");
@@ -15,6 +15,7 @@ fn nginx() -> PathBuf {
 struct Nginx {
     _program: Program,
     folder: tempfile::TempDir,
+    _reservation: PortReservation,
     port: u16,
 }
 
@@ -22,8 +23,8 @@ impl Nginx {
     async fn start() -> Nginx {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().display().to_string();
-        // Free when asked; nginx says in its log when it was taken meanwhile.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let reservation = PortReservation::start();
+        let port = reservation.address().port();
         std::fs::create_dir(folder.path().join("files")).unwrap();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {at}/{kind};\n"))
@@ -41,7 +42,7 @@ impl Nginx {
         let none: [(&str, &str); 0] = [];
         let program = Program::start(&nginx(), &["-p", &at, "-c", &settings], none, &folder.path().join("log"));
         eventually("nginx listens", async || tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()).await;
-        Nginx { _program: program, folder, port }
+        Nginx { _program: program, folder, _reservation: reservation, port }
     }
 }
 

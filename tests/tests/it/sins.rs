@@ -142,7 +142,10 @@ async fn a_plugin_that_holds_all_its_connections_starves_itself() {
 
 #[tokio::test]
 async fn more_calls_than_a_plugin_may_have_at_a_time_are_refused_and_nobody_elses() {
-    let few = Package::fixture("unruly").manifest(|manifest| manifest["limits"]["max_concurrency"] = 3.into());
+    let few = Package::fixture("unruly").manifest(|manifest| {
+        manifest["limits"]["max_concurrency"] = 3.into();
+        manifest["limits"]["timeout_ms"] = 30_000.into();
+    });
     let plugins = PluginsFolder::default().with("unruly", &few).with("quick", &Package::fixture("quick"));
     let host = sinners().plugins(plugins).start().await;
     let owner = host.owner().await;
@@ -285,8 +288,14 @@ async fn a_plugin_that_fails_again_and_again_gets_a_rest_and_is_tried_again() {
 async fn a_breaker_can_be_told_to_watch_only() {
     let host = sinners().start().await;
     let owner = host.owner().await;
-    for _ in 0..60 {
+    for _ in 0..20 {
         ask(owner, "/panic").await.refused(500, "plugin-panicked");
+    }
+    // Within the seconds that it is open; after them one more would open it once more.
+    for _ in 0..5 {
+        for answer in futures_util::future::join_all((0..8).map(|_| ask(owner, "/panic"))).await {
+            answer.refused(500, "plugin-panicked");
+        }
     }
     let breaker = report(owner).await["counters"]["breaker"].take();
     assert_eq!((&breaker["mode"], &breaker["opened"]), (&json!("observe"), &json!(1)), "{breaker}");

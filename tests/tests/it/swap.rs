@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use self::load::Load;
 
 const WHICH: &str = "/v1/admin/plugins/versioned/which";
-const SLOW: &str = "/v1/admin/plugins/versioned/slow";
+/// Takes longer than a busy machine to see that it is under way.
+const SLOW: &str = "/v1/admin/plugins/versioned/slow?ms=3000";
 const NOTES: &str = "/v1/admin/plugins/versioned/notes";
 const CORE: &str = "/v1/admin/auth/me";
 const OTHER: &str = "/v1/admin/plugins/quick/hello";
@@ -78,10 +79,7 @@ async fn a_request_ends_on_the_generation_that_it_began_on() {
     let host = Host::settings().plugins(plugins()).start().await;
     let client = (**host.owner().await).clone();
     let under_way: Vec<_> = (0..4).map(|_| tokio::spawn(client.call(Method::GET, SLOW).try_send())).collect();
-    eventually("calls are under way", async || {
-        (item(&client, "versioned").await["counters"]["in_flight"].as_u64() >= Some(4)).then_some(())
-    })
-    .await;
+    host.calls_under_way("versioned", 4).await;
     host.plugins().put("versioned", &version("1.1.0", "second"));
     client.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
     assert_eq!(which(&client).await, "second");
@@ -129,10 +127,7 @@ async fn a_new_package_gets_into_service_and_a_removed_one_leaves_it() {
 
     let load = Load::start(&host, &[CORE, OTHER], CLIENTS).await;
     let slow = tokio::spawn(client.call(Method::GET, SLOW).try_send());
-    eventually("a call is under way", async || {
-        (item(&client, "versioned").await["counters"]["in_flight"].as_u64() >= Some(1)).then_some(())
-    })
-    .await;
+    host.calls_under_way("versioned", 1).await;
     host.plugins().remove("versioned");
     client.post("/v1/admin/plugin-registry/rescan", &Value::Null).await.expect(200);
     client.get(WHICH).await.refused(404, "not-found");

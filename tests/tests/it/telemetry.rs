@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use cardinal_tests::{Answer, Client, Host, HostSettings, Package, PluginsFolder, User, eventually};
+use cardinal_tests::{Answer, Call, Client, Host, HostSettings, Package, PluginsFolder, User, eventually};
 use http::Method;
 use openmetrics_parser::{PrometheusType, PrometheusValue, prometheus::parse_prometheus};
 use serde_json::{Value, json};
@@ -127,7 +126,7 @@ async fn every_request_is_counted_by_its_route() {
         let route = [("route", "/v1/admin/plugins/echo/db/sleep"), ("part", part)];
         more("cardinal_http_request_part_seconds_total", &route)
     };
-    assert!(part("database") >= 0.12 && part("plugin") < 0.1, "{} {}", part("database"), part("plugin"));
+    assert!(part("database") >= 0.12, "{}", part("database"));
     assert!((more("cardinal_plugin_call_duration_seconds", &[("plugin", "echo")]) - 5.0).abs() < 0.1);
     assert!((more("plugin_echo_hellos_total", &[]) - 3.0).abs() < 0.1, "the plugin's own counter");
     assert!(more("cardinal_auth_cache_total", &[("cache", "session"), ("outcome", "hit")]) >= 5.0);
@@ -140,6 +139,26 @@ async fn every_request_is_counted_by_its_route() {
     for (name, kind) in &after.families {
         assert_eq!(name.ends_with("_total"), matches!(kind, PrometheusType::Counter), "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_wait_for_the_database_is_its_part_alone() {
+    let host = with_echo().start().await;
+    let owner = host.owner().await;
+    // A busy machine may take a thread away in any part, but not each time.
+    eventually("the plugin has next to no part in it", async || {
+        let before = page(owner).await;
+        owner.get(&format!("{ECHO}/db/sleep?seconds=0.12")).await.expect(200);
+        let after = page(owner).await;
+        let [database, plugin] = ["database", "plugin"].map(|part| {
+            let labels = [("route", "/v1/admin/plugins/echo/db/sleep"), ("part", part)];
+            let seconds = "cardinal_http_request_part_seconds_total";
+            after.sum(seconds, &labels) - before.sum(seconds, &labels)
+        });
+        assert!(database >= 0.12, "{database}");
+        (plugin < 0.1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -182,31 +201,38 @@ async fn a_requests_line_says_where_its_time_went() {
         assert!(whole.abs_diff(host + plugin + db) <= 3, "{line}");
         (host, plugin, db)
     };
-    let slow = owner.get(&format!("{ECHO}/sleep?ms=150")).await;
-    slow.expect(200);
-    let line = line_of(&host, &slow).await;
-    let (spent_host, plugin, db) = parts(&line);
-    assert!(plugin >= 150_000 && spent_host < plugin / 2 && db < 50_000, "{line}");
+    // A busy machine may take a thread away in any part, but not each time.
+    let line = eventually("the plugin's time is the plugin's", async || {
+        let slow = owner.get(&format!("{ECHO}/sleep?ms=150")).await;
+        slow.expect(200);
+        let line = line_of(&host, &slow).await;
+        let (spent_host, plugin, db) = parts(&line);
+        assert!(plugin >= 150_000, "{line}");
+        (spent_host < plugin / 2 && db < 50_000).then_some(line)
+    })
+    .await;
     assert_eq!(
         (line["user"].as_str(), line["status"].as_u64(), line["level"].as_str()),
         (Some("owner"), Some(200), Some("INFO"))
     );
     assert_eq!((line["path"].as_str(), line["method"].as_str()), (Some("/v1/admin/plugins/echo/sleep"), Some("GET")));
 
-    let asleep = owner.get(&format!("{ECHO}/db/sleep?seconds=0.15")).await;
-    asleep.expect(200);
-    let timing = asleep.header("server-timing").unwrap().to_owned();
-    let told = |name: &str| -> f64 {
+    let told = |timing: &str, name: &str| -> f64 {
         let part = timing.split(", ").find_map(|part| part.strip_prefix(&format!("{name};dur=")));
         part.unwrap_or_else(|| panic!("no {name} in {timing}")).parse().unwrap()
     };
-    assert!(told("db") >= 150.0 && told("plugin") < 100.0 && told("host") < 100.0, "{timing}");
+    eventually("waits asked for through ctx are the database's", async || {
+        let asleep = owner.get(&format!("{ECHO}/db/sleep?seconds=0.15")).await;
+        asleep.expect(200);
+        let timing = asleep.header("server-timing").unwrap();
+        let (_, plugin, db) = parts(&line_of(&host, &asleep).await);
+        assert!(told(timing, "db") >= 150.0 && db >= 150_000, "{timing}");
+        (told(timing, "plugin") < 100.0 && told(timing, "host") < 100.0 && plugin < db / 2).then_some(())
+    })
+    .await;
     assert_eq!(owner.get("/v1/admin/auth/me").await.header("server-timing"), None, "of plugins' routes alone");
     let failed = owner.get(&format!("{ECHO}/teapot")).await;
     assert!(failed.header("server-timing").is_some_and(|timing| timing.starts_with("host;dur=")), "{failed}");
-    let line = line_of(&host, &asleep).await;
-    let (_, plugin, db) = parts(&line);
-    assert!(db >= 150_000 && plugin < db / 2, "waits asked for through ctx are the database's: {line}");
 
     let card = owner.card("Chair").await;
     let enriched = owner.post(&format!("{ECHO}/enrich/{}", card["id"].as_str().unwrap()), &json!({"note": "x"})).await;
@@ -233,6 +259,13 @@ async fn a_requests_line_says_where_its_time_went() {
     let line = line_of(&host, &keyed).await;
     assert_eq!((&line["key_id"], &line["us_db"]), (&key["item"]["id"], &line["us_db"]), "{line}");
     assert!(!host.log().contains(&owner.token) && !host.log().contains(key["key"].as_str().unwrap()));
+}
+
+/// Sends a call of `echo`, and goes away once the plugin has it.
+async fn leave(host: &Host, call: Call) {
+    let waiting = tokio::spawn(call.try_send());
+    host.calls_under_way("echo", 1).await;
+    waiting.abort();
 }
 
 #[tokio::test]
@@ -263,8 +296,7 @@ async fn a_trace_goes_through_the_host_into_the_plugin_and_both_their_lines() {
     // A plugin's own line belongs to the request that it was called for.
     let call = owner.call(Method::GET, &format!("{ECHO}/sleep?ms=20000"));
     let call = call.header("traceparent", &format!("00-{TRACE}-b7ad6b7169203331-00")).header("x-request-id", "gone-1");
-    let gone = tokio::time::timeout(Duration::from_millis(500), call.try_send()).await;
-    assert!(gone.is_err(), "the client went away");
+    leave(&host, call).await;
     let told = eventually("the plugin's line", async || {
         lines(&host).into_iter().find(|line| line["message"] == "dropped before its end")
     })
@@ -316,8 +348,7 @@ async fn a_level_is_changed_for_a_while_and_comes_back() {
     let unseen = owner.get("/v1/admin/auth/me").await;
     // A plugin by its name alone; its line is written after the one that must not be there.
     set(json!({"target": "plugin::echo", "level": "INFO"})).await.expect(200);
-    let hanging = owner.call(Method::GET, &format!("{ECHO}/sleep?ms=20000")).try_send();
-    assert!(tokio::time::timeout(Duration::from_millis(500), hanging).await.is_err());
+    leave(&host, owner.call(Method::GET, &format!("{ECHO}/sleep?ms=20000"))).await;
     eventually("the plugin's line", async || host.log().contains("dropped before its end").then_some(())).await;
     assert!(!host.log().contains(unseen.header("x-request-id").unwrap()), "{}", host.log());
     for (change, pointer) in [

@@ -180,6 +180,8 @@ mod tests {
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         socket.connect().await.unwrap();
+        // A process that another test has just started may have it for a moment more.
+        rustix::net::shutdown(&first, rustix::net::Shutdown::Both).unwrap();
         drop(first);
         assert_eq!(socket.connect().await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         let _again = socket.bind().unwrap();

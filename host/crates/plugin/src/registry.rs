@@ -75,11 +75,9 @@ mod unmet_kinds;
 pub mod upload;
 mod watcher;
 
-/// How long a request waits for the first look at the plugins folder.
-const FIRST_SCAN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a scan waits for all loads, and a request about one plugin for its load. Both less than a request may take
-/// (`CORE_ANSWER`): what is not done by then is shown as being loaded.
+/// How long a scan waits for all loads, as does a request that comes before the first scan is over, and how long a
+/// request about one plugin for its load. Both less than a request may take (`CORE_ANSWER`): what is not done by then
+/// is shown as being loaded.
 const SCAN_WAIT: Duration = Duration::from_secs(10);
 const PLUGIN_WAIT: Duration = Duration::from_secs(15);
 
@@ -237,7 +235,7 @@ impl Registry {
         let mut changes = self.changes();
         let known = changes.wait_for(|count| *count > 0 && !self.current().awaits(prefix));
         // Who has waited in vain gets the answer that the plugin is not there yet.
-        let _ = tokio::time::timeout(FIRST_SCAN_TIMEOUT, known).await;
+        let _ = tokio::time::timeout(SCAN_WAIT, known).await;
     }
 
     /// Leads every package in the plugins folder on its walk and publishes the outcome. What takes long to load is

@@ -109,7 +109,7 @@ fn who_blocks_is_told_once_and_again_when_it_is_over() {
     }
     drop(poll);
     // The thread goes on with another handler before the watchdog looks.
-    let _next = watchdog.poll_here(7, 4, false);
+    drop(watchdog.poll_here(7, 4, false));
     while watchdog.blocked() != [0, 0] {
         thread::sleep(TICK);
     }
