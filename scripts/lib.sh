@@ -35,9 +35,9 @@ as_root() { if [ "$EUID" -eq 0 ]; then "$@"; else sudo -n "$@"; fi; }
 apt_lists_fresh=
 apt_install() {
     say "installing with apt: $*"
-    [ -n "$apt_lists_fresh" ] || as_root apt-get update -qq
+    [ -n "$apt_lists_fresh" ] || as_root apt-get update -qq -o Acquire::Retries=3
     apt_lists_fresh=yes
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=3 --no-install-recommends "$@" >&2
 }
 
 # npm_unpack PACKAGE@VERSION SHA256 FOLDER: the files of one npm package, without running its scripts.
@@ -173,13 +173,13 @@ ensure_nginx() {
     command -v apt-get >/dev/null || fail "no nginx found for the proxy's tests; install it at /usr/sbin/nginx"
     say "unpacking nginx from Debian's package into var/nginx"
     if may_install && [ -z "$apt_lists_fresh" ]; then
-        as_root apt-get update -qq
+        as_root apt-get update -qq -o Acquire::Retries=3
         apt_lists_fresh=yes
     fi
     local work
     mkdir -p "$root/var"
     work=$(mktemp -d "$root/var/unpack.XXXXXX")
-    (cd "$work" && apt-get download -qq nginx >&2) || fail "apt could not fetch nginx"
+    (cd "$work" && apt-get download -qq -o Acquire::Retries=3 nginx >&2) || fail "apt could not fetch nginx"
     rm -rf "$root/var/nginx"
     dpkg-deb -x "$work"/nginx_*.deb "$root/var/nginx"
     rm -rf "$work"

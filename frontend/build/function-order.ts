@@ -8,7 +8,7 @@ const REACH = 32_768;
 /** As good as this many texts in common is it to be short: else the shortest functions come first. */
 const SHORT = 60;
 /** Functions that are moved elsewhere to see whether gzip writes less; more find little more. */
-const MOVES = 2_500;
+const MOVES = 5_000;
 /** That are moved together, at most. */
 const TOGETHER = 3;
 

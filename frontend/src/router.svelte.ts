@@ -80,7 +80,7 @@ class Router {
 
   #go(target: Place, to: string, options: { replace?: boolean }): void {
     const leaves = this.#leaves(target);
-    // What the open page keeps in its address is no reason not to leave it.
+    // The open page may change its query while another one is on its way.
     if (options.replace && !leaves) return this.#enter(target, to, options);
     const turn = (this.#turn += 1);
     const waiting = leaves ? this.#prepare(target.path) : null;

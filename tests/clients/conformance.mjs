@@ -78,7 +78,8 @@ const entry = createRequire(import.meta.url).resolve("@modelcontextprotocol/conf
 const suite = join(dirname(entry), "dist/index.js");
 const target = `http://127.0.0.1:${proxy.address().port}${host.pathname}`;
 const run = ["server", "--url", target, "--requirements", revision, "--expected-failures", baseline, "-o", folder];
-const ended = spawn(process.execPath, [suite, ...run], { stdio: "inherit" });
+const timeouts = new URL("long-timeouts.mjs", import.meta.url).href;
+const ended = spawn(process.execPath, ["--import", timeouts, suite, ...run], { stdio: "inherit" });
 ended.on("exit", (code) => {
   proxy.closeAllConnections();
   proxy.close();

@@ -18,10 +18,11 @@ const call = (name, given, options) =>
     : client.callTool({ name, arguments: given }, options);
 const failure = (error) => ({ code: error.code ?? null, message: String(error.message) });
 
+let wait;
 const changed = new Promise((resolve) => {
   if (isLegacy) client.setNotificationHandler(ToolListChangedNotificationSchema, () => resolve(true));
   else client.setNotificationHandler("notifications/tools/list_changed", () => resolve(true));
-  setTimeout(() => resolve(false), 60_000).unref();
+  wait = () => setTimeout(() => resolve(false), 60_000).unref();
 });
 
 try {
@@ -39,6 +40,7 @@ try {
   const several = await Promise.all([1, 2, 3].map((n) => call("plugin_echo_repeat", { n })));
   const listening = isLegacy ? null : await client.listen({ toolsListChanged: true });
   console.log("waiting");
+  wait();
   const heard = await changed;
   await listening?.close();
   console.log(JSON.stringify({ tools, progress, reported, header, unknown, cancelled, several, changed: heard }));

@@ -49,7 +49,7 @@ it('what was saved is not taken back by a request from before it', async () => {
   client.setQueryData(['plugins'], 'saved');
   expect([asked[1]?.signal.aborted, asked.length], 'asked anew: the server may know of more').toEqual([true, 3]);
   asked[1]?.answer('before');
-  await Promise.resolve();
+  await new Promise((resolve) => setTimeout(resolve));
   expect(shown()).toBe('saved');
   asked[2]?.answer('and more');
   await vi.waitFor(() => expect(shown()).toBe('and more'));

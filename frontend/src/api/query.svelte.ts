@@ -148,7 +148,7 @@ export class QueryClient {
     if (filters.refetchType !== 'none') await Promise.all(found.map((query) => (query.isWatched ? query.fetch({ restart: true }) : undefined)));
   }
 
-  /** What a request that is under way would say may be from before it: it is made anew. */
+  /** Keeps `data` as the answer. A request that is under way may be older, and begins again. */
   setQueryData<T>(queryKey: QueryKey, data: T): void {
     const query = this.query<T>(queryKey);
     query.set(data);

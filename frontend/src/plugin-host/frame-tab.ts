@@ -102,7 +102,7 @@ class Frame implements FramedTab {
   #ping(): void {
     const now = performance.now();
     // A page that was held up itself, asleep, or hidden, heard nothing either.
-    this.#heard = document.hidden ? now : this.#heard + Math.max(0, now - this.#pinged - PING_EVERY_MS);
+    this.#heard = document.hidden ? now : Math.min(now, this.#heard + Math.max(0, now - this.#pinged - PING_EVERY_MS));
     this.#pinged = now;
     const limit = this.#isDrawn ? SILENCE_LIMIT_MS : START_LIMIT_MS;
     if (now - this.#heard > limit) return this.#fail('hang', t('silent', { seconds: limit / 1000 }));

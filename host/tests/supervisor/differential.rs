@@ -13,7 +13,7 @@ use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio_postgres::{Client, Transaction};
 
-use super::database::{Database, Login, Place, is_long_run};
+use super::database::{Database, Login, PATIENT, Place, is_long_run};
 
 const SCHEMA: &str = "plugin_fuzz";
 const CORPUS: [&str; 4] = [
@@ -24,6 +24,8 @@ const CORPUS: [&str; 4] = [
 ];
 /// Accepted files between two looks.
 const BATCH: usize = 50;
+/// Of what a file does.
+const FILE_TIMEOUT: &str = "2s";
 
 /// The schema role at work in a transaction that is never committed.
 struct Walls<'a> {
@@ -42,7 +44,7 @@ impl<'a> Walls<'a> {
         let begin = format!(
             "GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO {role}; GRANT USAGE ON SCHEMA public TO {role};
              GRANT SELECT, REFERENCES (id) ON public.master_cards TO {role};
-             SET LOCAL statement_timeout = '2s'; SET LOCAL client_min_messages = error"
+             SET LOCAL statement_timeout = '{FILE_TIMEOUT}'; SET LOCAL client_min_messages = error"
         );
         database.open_fence(&tx).await;
         tx.batch_execute(&begin).await.unwrap();
@@ -75,7 +77,9 @@ impl<'a> Walls<'a> {
 
     async fn look(&mut self) {
         let names = &self.database.prepared.names;
-        self.tx.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp").await.unwrap();
+        // Only what a file does is bounded.
+        let begin = "SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL statement_timeout = 0";
+        self.tx.batch_execute(begin).await.unwrap();
         let questions = catalog::Questions::prepare(&self.tx).await.unwrap();
         let roles = [names.plugin_schema("fuzz"), names.plugin_runtime("fuzz")];
         let mut unknown = catalog::unknown(&self.tx, &questions, SCHEMA, &roles).await.unwrap();
@@ -96,6 +100,7 @@ impl<'a> Walls<'a> {
                END LOOP; END $$"
         );
         self.tx.batch_execute(&clear).await.unwrap();
+        self.tx.batch_execute(&format!("SET LOCAL statement_timeout = '{FILE_TIMEOUT}'")).await.unwrap();
     }
 
     async fn finish(mut self, min_ran: usize) {
@@ -256,7 +261,7 @@ async fn both_walls_agree_on_what_stands_beside_a_key_that_sets_a_value() {
         }
         accepted += 1;
         // The table of the file before is lost without a word, in a step of its own: behind a drop little may be done.
-        let step = |file| Step { replay: true, ..database.step(&provisioner, "beside", file) };
+        let step = |file| Step { replay: true, lock_limits: PATIENT, ..database.step(&provisioner, "beside", file) };
         step("DROP TABLE IF EXISTS t; DROP DOMAIN IF EXISTS d").make().await.unwrap();
         match step(&file).make().await {
             Ok(_) => made += 1,

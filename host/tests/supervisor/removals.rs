@@ -87,7 +87,7 @@ async fn the_index_of_a_key_goes_with_the_key_alone() {
         database.provision("bare", &format!("{INDEXED}; CREATE INDEX j ON t (c, n); DROP INDEX i")).await.unwrap();
         let dropped =
             "DROP INDEX IF EXISTS j; DROP INDEX IF EXISTS other; ALTER TABLE t DROP CONSTRAINT IF EXISTS t_c_fkey";
-        database.provision("bare", dropped).await.unwrap();
+        database.provision_patiently("bare", dropped).await.unwrap();
     }
 }
 

@@ -130,7 +130,7 @@ class CompletenessTab {
     this.words = words;
     this.cardId = cardId;
     this.signal = signal;
-    /** Of the latest request for the score: what an earlier one says after it is old. */
+    /** Number of the latest request for the score; an earlier one is out of date. */
     this.turn = 0;
     const format = new Intl.NumberFormat(host.getState().locale);
     this.count = (/** @type {number} */ n) => format.format(n);
@@ -144,10 +144,11 @@ class CompletenessTab {
 
   async refresh() {
     const turn = ++this.turn;
+    const isLatest = () => turn === this.turn;
     await this.attempt(async () => {
       const score = await this.ask(`/cards/${this.cardId}`);
-      if (turn === this.turn) this.drawCard(score);
-    });
+      if (isLatest()) this.drawCard(score);
+    }, isLatest);
   }
 
   /** @param {string} path @param {string} [method] @returns {Promise<any>} */
@@ -155,14 +156,14 @@ class CompletenessTab {
     return this.host.apiRequest(`/plugins/completeness${path}`, { method, signal: this.signal });
   }
 
-  /** @param {() => Promise<unknown> | unknown} work */
-  async attempt(work) {
+  /** @param {() => Promise<unknown> | unknown} work @param {() => boolean} [isLatest] */
+  async attempt(work, isLatest = () => true) {
     try {
       await work();
-      this.problem.textContent = '';
+      if (isLatest()) this.problem.textContent = '';
     } catch (error) {
       const { detail, message } = /** @type {{ detail?: string, message?: string }} */ (error ?? {});
-      if (!this.signal.aborted) this.problem.textContent = detail || message || this.words.failed;
+      if (!this.signal.aborted && isLatest()) this.problem.textContent = detail || message || this.words.failed;
     }
   }
 

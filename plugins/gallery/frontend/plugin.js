@@ -89,7 +89,7 @@ class GalleryTab {
     this.selected = null;
     /** Thumbnails by size and address, each asked for once. @type {Map<string, Promise<Thumbnail>>} */
     this.thumbnails = new Map();
-    /** Of the latest request for the pictures: what an earlier one says after it is old. */
+    /** Number of the latest request for the pictures; an earlier one is out of date. */
     this.turn = 0;
     /** Who waits for a turn. @type {(() => void)[]} */
     this.waiting = [];

@@ -170,7 +170,7 @@ class FeedsPage {
       return;
     }
     await this.host.apiRequest(FEEDS, { method: 'POST', body: { url }, signal: this.signal });
-    // What was typed meanwhile is the next one.
+    // Another address may have been typed meanwhile.
     if (this.field.value.trim() === url) this.field.value = '';
     this.host.showToast(this.texts.begun);
     await this.lookNow();

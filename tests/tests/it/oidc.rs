@@ -202,8 +202,8 @@ async fn headers_and_claims_that_are_not_in_order_are_refused() {
     }
     refused(json!({}), json!({"exp": now - 60}), "expired-token").await;
     // The client is not told why; the operator is.
-    let told = "it is meant for another audience";
-    eventually("the log says why", async || all.host.log().contains(told).then_some(())).await;
+    let reason = "it is meant for another audience";
+    eventually("the log says why", async || all.host.log().contains(reason).then_some(())).await;
     // Clocks differ a little, and audiences may be several.
     let mut claims = all.provider.claims("x", "tolerated", "cards:read");
     claims["aud"] = json!(["https://other.example.com", all.audience()]);

@@ -253,12 +253,12 @@ async fn a_stopping_host_answers_what_it_has_begun() {
     let unruly = Package::fixture("unruly").manifest(|manifest| manifest["limits"]["timeout_ms"] = 30_000.into());
     let mut host = Host::settings().plugins(PluginsFolder::default().with("unruly", &unruly)).start().await;
     let owner = host.owner().await;
-    let slow = owner.call(Method::GET, &format!("{UNRULY}/slow?ms=1000")).send();
+    let slow = owner.call(Method::GET, &format!("{UNRULY}/slow?ms=5000")).send();
     let slow = tokio::spawn(slow);
     host.calls_under_way("unruly", 1).await;
     host.program().signal(rustix::process::Signal::TERM);
     let answer = slow.await.unwrap();
-    assert_eq!(answer.expect(200)["slept"], 1000, "{answer}");
+    assert_eq!(answer.expect(200)["slept"], 5000, "{answer}");
     assert!(host.program().ended().await.success(), "{}", host.log());
 }
 

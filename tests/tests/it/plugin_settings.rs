@@ -198,9 +198,9 @@ async fn settings_that_fail_in_service_show_no_secret_and_the_next_ones_are_trie
     let refusal = &report["refusal"];
     assert_eq!((&report["state"], &refusal["code"]), (&json!("active"), &json!("create-panicked")), "{report}");
     assert!(refusal["found"].as_str().unwrap().starts_with("there is no [secret]"), "{report}");
-    let told = "a plugin was refused";
-    let log = eventually("it is told", async || Some(host.log()).filter(|log| log.contains(told))).await;
-    let refused: Vec<&str> = log.lines().filter(|line| line.contains(told)).collect();
+    let message = "a plugin was refused";
+    let log = eventually("the log says so", async || Some(host.log()).filter(|log| log.contains(message))).await;
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains(message)).collect();
     assert!(refused.iter().all(|line| !line.contains("such greeting")), "{refused:?}");
 
     // It is the package that serves, so that it can be asked.

@@ -46,12 +46,12 @@ async fn no_spelling_of_our_own_paths_reaches_an_upstream() {
     host.client().get("/").await.expect(200);
     host.client().get("/apiary").await.expect(200);
     assert_eq!(up.all_seen().len(), 2);
-    let told = "share the Admin UI's origin";
-    eventually("the log warns", async || host.log().contains(told).then_some(())).await;
+    let warning = "share the Admin UI's origin";
+    eventually("the log warns", async || host.log().contains(warning).then_some(())).await;
     let html = "raw-kept=HTTP/1.1 200 OK\\r\\nContent-Type: Text/HTML; charset=x\\r\\nContent-Length: 0\\r\\n\\r\\n";
     host.client().call(Method::GET, "/page").header("x-script", html).send().await;
-    let told = "answers HTML on the Admin UI's origin";
-    eventually("the log warns", async || host.log().contains(told).then_some(())).await;
+    let warning = "answers HTML on the Admin UI's origin";
+    eventually("the log warns", async || host.log().contains(warning).then_some(())).await;
 }
 
 #[tokio::test]

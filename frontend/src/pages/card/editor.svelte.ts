@@ -192,17 +192,21 @@ export class CardEditor {
   /** What was typed while the request was under way stays. */
   #saved(saved: Card, patch: JsonObject): void {
     const left = this.outcome.patch;
-    // A later version may have come before the answer: it stays, and the answer says nothing that it does not.
     if (saved.version < this.base.version) {
-      if (!left) this.#settle();
+      // A later version is shown already. It follows this one, not the one that the form began with.
+      const { draft, conflicts } = rebase(saved, this.draft, this.base);
+      this.draft = draft;
+      if (this.outcome.patch) this.conflicts = conflicts;
+      else this.#settle();
       return;
     }
+    // Nothing is left when this version was heard of before its answer, and when the change was taken back meanwhile.
+    const isAsSent = left ? sameJson(left, patch) : saved.version === this.base.version;
     this.base = saved;
-    if (left && !sameJson(left, patch)) this.conflicts = [];
-    else {
+    if (isAsSent) {
       this.draft = draftOf(saved);
       this.#settle();
-    }
+    } else this.conflicts = [];
     this.#publish(saved);
   }
 

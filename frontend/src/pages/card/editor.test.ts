@@ -77,3 +77,37 @@ it('a save that was heard of before it is answered is over', async () => {
   expect(await saved).toBe(true);
   expect([editor.dirty, editor.elsewhere]).toEqual([false, null]);
 });
+
+it('a change that is taken back while it is saved is a change of what was saved', async () => {
+  const editor = new CardEditor(card);
+  const answer = answering();
+  editor.setField('title', 'Bench');
+  const saved = editor.save();
+  editor.setField('title', 'Chair');
+  answer({ ...card, version: 2, title: 'Bench' });
+  expect(await saved).toBe(true);
+  expect([editor.base.title, editor.draft.title, editor.changed]).toEqual(['Bench', 'Chair', ['title']]);
+});
+
+it('one’s own words are no conflict, whatever comes before the answer', async () => {
+  const editor = new CardEditor(card);
+  const answer = answering();
+  editor.setField('title', 'Bench');
+  const saved = editor.save();
+  editor.setField('title', 'Bench 2');
+  editor.receive({ ...card, version: 3, title: 'Bench', sku: 'C-2' });
+  answer({ ...card, version: 2, title: 'Bench' });
+  expect(await saved).toBe(true);
+  expect([editor.conflicts, editor.changed, editor.draft.sku]).toEqual([[], ['title'], 'C-2']);
+});
+
+it('what somebody else makes of what was saved is theirs', async () => {
+  const editor = new CardEditor(card);
+  const answer = answering();
+  editor.setField('title', 'Bench');
+  const saved = editor.save();
+  editor.receive({ ...card, version: 3, title: 'Stool' });
+  answer({ ...card, version: 2, title: 'Bench' });
+  expect(await saved).toBe(true);
+  expect([editor.draft.title, editor.dirty, editor.conflicts]).toEqual(['Stool', false, []]);
+});

@@ -28,13 +28,13 @@ fn nests_and_masses_are_refused_before_they_are_parsed() {
         "\u{feff}select 1".to_owned(),
         "select 1\u{85}".to_owned(),
     ];
-    let started = std::time::Instant::now();
     for bomb in &bombs {
+        let started = std::time::Instant::now();
         let refused = refused(bomb);
         assert!(refused.found.chars().count() < 400, "{}", refused.found);
+        // Far less than this; what must not happen is that one of them runs into its time-out.
+        assert!(started.elapsed() < READ_TIMEOUT && !refused.found.contains("takes too long"), "{}", refused.found);
     }
-    // Far less than this; what must not happen is that one of them runs into its time-out.
-    assert!(started.elapsed() < READ_TIMEOUT, "{:?}", started.elapsed());
 }
 
 #[test]

@@ -160,8 +160,8 @@ pub(super) async fn send(transport: &Transport, request: Request) -> Response {
     }
 }
 
-/// Bytes of an event without data, and more.
-const EMPTY_EVENT_LENGTH: usize = 256;
+/// Bytes. An event without data is shorter.
+const MAX_EMPTY_EVENT: usize = 256;
 
 /// Events as a client reads them that has asked for this revision. The one without data, which names the place from
 /// where a broken stream goes on, came with 2025-11-25: to older clients it is a broken message.
@@ -175,7 +175,7 @@ pub(super) fn events_for(revision: &str, events: BoxBody<Bytes, Infallible>) -> 
 }
 
 fn is_empty_event(frame: &Frame<Bytes>) -> bool {
-    let Some(event) = frame.data_ref().filter(|event| event.len() < EMPTY_EVENT_LENGTH) else { return false };
+    let Some(event) = frame.data_ref().filter(|event| event.len() < MAX_EMPTY_EVENT) else { return false };
     let mut data = event.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"data:")).peekable();
     data.peek().is_some() && data.all(|line| line.trim_ascii().is_empty())
 }
