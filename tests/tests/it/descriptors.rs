@@ -205,10 +205,7 @@ async fn a_worker_that_was_stopped_from_outside_blames_nobody() {
     for round in 0..2 {
         let calls = (0..3).map(|_| owner.call(Method::GET, &format!("{UNRULY}/block/sleep?ms=60000")));
         let waiting: Vec<_> = calls.map(|call| tokio::spawn(call.try_send())).collect();
-        eventually("calls are under way", async || {
-            (host.plugin("unruly").await["counters"]["in_flight"].as_u64() >= Some(3)).then_some(())
-        })
-        .await;
+        host.calls_under_way("unruly", 3).await;
         kill_process(Pid::from_raw(host.worker_pid()).unwrap(), Signal::STOP).unwrap();
         let crash = eventually("it is noticed", async || journal(&host).get(round).cloned()).await;
         assert_eq!((&crash["cause"], &crash["plugin"]), (&json!("stopped"), &Value::Null), "{crash}");

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use bytes::Bytes;
-use cardinal_tests::{Answer, EventStream, Host, User, eventually, unique};
+use cardinal_tests::{Answer, Call, EventStream, Host, User, eventually, unique};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -15,8 +15,12 @@ pub(super) const CSV: &str = "text/csv";
 /// A host reads four imports at a time, and other tests may send it as many: tries again until it has room.
 pub(super) async fn send(user: &User, query: &str, format: &str, body: impl Into<Bytes>) -> Answer {
     let (path, body) = (format!("{IMPORT}?{query}"), body.into());
+    once_there_is_room(|| user.call(Method::POST, &path).body(format, body.clone())).await
+}
+
+async fn once_there_is_room(call: impl Fn() -> Call) -> Answer {
     eventually("the host has room for an import", async || {
-        let answer = user.call(Method::POST, &path).body(format, body.clone()).send().await;
+        let answer = call().send().await;
         (answer.status != 503 || answer.json()["code"] != "overloaded").then_some(answer)
     })
     .await
@@ -262,12 +266,8 @@ async fn a_body_may_be_packed() {
     let packed = packer.finish().unwrap();
     let half = packed[..packed.len() / 2].to_vec();
     let send = async |body: Vec<u8>| {
-        let answer = eventually("the host has room for an import", async || {
-            let call = owner.call(Method::POST, IMPORT).body(NDJSON, body.clone()).header("content-encoding", "gzip");
-            let answer = call.send().await;
-            (answer.status != 503 || answer.json()["code"] != "overloaded").then_some(answer)
-        });
-        answer.await.expect(202)["item"].clone()
+        let call = || owner.call(Method::POST, IMPORT).body(NDJSON, body.clone()).header("content-encoding", "gzip");
+        once_there_is_room(call).await.expect(202)["item"].clone()
     };
     let job = send(half).await;
     assert_eq!(over(owner, job["id"].as_str().unwrap()).await["state"], "interrupted");

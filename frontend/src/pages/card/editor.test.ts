@@ -47,67 +47,46 @@ it('text that says what the draft says stays as it was typed', () => {
   expect(editor.json).toBe('{"height":43,  "size":{"w":1,"d":2}}');
 });
 
-/** The answer to what the form sends, given by the test. */
-function answering() {
-  let give: (saved: Card) => void = () => {};
-  const answer = new Promise<Card>((resolve) => (give = resolve));
-  fetchMock.mockImplementationOnce(async () => Response.json({ item: await answer }));
-  return (saved: Card) => give(saved);
+/** A form whose new title is saved as version 2, and what came between the request and its answer. */
+async function saveBeside(meanwhile: (editor: CardEditor) => void): Promise<CardEditor> {
+  const editor = new CardEditor(card);
+  let answer: (saved: Response) => void = () => {};
+  fetchMock.mockImplementationOnce(() => new Promise((resolve) => (answer = resolve)));
+  editor.setField('title', 'Bench');
+  const saved = editor.save();
+  meanwhile(editor);
+  answer(Response.json({ item: { ...card, version: 2, title: 'Bench' } }));
+  expect(await saved).toBe(true);
+  return editor;
 }
 
 it('a save that is answered after a later version came leaves that one', async () => {
-  const editor = new CardEditor(card);
-  const answer = answering();
-  editor.setField('title', 'Bench');
-  const saved = editor.save();
-  editor.receive({ ...card, version: 3, title: 'Bench', sku: 'C-2' });
-  answer({ ...card, version: 2, title: 'Bench' });
-  expect(await saved).toBe(true);
+  const editor = await saveBeside((form) => form.receive({ ...card, version: 3, title: 'Bench', sku: 'C-2' }));
   expect([editor.base.version, editor.draft.sku, editor.dirty, editor.elsewhere]).toEqual([3, 'C-2', false, null]);
 });
 
 it('a save that was heard of before it is answered is over', async () => {
-  const editor = new CardEditor(card);
-  const answer = answering();
-  editor.elsewhere = { who: 'mara', at: '', changed: ['sku'] };
-  editor.setField('title', 'Bench');
-  const saved = editor.save();
-  editor.receive({ ...card, version: 2, title: 'Bench' });
-  answer({ ...card, version: 2, title: 'Bench' });
-  expect(await saved).toBe(true);
+  const editor = await saveBeside((form) => {
+    form.elsewhere = { who: 'mara', at: '', changed: ['sku'] };
+    form.receive({ ...card, version: 2, title: 'Bench' });
+  });
   expect([editor.dirty, editor.elsewhere]).toEqual([false, null]);
 });
 
 it('a change that is taken back while it is saved is a change of what was saved', async () => {
-  const editor = new CardEditor(card);
-  const answer = answering();
-  editor.setField('title', 'Bench');
-  const saved = editor.save();
-  editor.setField('title', 'Chair');
-  answer({ ...card, version: 2, title: 'Bench' });
-  expect(await saved).toBe(true);
+  const editor = await saveBeside((form) => form.setField('title', 'Chair'));
   expect([editor.base.title, editor.draft.title, editor.changed]).toEqual(['Bench', 'Chair', ['title']]);
 });
 
 it('one’s own words are no conflict, whatever comes before the answer', async () => {
-  const editor = new CardEditor(card);
-  const answer = answering();
-  editor.setField('title', 'Bench');
-  const saved = editor.save();
-  editor.setField('title', 'Bench 2');
-  editor.receive({ ...card, version: 3, title: 'Bench', sku: 'C-2' });
-  answer({ ...card, version: 2, title: 'Bench' });
-  expect(await saved).toBe(true);
+  const editor = await saveBeside((form) => {
+    form.setField('title', 'Bench 2');
+    form.receive({ ...card, version: 3, title: 'Bench', sku: 'C-2' });
+  });
   expect([editor.conflicts, editor.changed, editor.draft.sku]).toEqual([[], ['title'], 'C-2']);
 });
 
 it('what somebody else makes of what was saved is theirs', async () => {
-  const editor = new CardEditor(card);
-  const answer = answering();
-  editor.setField('title', 'Bench');
-  const saved = editor.save();
-  editor.receive({ ...card, version: 3, title: 'Stool' });
-  answer({ ...card, version: 2, title: 'Bench' });
-  expect(await saved).toBe(true);
+  const editor = await saveBeside((form) => form.receive({ ...card, version: 3, title: 'Stool' }));
   expect([editor.draft.title, editor.dirty, editor.conflicts]).toEqual(['Stool', false, []]);
 });
