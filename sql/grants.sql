@@ -30,10 +30,10 @@ END $$;
 -- The core: never DELETE on a card (see the reaper), never UPDATE of an id that other tables point to.
 GRANT SELECT, INSERT, UPDATE (title, sku, status, attributes, version, updated_at, deleted_at) ON public.master_cards TO {{core}};
 -- Searches look for these keys.
-GRANT EXECUTE ON FUNCTION public.card_word_keys(text), public.card_search_frequent_keys() TO {{core}};
+GRANT EXECUTE ON FUNCTION public.card_word_keys(text), public.card_search_key_frequencies() TO {{core}};
 REVOKE ALL ON FUNCTION public.card_word_keys(text), public.card_search_keys(text) FROM {{cards}};
--- Those of the version before, as long as one of its hosts is running.
-GRANT EXECUTE ON FUNCTION public.card_search_keys(text) TO {{core}};
+-- Those of the versions before, as long as one of their hosts is running.
+GRANT EXECUTE ON FUNCTION public.card_search_keys(text), public.card_search_frequent_keys() TO {{core}};
 -- Triggers write them.
 GRANT SELECT ON public.card_groups, public.card_list_index, public.card_words, public.card_times TO {{core}};
 GRANT SELECT, INSERT, UPDATE, DELETE ON public.card_source_index TO {{core}};

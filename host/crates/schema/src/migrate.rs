@@ -53,6 +53,7 @@ const MIGRATIONS: &[Migration] = &migrations![
     26 "0026_tool_call_lines",
     27 "0027_card_parts",
     28 "0028_card_beginnings",
+    29 "0029_card_key_frequencies",
 ];
 
 /// How many there are.

@@ -33,8 +33,8 @@ mod conditions;
 mod digest;
 mod ends;
 mod first_words;
-mod frequent_keys;
 mod groups;
+mod key_frequencies;
 mod keys;
 mod letters;
 mod parts;
@@ -47,8 +47,8 @@ mod walks;
 use bounded::too_long;
 pub use conditions::Conditions;
 pub use digest::Digest;
-use frequent_keys::FrequentKeys;
 use groups::{GroupList, Groups};
+use key_frequencies::KeyFrequencies;
 use letters::Letters;
 
 /// Up to this many an estimate of all cards is exact.
@@ -97,7 +97,7 @@ pub struct PageQuery<'a> {
 #[derive(Default)]
 pub struct Knowledge {
     groups: Groups,
-    frequent_keys: FrequentKeys,
+    key_frequencies: KeyFrequencies,
     letters: Letters,
 }
 

@@ -9,6 +9,7 @@ use super::{
     conditions::{Conditions, has_text},
     ends::sampled,
     groups::{GroupList, NUMBER_NOW},
+    key_frequencies::FrequencyList,
     keys::{self, has_keys},
     letters::Spellings,
 };
@@ -44,7 +45,7 @@ impl Search<'_> {
     /// The list along the ranges of the text, as far as titles or SKUs begin with it, and what is found elsewhere. The
     /// last column is none where that is too much, or few begin with the text: nothing else has been read then. Else it
     /// says how many the first page's filter picks, or [`COUNTED`] where it is more, and of other pages nothing of use.
-    pub(super) fn page(&self, frequent_keys: Vec<String>) -> Result<Statement, StoreError> {
+    pub(super) fn page(&self, frequencies: &FrequencyList) -> Result<Statement, StoreError> {
         let &Self { wanted, groups, text, max_found, .. } = self;
         let (base, descending, key) = (Base::new(wanted.sort.column), wanted.descending(), self.column());
         let mut query = Conditions::none();
@@ -55,7 +56,7 @@ impl Search<'_> {
         };
         let (ranges, is_worth) = (self.ranges(&mut query), self.is_worth(&mut query, &fits));
         let to_read = self.to_read(&mut query);
-        let has_keys = has_keys(&mut query, text, keys::Place::NotFirstIn(wanted.sort.column), frequent_keys);
+        let has_keys = has_keys(&mut query, text, keys::Place::NotFirstIn(wanted.sort.column), frequencies);
         let all = query.bind(groups.picked(wanted.filter));
         let own = if self.is_open() { self.own_of_all(&mut query) } else { self.own(&mut query, &fits, all) };
         let number = if wanted.place.is_none() { self.number(&fits, all) } else { "0::bigint".to_owned() };

@@ -28,8 +28,8 @@ impl Reading<'_> {
     ) -> Result<Result<Option<FoundCards>, GroupsChange>, StoreError> {
         let Some(until) = self.end_of_part(wanted, steps) else { return Ok(Ok(None)) };
         let reached = until.last_place(wanted);
-        let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
-        let index = GatheringIndex::Words { frequent_keys, until: Some(until) };
+        let frequencies = self.knowledge.key_frequencies.get(self.client, self.now).await?;
+        let index = GatheringIndex::Words { frequencies, until: Some(until) };
         let statement = statements::gathering(wanted, self.groups, index, None)?;
         let found = self.gathered(statement, None, bytes).await?;
         Ok(found.map(|found| {

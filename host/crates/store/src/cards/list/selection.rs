@@ -92,8 +92,8 @@ impl Reading<'_> {
         if !search.is_possible() {
             return Ok(Ok(None));
         }
-        let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
-        let gathered = self.gathered(search.page(frequent_keys)?, None, 0).await?;
+        let frequencies = self.knowledge.key_frequencies.get(self.client, self.now).await?;
+        let gathered = self.gathered(search.page(&frequencies)?, None, 0).await?;
         Ok(gathered.map(|found| {
             let (found, cards) = found?;
             let cards = cards?;
@@ -172,8 +172,8 @@ impl Reading<'_> {
         if filter.q.is_none() || known.cards >= MIN_WALKED {
             return Ok(None);
         }
-        let frequent_keys = self.knowledge.frequent_keys.get(self.client, self.now).await?;
-        Ok(Some(GatheringIndex::Words { frequent_keys, until: None }))
+        let frequencies = self.knowledge.key_frequencies.get(self.client, self.now).await?;
+        Ok(Some(GatheringIndex::Words { frequencies, until: None }))
     }
 
     /// About how many cards have the words, by the first ones of the list.

@@ -1,11 +1,14 @@
 //! The statements of lists. Each has after the card's columns the number of groups when it ran, and one more.
 
+use std::sync::Arc;
+
 use super::{
     Digest, PageQuery,
     base::{Base, CARDS, LIST, TIMES, WORDS, checks, is_by_time, is_selective, range},
     bounded::{PlanMode, Statement},
     conditions::{Conditions, has_text, pattern},
     groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, picked_in_sql, source_conditions},
+    key_frequencies::FrequencyList,
     keys::{self, has_keys},
     places::Key,
     ranges,
@@ -90,9 +93,8 @@ pub(super) fn can_gather(filter: &Filter) -> bool {
 pub(super) enum GatheringIndex {
     /// The time of changes.
     Times,
-    /// The keys of the searched text, apart from those that most cards have; up to a place, if there is one, by the
-    /// index of the list's order as well.
-    Words { frequent_keys: Vec<String>, until: Option<Key> },
+    /// The rare keys of the searched text; up to a place, if there is one, by the index of the list's order as well.
+    Words { frequencies: Arc<FrequencyList>, until: Option<Key> },
 }
 
 /// All that fits, sorted, or `max_found` that do; the last column says how many that is, whatever page is read, and
@@ -108,8 +110,8 @@ pub(super) fn gathering(
     let mut query = Conditions::none();
     let bound = max_found.map(|max_found| format!(" LIMIT {max_found}")).unwrap_or_default();
     let (with, from, number, planned) = match (&wanted.filter.q, index) {
-        (Some(text), GatheringIndex::Words { frequent_keys, until }) => {
-            let found = found_by_words(&mut query, wanted, groups, text, frequent_keys);
+        (Some(text), GatheringIndex::Words { frequencies, until }) => {
+            let found = found_by_words(&mut query, wanted, groups, text, &frequencies);
             match until {
                 None => kept(&format!("{found}{bound}"), PlanMode::Gathering),
                 Some(until) => {
@@ -163,7 +165,7 @@ fn found_by_words(
     wanted: &PageQuery<'_>,
     groups: &GroupList,
     text: &str,
-    frequent_keys: Vec<String>,
+    frequencies: &FrequencyList,
 ) -> String {
     let filter = wanted.filter;
     let times = if filter.updated_since.is_some() || is_by_time(wanted) {
@@ -173,7 +175,7 @@ fn found_by_words(
     };
     let mut conditions = vec![
         format!("w.card_group = ANY(${})", query.bind(groups.picked(filter))),
-        has_keys(query, text, keys::Place::Anywhere, frequent_keys),
+        has_keys(query, text, keys::Place::Anywhere, frequencies),
         has_text(query, text),
     ];
     conditions.extend(more_conditions(query, filter, groups, "t"));
