@@ -64,7 +64,7 @@ pub(super) async fn page(owner: &User, query: &str, cursor: Option<&str>) -> Val
 }
 
 /// A time so many minutes ago, as the seed has times.
-fn changed(minutes: i64) -> String {
+pub(super) fn changed(minutes: i64) -> String {
     let at = time::OffsetDateTime::now_utc() - time::Duration::minutes(minutes);
     at.replace_nanosecond(0).unwrap().format(&time::format_description::well_known::Rfc3339).unwrap()
 }

@@ -6,7 +6,7 @@ use super::{
     groups::{GroupList, IS_NOT_MIXED, source_conditions},
 };
 use crate::error::StoreError;
-use cardinal_cards::filter::Column;
+use cardinal_cards::filter::{Column, Filter};
 
 /// The table that has the list's order in an index behind the group.
 pub(super) struct Base {
@@ -141,15 +141,21 @@ pub(super) fn checks(query: &mut Conditions, wanted: &PageQuery<'_>, groups: &Gr
     if let Some(text) = &filter.q {
         checks.push(has_text(query, text));
     }
-    if let Some(since) = filter.updated_since.filter(|_| !is_by_time(wanted)) {
-        let at = query.bind(since);
-        // No EXISTS: the planner would gather all that have changed, and it looks at the words first.
-        checks.push(format!("(SELECT t.updated_at FROM {TIMES} t WHERE t.card_id = w.card_id) >= ${at}"));
+    if !is_by_time(wanted) {
+        // It looks at the words first.
+        checks.extend(has_changed(query, filter, "w"));
     }
     if groups.may_be_mixed(filter) {
         checks.push(format!("({IS_NOT_MIXED} OR {})", source_conditions(query, filter)));
     }
     checks
+}
+
+/// That a row's card has changed since the time that is asked for, looked up one by one.
+pub(super) fn has_changed(query: &mut Conditions, filter: &Filter, row: &str) -> Option<String> {
+    let at = query.bind(filter.updated_since?);
+    // No EXISTS: the planner would gather all that have changed.
+    Some(format!("(SELECT t.updated_at FROM {TIMES} t WHERE t.card_id = {row}.card_id) >= ${at}"))
 }
 
 /// Where in a group's range of the index the page begins, of rows `w`.

@@ -29,6 +29,8 @@ const WALK_STEP_BY_CHANGED: f64 = 10.0;
 const CHANGED_BY_EXPECTED: i64 = 2;
 /// A card that is gathered by its words, with a look at its time, costs as much as so many that are gathered by time.
 const CHANGED_BY_HIT: i64 = 8;
+/// From so many cards on that have the words, most of these are not looked up in the times.
+const MIN_THEN_TIMES: i64 = 1_000;
 /// Up to this many that groups hold, they are counted: 0.05 µs each.
 const COUNTED_WHOLE: i64 = 20_000;
 
@@ -46,6 +48,7 @@ impl Reading<'_> {
         if let Some(index) = self.gathering_index(known).await? {
             match self.gather(index, None).await? {
                 Ok(Some((found, cards))) => {
+                    let cards = cards.or_else(|| self.whole(&found));
                     return Ok(Some((found, cards.map_or(known, |cards| Count { cards, exact: true }))));
                 }
                 Ok(None) => {}
@@ -54,6 +57,12 @@ impl Reading<'_> {
         }
         let walked = self.walk(self.wanted, None, 0).await?;
         Ok(walked.ok().map(|walked| (walked, known)))
+    }
+
+    /// How many cards a list has that ends on its first page.
+    fn whole(&self, found: &FoundCards) -> Option<i64> {
+        let is_whole = self.wanted.place.is_none() && !found.is_cut && found.cards.len() <= self.wanted.limit as usize;
+        i64::try_from(found.cards.len()).ok().filter(|_| is_whole)
     }
 
     /// The page of a search along the order of what begins with its text; none where this is not the list's order, or
@@ -156,14 +165,17 @@ impl Reading<'_> {
     /// What a gathering had better go by; none where a walk to the end of the list takes less than any.
     async fn gathering_index(&self, known: Count) -> Result<Option<GatheringIndex>, StoreError> {
         let filter = self.wanted.filter;
+        let mut hits = 0;
         let by_time = match (&filter.q, filter.updated_since) {
             (None, None) => return Ok(None),
             (None, Some(_)) => known.cards < MIN_WALKED_BY_TIME,
             (Some(_), None) => false,
-            (Some(_), Some(_)) => {
+            (Some(text), Some(_)) => {
                 let changed = self.changed().await?;
+                let first_ones = self.hits().await?.max(known.cards);
+                hits = first_ones.max(self.worded(text).await?);
                 changed < MIN_WALKED_BY_TIME
-                    && (known.cards >= MIN_WALKED || changed < self.hits().await?.max(known.cards) * CHANGED_BY_HIT)
+                    && (known.cards >= MIN_WALKED || changed < first_ones.saturating_mul(CHANGED_BY_HIT))
             }
         };
         if by_time {
@@ -173,6 +185,9 @@ impl Reading<'_> {
             return Ok(None);
         }
         let frequencies = self.knowledge.key_frequencies.get(self.client, self.now).await?;
+        if hits >= MIN_THEN_TIMES && !base::is_by_time(self.wanted) {
+            return Ok(Some(GatheringIndex::WordsThenTimes(frequencies)));
+        }
         Ok(Some(GatheringIndex::Words { frequencies, until: None }))
     }
 

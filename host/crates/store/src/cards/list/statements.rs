@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Digest, PageQuery,
-    base::{Base, CARDS, LIST, TIMES, WORDS, checks, is_by_time, is_selective, range},
+    base::{Base, CARDS, LIST, TIMES, WORDS, checks, has_changed, is_by_time, is_selective, range},
     bounded::{PlanMode, Statement},
     conditions::{Conditions, has_text, pattern},
     groups::{GroupList, IS_NOT_MIXED, NUMBER_NOW, picked_in_sql, source_conditions},
@@ -95,68 +95,101 @@ pub(super) enum GatheringIndex {
     Times,
     /// The rare keys of the searched text; up to a place, if there is one, by the index of the list's order as well.
     Words { frequencies: Arc<FrequencyList>, until: Option<Key> },
+    /// The same of all the list, and the time of changes of one after the other until the page is full.
+    WordsThenTimes(Arc<FrequencyList>),
 }
 
 /// All that fits, sorted, or `max_found` that do; the last column says how many that is, whatever page is read, and
-/// nothing of all by time: to keep and count them takes longer than to find them. Nor of those up to a place, which are
-/// not all.
+/// nothing of all by time: to keep and count them takes longer than to find them. Nor of those up to a place, or that a
+/// page is filled from, which are not all.
 pub(super) fn gathering(
     wanted: &PageQuery<'_>,
     groups: &GroupList,
     index: GatheringIndex,
     max_found: Option<i64>,
 ) -> Result<Statement, StoreError> {
-    let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
     let mut query = Conditions::none();
     let bound = max_found.map(|max_found| format!(" LIMIT {max_found}")).unwrap_or_default();
-    let (with, from, number, planned) = match (&wanted.filter.q, index) {
+    let hits = match (&wanted.filter.q, index) {
+        (Some(text), GatheringIndex::WordsThenTimes(frequencies)) => {
+            let at_any_time = PageQuery { filter: &Filter { updated_since: None, ..wanted.filter.clone() }, ..*wanted };
+            let found = found_by_words(&mut query, &at_any_time, groups, text, &frequencies);
+            let (has_changed, from) = (has_changed(&mut query, wanted.filter, "f"), format!("({found} OFFSET 0)"));
+            Hits { has_changed, ..Hits::uncounted(from, PlanMode::Gathering) }
+        }
         (Some(text), GatheringIndex::Words { frequencies, until }) => {
             let found = found_by_words(&mut query, wanted, groups, text, &frequencies);
             match until {
-                None => kept(&format!("{found}{bound}"), PlanMode::Gathering),
+                None => Hits::counted(&format!("{found}{bound}"), PlanMode::Gathering),
                 Some(until) => {
                     let found = format!("({found}{} OFFSET 0)", part(&mut query, wanted, until));
-                    (String::new(), found, "NULL::bigint".to_owned(), PlanMode::Part)
+                    Hits::uncounted(found, PlanMode::Part)
                 }
             }
         }
         (Some(_), GatheringIndex::Times) if max_found.is_some() => {
             let found = found_by_time(&mut query, wanted, groups, false);
-            kept(&format!("{found}{bound}"), PlanMode::GatheringByTime)
+            Hits::counted(&format!("{found}{bound}"), PlanMode::GatheringByTime)
         }
         _ => {
-            let number = match max_found {
-                Some(_) => {
-                    let found = found_by_time(&mut query, wanted, groups, false);
-                    format!("(SELECT count(*) FROM ({found}{bound}) f)")
-                }
-                None => "NULL::bigint".to_owned(),
-            };
+            let number = max_found.map(|_| {
+                let found = found_by_time(&mut query, wanted, groups, false);
+                format!("(SELECT count(*) FROM ({found}{bound}) f)")
+            });
             let near = near_ones(&mut query, wanted, groups)?;
             // Not along another index.
             let from = format!("({}{bound} OFFSET 0)", found_by_time(&mut query, wanted, groups, true));
-            (near, from, number, PlanMode::GatheringByTime)
+            Hits { with: near, number, ..Hits::uncounted(from, PlanMode::GatheringByTime) }
         }
     };
-    let behind = match wanted.place {
-        Some(place) => query.behind(column, "f.key", "f.card_id", place, descending)?,
-        None => "true".to_owned(),
-    };
-    let direction = if descending { "DESC" } else { "ASC" };
-    let limit = query.bind(wanted.rows());
-    let sql = format!(
-        "WITH {with}\
-         p AS (SELECT f.key, f.card_id FROM {from} f WHERE {behind} ORDER BY f.key {direction}, f.card_id {direction} LIMIT ${limit}) \
-         SELECT {columns}, {NUMBER_NOW}, {number} FROM (SELECT 1) one \
-         LEFT JOIN (p CROSS JOIN {CARDS}) ON true ORDER BY p.key {direction}, p.card_id {direction}"
-    );
-    Ok(Statement { sql, query, planned })
+    hits.page(query, wanted)
 }
 
-/// A WITH clause of what is found, where it is read from, and how many it is.
-fn kept(found: &str, planned: PlanMode) -> (String, String, String, PlanMode) {
-    let with = format!("found AS MATERIALIZED ({found}), ");
-    (with, "found".to_owned(), "(SELECT count(*) FROM found)".to_owned(), planned)
+/// What has been found, and where the page's rows are picked from.
+struct Hits {
+    /// A WITH clause.
+    with: String,
+    from: String,
+    /// What each row has to fulfil besides, looked at in the list's order.
+    has_changed: Option<String>,
+    /// How many they are.
+    number: Option<String>,
+    planned: PlanMode,
+}
+
+impl Hits {
+    fn counted(found: &str, planned: PlanMode) -> Self {
+        let with = format!("found AS MATERIALIZED ({found}), ");
+        let number = Some("(SELECT count(*) FROM found)".to_owned());
+        Self { with, from: "found".to_owned(), has_changed: None, number, planned }
+    }
+
+    fn uncounted(from: String, planned: PlanMode) -> Self {
+        Self { with: String::new(), from, has_changed: None, number: None, planned }
+    }
+
+    fn page(self, mut query: Conditions, wanted: &PageQuery<'_>) -> Result<Statement, StoreError> {
+        let Self { with, from, has_changed, number, planned } = self;
+        let number = number.as_deref().unwrap_or("NULL::bigint");
+        let (column, descending, columns) = (wanted.sort.column, wanted.descending(), wanted.columns());
+        let behind = match wanted.place {
+            Some(place) => query.behind(column, "f.key", "f.card_id", place, descending)?,
+            None => "true".to_owned(),
+        };
+        let direction = if descending { "DESC" } else { "ASC" };
+        let order = format!("ORDER BY f.key {direction}, f.card_id {direction}");
+        let (from, fits) = match has_changed {
+            Some(has_changed) => (format!("(SELECT f.* FROM {from} f WHERE {behind} {order} OFFSET 0)"), has_changed),
+            None => (from, behind),
+        };
+        let limit = query.bind(wanted.rows());
+        let sql = format!(
+            "WITH {with}p AS (SELECT f.key, f.card_id FROM {from} f WHERE {fits} {order} LIMIT ${limit}) \
+             SELECT {columns}, {NUMBER_NOW}, {number} FROM (SELECT 1) one \
+             LEFT JOIN (p CROSS JOIN {CARDS}) ON true ORDER BY p.key {direction}, p.card_id {direction}"
+        );
+        Ok(Statement { sql, query, planned })
+    }
 }
 
 /// The ids of all that fits, and what they are sorted by; by the index of searches, whose rows have all but the time.
