@@ -1,9 +1,11 @@
 //! What the lists are filtered by.
 
+use std::borrow::Cow;
+
 /// A filter, and the sort that it is of.
 pub(super) struct ListFilter {
     pub class: &'static str,
-    pub query: &'static str,
+    pub query: Cow<'static, str>,
     /// `updated_since`, too.
     pub since: Option<Since>,
 }
@@ -15,7 +17,7 @@ pub(super) struct Since(pub u64);
 impl ListFilter {
     pub(super) fn named(&self) -> String {
         match self.since {
-            None => self.query.to_owned(),
+            None => self.query.to_string(),
             Some(Since(seconds)) => {
                 format!("{}{}changed in {seconds} s", self.query, if self.query.is_empty() { "" } else { ", " })
             }
@@ -24,11 +26,11 @@ impl ListFilter {
 }
 
 const fn asked(class: &'static str, query: &'static str) -> ListFilter {
-    ListFilter { class, query, since: None }
+    ListFilter { class, query: Cow::Borrowed(query), since: None }
 }
 
 const fn changed(class: &'static str, query: &'static str, since: u64) -> ListFilter {
-    ListFilter { class, query, since: Some(Since(since)) }
+    ListFilter { class, query: Cow::Borrowed(query), since: Some(Since(since)) }
 }
 
 const MINUTE: u64 = 60;
@@ -45,7 +47,7 @@ const BOTH: &str = "words and changes";
 const CHANGES: &str = "changes";
 const SHORT: &str = "one or two letters";
 
-pub(super) const FILTERS: &[ListFilter] = &[
+pub(super) const MIXED: &[ListFilter] = &[
     asked(PLAIN, "status=active"),
     asked(PLAIN, "status=draft"),
     asked(PLAIN, "status=archived"),
@@ -142,3 +144,52 @@ pub(super) const FILTERS: &[ListFilter] = &[
     changed(SHORT, "q=m-", MONTH),
     asked(SHORT, "q=ga&kind=price"),
 ];
+
+const DAY: u64 = 86400;
+/// What people look for in a shop: brands and products, several words, parts of SKUs, models, one letter.
+const SOUGHT: &[&str] = &[
+    "",
+    "bosch",
+    "makita",
+    "gardena",
+    "villeroy",
+    "keuco",
+    "blomus",
+    "drill",
+    "hammer drill",
+    "bosch hammer drill",
+    "hammer",
+    "anthracite",
+    "refurbished",
+    "toaster",
+    "kettle",
+    "HAM-",
+    "TOA-01",
+    "0123456",
+    "AB 123",
+    "led bulb",
+    "W%C3%BCrth",
+    "mirror cabinet bl",
+    "b",
+];
+const BESIDES: &[&str] = &["", "status=active", "kind=price", "missing_kind=image", "status=active&kind=supplier"];
+
+/// Each search with each filter, at any time and changed since three.
+pub(super) fn shop() -> Vec<ListFilter> {
+    let mut filters = Vec::new();
+    for (text, besides) in SOUGHT.iter().flat_map(|text| BESIDES.iter().map(move |besides| (text, besides))) {
+        let search = if text.is_empty() { String::new() } else { format!("q={}", text.replace(' ', "+")) };
+        let query =
+            [search.as_str(), besides].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&");
+        for since in [None, Some(DAY), Some(MONTH), Some(HALF_A_YEAR)] {
+            let class = match (text.is_empty(), since) {
+                (true, None) => PLAIN,
+                (false, None) => WORDS,
+                (true, Some(_)) => CHANGES,
+                (false, Some(_)) => BOTH,
+            };
+            filters.push(ListFilter { class, query: query.clone().into(), since: since.map(Since) });
+        }
+    }
+    filters
+}
