@@ -10,13 +10,14 @@ use super::{
 use cardinal_tests::User;
 
 /// `needle` gets rarer from the beginning of titles, SKUs and ages on, `thimble` from their end; `bobbin` lies in the
-/// middle. The last tenth is of groups that no other cards are of.
+/// middle, by a hash: what ANALYZE keeps of titles are each three-hundredth. The last tenth is of groups that no other
+/// cards are of.
 const SEWN: &str = "
 UPDATE public.master_cards c
    SET title = left(c.sku, 8)
          || CASE WHEN n <= 3900 AND n % 41 = 0 OR n > 8000 AND n % 11 = 0 THEN ' needle' ELSE '' END
          || CASE WHEN n > 26100 AND n % 41 = 0 OR n <= 22000 AND n % 11 = 0 THEN ' thimble' ELSE '' END
-         || CASE WHEN n BETWEEN 14000 AND 17999 AND n % 3 > 0 THEN ' bobbin' ELSE '' END
+         || CASE WHEN n BETWEEN 14000 AND 17999 AND hashint4(n) % 3 <> 0 THEN ' bobbin' ELSE '' END
   FROM (SELECT id, substr(sku, 3, 6)::int AS n FROM public.master_cards) m
  WHERE m.id = c.id";
 

@@ -30,7 +30,7 @@ SELECT gen_random_uuid(), t.title, t.sku || '.' || n, CASE WHEN n % 4 = 1 THEN '
                ('Oakmandrels', 'E3'), ('Mandre', 'E4'), ('Man_rel', 'E5'), ('M%drel', 'E6'), (E'Mandre\nl', 'E7'),
                ('Oak', E'E8\nMandrel'), ('S_015zq', 'E9'), ('Oak', 'XS_015ZQ'), ('Oak', E'E10\nS_015zq'),
                ('Lamp s_015zq', 'E11'), ('Ma', 'ndrel'), ('Anvil MANDREL', 'S_015zq'), ('Mandrel S_015zq', 'A'),
-               (E'Oak\nM', E'S_015z\nq')) t (title, sku)"#;
+               (E'Oak\nM', E'S_015z\nq'), (E'Ma\u0307', 'E12')) t (title, sku)"#;
 /// More deleted cards than are walked to the end, on both sides of these.
 const DELETED: &str = r#"
 INSERT INTO public.master_cards (id, title, sku, status, attributes, created_at, updated_at, deleted_at)
@@ -73,6 +73,8 @@ async fn every_list_fits(owner: &User, database: &Client, filters: &[(&str, Stri
         ("m%25d", "m%d"),
         ("S_015Zq", "s_015zq"),
         ("%E2%84%AAiln", "kiln"),
+        // A dot above may be nothing in small letters.
+        ("Ma%CC%87", "ma\u{307}"),
     ];
     let text = r#"lower((E'\n' || title || E'\n' || sku) COLLATE "default")"#;
     // A walk from this end meets some at once; what it finds out about their number is kept for a few seconds.

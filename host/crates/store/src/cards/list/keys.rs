@@ -49,16 +49,18 @@ const DOT_ABOVE: char = '\u{307}';
 pub(super) fn has_keys(query: &mut Conditions, text: &str, place: Place, frequencies: &FrequencyList) -> String {
     // In the index's collation, or it is not used.
     let keys = "public.card_word_keys(w.words)";
-    let at = query.bind(text.to_owned());
     if is_short(text) {
+        let at = query.bind(text.to_owned());
         return format!(
             r#"{keys} @> (SELECT ARRAY[left(lower(E'\n' || ${at}::text COLLATE "default") COLLATE "C", {ANYWHERE_FROM})])"#
         );
     }
+    // A parameter that no condition names would be an error.
     if text.chars().filter(|letter| *letter != DOT_ABOVE).count() < ANYWHERE_FROM {
         return "true".to_owned();
     }
     let SoughtKeys { first, others } = sought(frequencies, text, place);
+    let at = query.bind(text.to_owned());
     let sought = format!(r#"(SELECT lower(${at}::text COLLATE "default") COLLATE "C" AS text) t"#);
     let mut conditions = Vec::new();
     if !others.is_empty() {
