@@ -35,6 +35,7 @@ struct Catalogue<'a> {
 /// The least time of one list, over all rounds.
 type Least = BTreeMap<(usize, &'static str), Duration>;
 
+/// The lists of both catalogues, one after the other.
 pub(crate) async fn measure(options: &Options) {
     let mixed = Catalogue {
         name: "mixed",

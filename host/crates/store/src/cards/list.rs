@@ -121,8 +121,8 @@ pub async fn page(
         None => groups.renew(&client, now).await?,
     };
     for _ in 0..MAX_REREADS {
-        let (changed, worded) = (OnceCell::new(), OnceCell::new());
-        let reading = Reading { client: &client, wanted, groups: &list, knowledge, now, changed, worded };
+        let (changed, worded, hits) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        let reading = Reading { client: &client, wanted, groups: &list, knowledge, now, changed, worded, hits };
         if let Some((found, count)) = reading.page(known).await? {
             pool.note_message(found.max_row_bytes);
             return Ok(wanted.page(client, found, count));
@@ -157,6 +157,8 @@ struct Reading<'a> {
     changed: OnceCell<i64>,
     /// What it expects of cards that have the words, in any group.
     worded: OnceCell<i64>,
+    /// What the first cards of the list say of that, whenever they have changed.
+    hits: OnceCell<i64>,
 }
 
 /// What a walk has come upon.

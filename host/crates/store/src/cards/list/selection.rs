@@ -165,17 +165,14 @@ impl Reading<'_> {
     /// What a gathering had better go by; none where a walk to the end of the list takes less than any.
     async fn gathering_index(&self, known: Count) -> Result<Option<GatheringIndex>, StoreError> {
         let filter = self.wanted.filter;
-        let mut hits = 0;
         let by_time = match (&filter.q, filter.updated_since) {
             (None, None) => return Ok(None),
             (None, Some(_)) => known.cards < MIN_WALKED_BY_TIME,
             (Some(_), None) => false,
-            (Some(text), Some(_)) => {
+            (Some(_), Some(_)) => {
                 let changed = self.changed().await?;
-                let first_ones = self.hits().await?.max(known.cards);
-                hits = first_ones.max(self.worded(text).await?);
                 changed < MIN_WALKED_BY_TIME
-                    && (known.cards >= MIN_WALKED || changed < first_ones.saturating_mul(CHANGED_BY_HIT))
+                    && (known.cards >= MIN_WALKED || changed < self.hits().await?.max(known.cards) * CHANGED_BY_HIT)
             }
         };
         if by_time {
@@ -185,14 +182,24 @@ impl Reading<'_> {
             return Ok(None);
         }
         let frequencies = self.knowledge.key_frequencies.get(self.client, self.now).await?;
-        if hits >= MIN_THEN_TIMES && !base::is_by_time(self.wanted) {
+        if filter.updated_since.is_some() && !base::is_by_time(self.wanted) && self.has_many_hits(known).await? {
             return Ok(Some(GatheringIndex::WordsThenTimes(frequencies)));
         }
         Ok(Some(GatheringIndex::Words { frequencies, until: None }))
     }
 
-    /// About how many cards have the words, by the first ones of the list.
+    /// Whether so many cards should have the words that their times are looked up in the list's order.
+    async fn has_many_hits(&self, known: Count) -> Result<bool, StoreError> {
+        let Some(text) = &self.wanted.filter.q else { return Ok(false) };
+        Ok(self.hits().await?.max(known.cards) >= MIN_THEN_TIMES || self.worded(text).await? >= MIN_THEN_TIMES)
+    }
+
+    /// About how many cards have the words, by the first ones of the list, looked at once a page.
     async fn hits(&self) -> Result<i64, StoreError> {
+        self.hits.get_or_try_init(async || self.hits_of_first().await).await.copied()
+    }
+
+    async fn hits_of_first(&self) -> Result<i64, StoreError> {
         let filter = Filter { updated_since: None, ..self.wanted.filter.clone() };
         let &PageQuery { sort, place, limit, with_attributes, .. } = self.wanted;
         let found = self.probe(&PageQuery { filter: &filter, sort, place, limit, with_attributes }).await?;
